@@ -60,18 +60,21 @@ test: $(VENV)/.dev
 test-slow: $(VENV)/.dev
 	$(BIN)/pytest -m "slow and not real" $(PARALLEL) $(ARGS)
 
-# Uses what .ci/run installs where it is there: the single file, and a Python with torch and Ray.
-test-real: $(VENV)/.dev
+# What .ci/run installs, where it is there: the single file, and a Python with torch and Ray.
+define WITH_REAL
 	if [ -e $(REAL)/.made ]; then \
 	  export NODEDOCTOR_TORCH_PYTHON=$${NODEDOCTOR_TORCH_PYTHON:-$(CURDIR)/$(REAL)/bin/python}; \
 	  export NODEDOCTOR_RAY_PYTHON=$${NODEDOCTOR_RAY_PYTHON:-$(CURDIR)/$(REAL)/bin/python}; \
 	  export NODEDOCTOR_NCCL_WHEELS=$${NODEDOCTOR_NCCL_WHEELS:-$(CURDIR)/$(REAL)/nccl-old:$(CURDIR)/$(REAL)/nccl-new}; \
-	fi; \
-	$(BIN)/pytest -m real -rs $(ARGS) || [ $$? -eq 5 ]
+	fi;
+endef
+
+test-real: $(VENV)/.dev
+	$(WITH_REAL) $(BIN)/pytest -m real -rs $(ARGS) || [ $$? -eq 5 ]
 
 trial: $(VENV)/.dev
-	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS)
-	$(BIN)/pytest -m "race and real" -rs --times=$(TIMES) $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS) || [ $$? -eq 5 ]
+	$(WITH_REAL) $(BIN)/pytest -m "race and real" -rs --times=$(TIMES) $(ARGS) || [ $$? -eq 5 ]
 
 # With MINUTES of CPU time, by atheris where that is installed, with figures for each target.
 fuzz: $(VENV)/.dev

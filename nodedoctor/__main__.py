@@ -1,4 +1,9 @@
-"""`python -m nodedoctor`, and what the installed command calls."""
+"""`python -m nodedoctor`, and what the installed command calls.
+
+Where memory or descriptors run out, anything can fail, also what was to say so: here nothing is imported.
+"""
+
+from __future__ import annotations
 
 import atexit
 import contextlib
@@ -6,9 +11,13 @@ import errno
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
-def main() -> int:
-    """Run nodedoctor; that there is no memory even to load it is no warning, whose exit code 1 is."""
+
+def main() -> NoReturn:
+    """Run nodedoctor; that there is no room even to load it is no warning, whose exit code 1 is."""
     try:
         from nodedoctor.cli.main import main as run
 
@@ -17,14 +26,27 @@ def main() -> int:
         if isinstance(ended.code, int):
             _leave(ended.code)
         raise
-    except (MemoryError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+    except Exception as error:
+        if (limit := _ran_out(error)) is None:
             raise
-        os.write(2, b"nodedoctor: no memory left to load it; see `ulimit -v`\n")
-    return 70
+        with contextlib.suppress(OSError):
+            os.write(2, b"nodedoctor: cannot run: " + limit + b"\n")
+    _leave(70)
 
 
-def _leave(code: int) -> None:
+def _ran_out(error: BaseException | None) -> bytes | None:
+    """What there was too little of: an exception's own word, or that of one it was raised for."""
+    while error is not None:
+        code = error.errno if isinstance(error, OSError) else None
+        if code in (errno.EMFILE, errno.ENFILE):
+            return b"too few files may be open; see `ulimit -n`"
+        if isinstance(error, MemoryError) or code == errno.ENOMEM:
+            return b"too little memory; see `ulimit -v`"
+        error = error.__context__
+    return None
+
+
+def _leave(code: int) -> NoReturn:
     """End at once: taking the interpreter apart takes a tenth of a run, 0.16 s where a screen was shown."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -34,4 +56,4 @@ def _leave(code: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

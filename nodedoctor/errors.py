@@ -1,10 +1,18 @@
-"""The base of every error that a command line reports in one line and ends with."""
+"""What a command line ends with: errors that it reports in one line, and signals."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar
+
+
+class EndedBySignal(Exception):
+    """We were ended from outside by a signal; `code` is what a shell shows for it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"signal {number}")
+        self.code = 128 + number
 
 
 class NodeDoctorError(Exception):

@@ -70,7 +70,7 @@ class _Fields:
         made: dict[str, Field[Any]] = {}
         for base in reversed(owner.__mro__[1:]):
             made.update(getattr(base, "__dataclass_fields__", {}))
-        about = {"__annotations__": self._annotations, "__doc__": "Has a docstring: to make one takes long."}
+        about = {"__annotations__": self._annotations, "__doc__": _DOC}
         twin = type(owner.__name__, (), {**self._defaults, **about})
         made.update({field.name: field for field in fields(_standard(twin))})
         owner.__dataclass_fields__ = made
@@ -78,7 +78,8 @@ class _Fields:
 
 
 _standard: Any = dataclass(init=False, repr=False, eq=False)
-_PARAMS = _standard(type("_", (), {"__doc__": ""})).__dataclass_params__
+_DOC = "A class without a docstring is given one, which takes 4 ms the first time."
+_PARAMS = _standard(type("_", (), {"__doc__": _DOC})).__dataclass_params__
 
 
 BY_HAND = 3
@@ -159,8 +160,16 @@ def __repr__(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
-def __eq__(self: Any, other: object) -> Any:
-    return _values(self) == _values(other) if type(other) is type(self) else NotImplemented
+def __eq__(self: Any, other: Any) -> Any:
+    if self is other:
+        return True
+    if type(other) is not type(self):
+        return NotImplemented
+    for name in self.__match_args__:
+        mine, its = getattr(self, name), getattr(other, name)
+        if mine is not its and mine != its:
+            return False
+    return True
 
 
 def __hash__(self: Any) -> int:

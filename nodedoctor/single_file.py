@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 _told: list[Path] = []
@@ -13,6 +14,12 @@ def path() -> Path | None:
     The file is not looked at: it may be gone by now, or lie where nothing answers any more.
     """
     return _told[0] if _told else None
+
+
+def ourselves() -> tuple[str, ...]:
+    """The command that starts nodedoctor as we were started; nothing in the working directory is imported."""
+    ours = path()
+    return (sys.executable, str(ours)) if ours else (sys.executable, "-I", "-m", "nodedoctor")
 
 
 def tell(archive: str) -> None:

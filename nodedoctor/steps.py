@@ -11,11 +11,12 @@ import shlex
 from collections.abc import Iterable
 
 from nodedoctor.model import Step
+from nodedoctor.patterns import regex
 
 ALL_JOBS = "every job on this node"
 
 # What ends the work of others, or takes the node away from whoever is logged in to it.
-_DRASTIC = re.compile(
+_DRASTIC = regex(
     r"""\b(?:reboot|poweroff|halt|shutdown|kexec)\b
     | /proc/sysrq-trigger
     | \bray\ stop\b
@@ -30,7 +31,7 @@ _DRASTIC = re.compile(
     re.VERBOSE,
 )
 _RESET = re.compile(r"\bnvidia-smi\b.* (?:--gpu-reset\b|-r\b)")
-_ONE_GPU = re.compile(r" (?:-i|--id)[ =]\S")
+_ONE_GPU = regex(r" (?:-i|--id)[ =]\S")
 
 
 def line(template: str, *values: object) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_STOP = re.compile(r"(?<=[^\d.\s])(?<!\.\w)\.\s+(?=[A-Z`])")
+from nodedoctor.patterns import regex
+
+_STOP = regex(r"(?<=[^\d.\s])(?<!\.\w)\.\s+(?=[A-Z`])")
 _ES = ("s", "x", "z", "ch", "sh")
 
 

@@ -1,6 +1,5 @@
 """Does Ray have what it believes, and does its work fit?"""
 
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -13,12 +12,13 @@ from nodedoctor.facts.host.limits import Limits, shm_said
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look, stop_ray
 from nodedoctor.wording import counted
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
-_STAMP = re.compile(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
+_STAMP = regex(r"\[?(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})")
 _MEANS = {
     "worker-death": (
         "Ray workers died unexpectedly",

@@ -1,6 +1,5 @@
 """Who holds the GPUs: does anybody hang in the driver, and has a job left something behind?"""
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
@@ -14,10 +13,11 @@ from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
+from nodedoctor.patterns import regex
 from nodedoctor.steps import last_resort, look
 from nodedoctor.wording import counted
 
-IN_DRIVER = re.compile(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
+IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
 
 STARTING_SECONDS = 120

@@ -9,6 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look
 from nodedoctor.wording import short_name
 
@@ -18,7 +19,7 @@ _TRAINING = re.compile(
 _LIBRARY = re.compile(
     r"libnccl|libcuda|libcudart|libcublas|libcudnn|libtorch|libnvidia|libibverbs|libmlx5|_C\."
 )
-_DRIVERS = re.compile(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
+_DRIVERS = regex(r"nvidia|nv_peer|gdrdrv|mlx|ib_|rdma")
 
 
 @check("kernel.oom", "OOM kills", tags={"fast"})

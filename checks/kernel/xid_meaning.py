@@ -9,6 +9,7 @@ from nodedoctor.facts.kernel.events import LoggedXid
 from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Status
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 _CONTAINED = 94
@@ -17,9 +18,9 @@ _LINK_CODES = (74, *range(144, 151))
 _LINK_SECONDS = 30.0
 """A link that went down within so much before explains a refused peer access (catalogue, XID_137_FLOW)."""
 _REFUSED = 137
-_RECOVERY = re.compile(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
-_CAUSED = re.compile(r"caused by previous Xid (\d{1,4})\b")
-_NVLINK5 = re.compile(
+_RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
+_CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
+_NVLINK5 = regex(
     r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)

@@ -1,6 +1,5 @@
 """Were compiled extensions built for this torch and this CUDA, and can more be built?"""
 
-import re
 from collections.abc import Iterator
 from urllib.parse import unquote
 
@@ -13,11 +12,12 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import Build, build_of
 from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Finding, Fix, reading
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import short_path
 
 DISTURBS = "the Python environment"
-_BUILDS = re.compile(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
+_BUILDS = regex(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
 """Packages that compile when they are installed or first used."""
 FA_WHEELS = "https://github.com/Dao-AILab/flash-attention/releases"
 

@@ -6,21 +6,20 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 
-from nodedoctor import __version__, single_file
-from nodedoctor.blackbox import keep
+from nodedoctor import __version__
+from nodedoctor.blackbox import counters, keep
 from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json, text
+from nodedoctor.single_file import ourselves
 from nodedoctor.wording import counted
 
-NODE_DEADLINE = 30.0
-"""Seconds for the checks of this node, whose recording is kept beside the verdict of a hang."""
 SHORT = 4.0
 """Seconds for a verdict after SIGTERM: it is there within five, whatever the logs are."""
 FULL = 60.0
@@ -74,6 +73,8 @@ def ended(
         keep.verdict(folder, document)
         keep.page(folder, document)
         say(f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}")
+    for line in counters.note(watch.gained if watch is not None else ()):
+        say(line)
     say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
     _say_losses(folder, say)
 
@@ -130,19 +131,6 @@ async def node_recorded(watch: Watch) -> None:
     """Wait for the node's own recording, if one was begun."""
     if watch.recording is not None:
         await asyncio.wait({watch.recording}, timeout=NODE_DEADLINE)
-
-
-async def record_node(path: str) -> None:
-    """Diagnose this node without load and keep the recording; by a process of its own, as checks take
-    memory."""
-    words = ("--passive", "--summary", "--record", path, "--deadline", str(NODE_DEADLINE - 5))
-    await child_process.run("node", Command((*ourselves(), *words)), NODE_DEADLINE)
-
-
-def ourselves() -> tuple[str, ...]:
-    """The command that starts nodedoctor as we were started; nothing in the working directory is imported."""
-    ours = single_file.path()
-    return (sys.executable, str(ours)) if ours else (sys.executable, "-I", "-m", "nodedoctor")
 
 
 def _say_losses(folder: Folder, say: Say) -> None:

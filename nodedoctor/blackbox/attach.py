@@ -18,6 +18,7 @@ from nodedoctor.blackbox.samples.progress import ProgressSettings
 from nodedoctor.blackbox.samples.sampler import SLOW
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.cli.console import complain
+from nodedoctor.cli.endings import on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
@@ -85,7 +86,7 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
     say = teller(sys.stdout)
     watch = Watch(wanted, folder, say, settings(arguments), pace(arguments), on_hang=arguments.on_hang)
     ended_by = 0
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(watch.run())
+    task = asyncio.ensure_future(watch.run())
 
     def end(number: int) -> None:
         nonlocal ended_by
@@ -93,17 +94,16 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
         watch.stop()
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    finally:
-        await watch.close()
-    say("no longer watching; the job goes on" if ended_by else "the job has ended")
-    await after.attached(watch, folder, say)
-    await after.node_recorded(watch)
-    folder.close()
+    with on_ending(end, signal.SIGINT):
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        finally:
+            await watch.close()
+        say("no longer watching; the job goes on" if ended_by else "the job has ended")
+        await after.attached(watch, folder, say)
+        await after.node_recorded(watch)
+        folder.close()
     if ended_by and not watch.hangs:
         return 128 + ended_by
     return Exit.FAIL if watch.hangs and watch.hangs[-1].resumed_after is None else Exit.OK

@@ -102,12 +102,12 @@ async def look(
     began = time.monotonic()
     alive = [rank for rank in ranks if not rank.gone]
     pids = [rank.pid for rank in alive]
-    first, kernel_first, ras_first, busy = await asyncio.gather(
-        _stacks(alive), _kernel(pids), _ras(alive), gpus.percents()
-    )
+    kernel_first = await _kernel(pids)
+    first, ras_first, busy = await asyncio.gather(_stacks(alive), _ras(alive), gpus.percents())
     await asyncio.sleep(twice)
-    second, kernel, ras, dumps, said = await asyncio.gather(
-        _stacks(alive), _kernel(pids), _ras(alive), _ask_dumps(alive), kernel_log.lines([*alive, *missing])
+    kernel = await _kernel(pids)  # before the stacks: who is asked for its stack runs for a moment
+    second, ras, dumps, said = await asyncio.gather(
+        _stacks(alive), _ras(alive), _ask_dumps(alive), kernel_log.lines([*alive, *missing])
     )
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await _stacks_of(loaders, alive) if loaders else {}

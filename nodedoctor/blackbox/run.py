@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -40,13 +41,14 @@ def main(words: list[str]) -> int:
     environ = dict(os.environ)
     if folder is not None and not arguments.no_arm:
         environ |= _armed(folder, arguments)
-    pump = start.pump(outputs, writing if folder is not None else -1)
-    _close(writing)
+    signal.pthread_sigmask(signal.SIG_BLOCK, start.FORWARDED)  # until follow() can hand them on
     try:
         pid = start.spawn(command, environ, outputs)
     except start.NotStarted as problem:
         say(f"run: {problem}")
         return problem.code
+    pump = start.pump(outputs, writing if folder is not None else -1, pid)
+    _close(writing)
     files = list(outputs.files)
     if folder is not None and outputs.pumped:
         files.append((str(folder.path / "logs/output.log"), 0))
@@ -76,6 +78,7 @@ class StartedJob:
         self._watch: Watch | None = None
         self._killing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
 
     async def follow(self) -> int:
         """Until the command has ended; its wait status."""
@@ -83,13 +86,18 @@ class StartedJob:
         self._status = loop.create_future()
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
         for number in start.FORWARDED:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                continue  # nohup(1) means it, for the command, too
             loop.add_signal_handler(number, self._forward, number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, start.FORWARDED)
         self._child_changed()
         watching = asyncio.ensure_future(self._watching())
         reaping = asyncio.ensure_future(_reap_orphans(self.pid)) if os.getpid() == 1 else None
         try:
             return await self._status
         finally:
+            if self._guard is not None:
+                self._guard.communicate(b"1")
             if self._watch is not None:
                 self._watch.stop()
             watching.cancel()
@@ -143,6 +151,8 @@ class StartedJob:
         """Hand a signal on that was sent to us; of an end that is near, keep what there is already now."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
+        if number in (signal.SIGTERM, signal.SIGHUP):
+            self._guard = self._guard or start.guard(self.pid)
         if number in (signal.SIGTERM, signal.SIGHUP) and self._watch is not None and self._folder is not None:
             self._folder.write("run.json", after.run_json(self._watch, self._folder, signal=number))
             if self._closing is None and not self._watch.hangs:

@@ -17,8 +17,8 @@ import stat
 import struct
 import subprocess
 import termios
-import tty
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from nodedoctor.children import child_process
 from nodedoctor.record import record
@@ -40,12 +40,14 @@ class NotStarted(Exception):
 class Outputs:
     """What the command gets as 1 and 2; `pumped` are the ends that the pump reads, and where they go to.
 
-    `files` are regular files that the command writes to itself, with their size before it began.
+    `files` are regular files that the command writes to itself, with their size before it began, and `usual`
+    the settings that the command finds its terminals in, by the end that is read.
     """
 
     given: Mapping[int, int]
     pumped: tuple[tuple[int, int], ...] = ()
     files: tuple[tuple[str, int], ...] = ()
+    usual: Mapping[int, str] = field(default_factory=dict)
 
 
 def outputs() -> Outputs:
@@ -73,20 +75,23 @@ def outputs() -> Outputs:
         seen[key] = number
         source, given[number] = _terminal(number) if is_terminal else os.pipe()
         pumped.append((source, number))
-    return Outputs(given, tuple(pumped), tuple(files.items()))
+    terminals = (source for source, target in pumped if os.isatty(target))
+    usual = {source: fcntl.ioctl(source, termios.TCGETS, bytes(64)).hex() for source in terminals}
+    return Outputs(given, tuple(pumped), tuple(files.items()), usual)
 
 
-def pump(found: Outputs, copy: int) -> subprocess.Popen[bytes] | None:
-    """Start the pump for what needs one; `copy` is the writing end of the keeper's pipe, -1 for none.
+def pump(found: Outputs, copy: int, group: int) -> subprocess.Popen[bytes] | None:
+    """Start the pump for what needs one; `copy` is the writing end of the keeper's pipe, -1 for none, and
+    `group` the command's process group.
 
     The ends it reads are closed here: once it closes them too, the command learns that nobody listens.
     """
     if not found.pumped:
         return None
-    ways = [f"{source}:{target}" for source, target in found.pumped]
+    ways = [f"{source}:{target}:{found.usual.get(source, '')}" for source, target in found.pumped]
     numbers = {number for way in found.pumped for number in way} | ({copy} - {-1})
     pump = subprocess.Popen(
-        child_process.child("job/pump", str(copy), *ways),
+        child_process.child("job/pump", str(group), str(copy), *ways),
         stdin=subprocess.DEVNULL,
         pass_fds=tuple(numbers - {1, 2}),
     )
@@ -106,10 +111,9 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
             os.setpgid(0, 0)
             if foreground:
                 _give_terminal(os.getpid())
-            for number in range(1, signal.NSIG):
-                with contextlib.suppress(OSError, ValueError):
-                    if number not in (signal.SIGKILL, signal.SIGSTOP):
-                        signal.signal(number, signal.SIG_DFL)
+            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; nohup's SIGHUP stays so
+                signal.signal(ignored, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             for number, source in found.given.items():
                 os.dup2(source, number)
             os.execvpe(command[0], list(command), dict(environ))
@@ -136,6 +140,20 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
         why = "command not found" if missing and "/" not in command[0] else os.strerror(number)
         raise NotStarted(f"{command[0]}: {why}", NOT_FOUND if missing else NOT_STARTED)
     return pid
+
+
+def guard(group: int) -> subprocess.Popen[bytes] | None:
+    """Start what ends the command if we are killed; None where nothing can be started any more."""
+    try:
+        return subprocess.Popen(
+            child_process.child("job/guard", str(group)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
 
 
 def in_foreground() -> bool:
@@ -181,9 +199,13 @@ def _give_terminal(group: int) -> None:
 
 
 def _terminal(like: int) -> tuple[int, int]:
-    """A terminal of the same size that changes nothing in what passes through: the real one does that."""
+    """A terminal of the same size and settings, but that changes nothing in what passes through: the real
+    one does that."""
     master, slave = os.openpty()
-    tty.setraw(slave)
+    with contextlib.suppress(termios.error):
+        made = termios.tcgetattr(like)
+        made[1] &= ~termios.OPOST
+        termios.tcsetattr(slave, termios.TCSANOW, made)
     with contextlib.suppress(OSError):
         fcntl.ioctl(slave, termios.TIOCSWINSZ, fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8))
     return master, slave

@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from nodedoctor.errors import EndedBySignal
+
+T = TypeVar("T")
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-
-
-class EndedBySignal(Exception):
-    """The run was ended from outside; `code` is what a shell shows for it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.code = 128 + number
 
 
 @contextlib.contextmanager
@@ -56,3 +53,13 @@ def ended_by_signals() -> Iterator[None]:
         if came:
             raise EndedBySignal(came[0]) from None
         raise
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, for work that starts children: EndedBySignal when a signal ended it."""
+
+    async def to_its_end() -> T:
+        with ended_by_signals():
+            return await work
+
+    return asyncio.run(to_its_end())

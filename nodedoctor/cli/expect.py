@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
+from nodedoctor.cli import endings
 from nodedoctor.cli.console import Parser, complain, emit, say
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.declare.registry import Options
@@ -41,10 +41,7 @@ def main(words: list[str]) -> int:
         session = Session(Request(options=options, replay=replay))
     except NodeDoctorError as error:
         return complain(error)
-    try:
-        report, expected = asyncio.run(_look(session))
-    except asyncio.CancelledError:
-        return Exit.TERMINATED
+    report, expected = endings.run(_look(session))
     if not emit(render(report, expected)):
         return Exit.OUTPUT
     code = exit_code(report)

@@ -12,7 +12,7 @@ import sys
 
 from nodedoctor.cli.console import complain, drop, emit, mutter, prepare, say
 from nodedoctor.cli.exit_codes import Exit, exit_code
-from nodedoctor.errors import NodeDoctorError
+from nodedoctor.errors import EndedBySignal, NodeDoctorError
 from nodedoctor.spelling import alike
 
 TYPE_CHECKING = False
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from nodedoctor.report.document import Report
 
 
+ROOM = 128 << 20
+"""Bytes of address space below which we may find none; ours: twice what the largest run was seen to take."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run nodedoctor; returns the exit code. Errors of use are one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -33,35 +37,49 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except EndedBySignal as ended:
+        return ended.code
     except BrokenPipeError:
         drop(1)  # the reader has gone (`| head`)
         return Exit.OUTPUT
     except MemoryError:
         return _no_memory()
-    except (ImportError, SystemError):  # a module of C, or CPython itself, that finds no room fails so
-        return _no_memory() if _little_room() else _bug()
     except OSError as error:
         from nodedoctor.children.exhaustion import CODES, why
 
         if error.errno not in CODES:
             return _bug()
+        _say_no_more()
         what = why(error.errno)
         say(f"cannot run: {error.strerror}; {what.words}")
         return Exit.FAIL if what.known else Exit.UNKNOWN
     except Exception:
-        return _bug()
+        # A module of C, a thread, even a literal of Unicode fails in its own way where it finds no room.
+        return _no_memory() if _little_room() else _bug()
 
 
 def _no_memory() -> int:
     """Say so without making anything new."""
+    _say_no_more()
     os.write(2, b"nodedoctor: no memory left to run in; see `ulimit -v` and the cgroup's memory.max\n")
     return Exit.BUG
 
 
-def _little_room() -> bool:
-    import resource
+def _say_no_more() -> None:
+    """Python would now complain of what was begun and cannot go on: coroutines, half of an event loop."""
+    sys.unraisablehook = lambda _: None
+    warnings = sys.modules.get("warnings")
+    if warnings is not None:
+        warnings.simplefilter("ignore")
 
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+def _little_room() -> bool:
+    try:
+        import resource
+    except ImportError:  # which is a file to be mapped, too
+        return True
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return most not in (-1, resource.RLIM_INFINITY) and most < ROOM
 
 
 def _bug() -> int:
@@ -149,8 +167,10 @@ def diagnose(words: list[str]) -> int:
             return _on_screen(arguments)
     import gc
 
+    from nodedoctor.start_up import import_asyncio
+
     gc.disable()  # it is over before there is anything worth looking for
-    _import_asyncio()
+    import_asyncio()
     if not arguments.replay:
         from nodedoctor.children import search_path
 
@@ -162,16 +182,6 @@ def diagnose(words: list[str]) -> int:
     except NodeDoctorError as error:
         return complain(error)
     return _headless(session, arguments)
-
-
-def _import_asyncio() -> None:
-    """Import asyncio without ssl, as in a Python that has none: we send nothing, and it takes 7 ms of 24."""
-    if "ssl" in sys.modules:
-        return
-    sys.modules["ssl"] = None  # type: ignore[assignment]
-    import asyncio  # noqa: F401
-
-    del sys.modules["ssl"]
 
 
 def _no_input(arguments: argparse.Namespace) -> str:
@@ -213,7 +223,6 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
     import asyncio
 
     from nodedoctor.cli import headless
-    from nodedoctor.cli.endings import EndedBySignal
     from nodedoctor.report import json
 
     kept: list[tuple[model.Report, bytes]] = []
@@ -224,10 +233,7 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
             await headless.run(session, progress=_may_narrate(arguments), record=bool(arguments.record))
         )
 
-    try:
-        asyncio.run(run())
-    except EndedBySignal as ended:
-        return ended.code
+    asyncio.run(run())
     ((found, recording),) = kept
     report = _leaving(json.document(found), found.observations, arguments)
     if not emit(_rendered(report, arguments)):

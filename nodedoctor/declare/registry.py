@@ -13,7 +13,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -86,7 +86,10 @@ class Options:
 
 @record
 class Probe:
-    """A named question to the node; `plan` makes a command of options and earlier observations."""
+    """A named question to the node; `plan` makes a command of options and earlier observations.
+
+    A `foreign` one, as a fact or a check, is a plug-in's: its code runs in a process of its own.
+    """
 
     name: str
     about: str
@@ -94,6 +97,7 @@ class Probe:
     timeout: float = 10.0
     lane: Lane = Lane.CPU
     after: tuple[str, ...] = ()
+    foreign: bool = False
 
 
 @record
@@ -108,6 +112,7 @@ class Fact:
     cls: type[Any]
     sources: tuple[str | type[Any], ...]
     shown: bool = True
+    foreign: bool = False
 
 
 @record
@@ -142,6 +147,7 @@ class Check:
     speaks_for: tuple[str, ...] = ()
     stage: Stage = "stable"
     doc: Mapping[str, str] = field(default_factory=dict)
+    foreign: bool = False
 
     @property
     def subject(self) -> str:
@@ -268,8 +274,11 @@ def skipped(name: str, why: str) -> Observation:
     return Observation(name, Outcome.SKIPPED, note=why)
 
 
-def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
-    """Everything a module itself declares, in the order it stands there; imported names do not count."""
+def declared(module: types.ModuleType, *, foreign: bool = False) -> Iterator[Probe | Fact | Check]:
+    """Everything a module itself declares, in the order it stands there; imported names do not count.
+
+    What a plug-in declares is marked as foreign.
+    """
     here = module.__name__
     for value in vars(module).values():
         if isinstance(value, Probe):
@@ -279,18 +288,26 @@ def declared(module: types.ModuleType) -> Iterator[Probe | Fact | Check]:
             and value.__module__ == here
             and hasattr(value, _MARK)
         ):
+            if foreign:
+                _mark(value, replace(getattr(value, _MARK), foreign=True))
             yield getattr(value, _MARK)
 
 
 def probes_of(check: Check, *, required: bool = False) -> frozenset[str]:
     """The names of all probes a check rests on, through its facts; or only of those it cannot do without."""
-    names: set[str] = set()
+    names: frozenset[str] = frozenset()
     with contextlib.suppress(Exception):  # a check with unusable annotations rests on nothing
-        pending = [need.cls for need in check.needs() if not (required and need.optional)]
-        while pending:
-            declaration = vars(pending.pop()).get(_MARK)
-            for source in getattr(declaration, "sources", ()):
-                names.add(source) if isinstance(source, str) else pending.append(source)
+        wanted: list[Any] = [need.cls for need in check.needs() if not (required and need.optional)]
+        names = names.union(*map(_asked_for, wanted))
+    return names
+
+
+@functools.cache
+def _asked_for(cls: Any) -> frozenset[str]:
+    """The names of the probes a fact rests on, through the facts it is made of."""
+    names: set[str] = set()
+    for source in getattr(vars(cls).get(_MARK), "sources", ()):
+        names |= {source} if isinstance(source, str) else _asked_for(source)
     return frozenset(names)
 
 
@@ -300,6 +317,11 @@ def fact_of(cls: type[Any]) -> Fact:
     if not isinstance(marked, Fact):
         raise TypeError(f"{cls.__name__} is not declared with @fact")
     return marked
+
+
+def is_foreign(cls: type[Any]) -> bool:
+    """Whether a class is a plug-in's fact."""
+    return getattr(vars(cls).get(_MARK), "foreign", False)
 
 
 def _mark(target: Any, declaration: Probe | Fact | Check) -> None:

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
-from typing import NoReturn
 
+from nodedoctor.engine.apart import apart
 from nodedoctor.errors import NodeDoctorError
 
 
@@ -23,10 +23,6 @@ class PluginFailed(NodeDoctorError):
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
         self.error = error
-
-
-class EndsTheProcess(NodeDoctorError):
-    """What loading a plug-in does to the process it is loaded in, in one clause."""
 
 
 class _Overdue(BaseException):
@@ -60,51 +56,12 @@ def tried(load: Callable[[], object], seconds: float) -> None:
     What the plug-in raises there it raises again in our process, where that is dealt with. One that takes too
     long is ended with all that it started; a limit of the caller's comes first.
     """
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        _load_and_end(load, theirs, seconds)
-    os.close(theirs)
-    try:
-        survived = os.read(ours, 1) == _SURVIVED
-    finally:
-        os.close(ours)
-        with contextlib.suppress(OSError):  # it has no session of its own yet, or is gone
-            os.killpg(pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-    if not survived:
-        raise EndsTheProcess(_how_it_ended(os.waitstatus_to_exitcode(status)))
 
+    def loaded() -> None:
+        with contextlib.suppress(BaseException):  # it is told when it is loaded in our process
+            load()
 
-_SURVIVED = b"+"
-
-
-def _how_it_ended(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "loading it closes descriptors that are not its own"  # it was us who ended it
-    how = f"with {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"loading it ends the process {how}"
-
-
-def _load_and_end(load: Callable[[], object], pipe: int, seconds: float) -> NoReturn:
-    try:
-        os.setsid()
-        # Should our parent be killed meanwhile, this ends all the same.
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + 1)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nowhere, stream)
-        load()
-    except BaseException:
-        pass  # it is told when it is loaded in our process
-    try:
-        os.write(pipe, _SURVIVED)
-        signal.pause()  # so that what it started is still of our group when that is ended
-    finally:
-        os._exit(0)
+    apart(loaded, seconds, "loading it", quiet=True)
 
 
 @contextlib.contextmanager

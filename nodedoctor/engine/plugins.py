@@ -73,9 +73,9 @@ class Catalogue:
     broken: list[Broken] = field(default_factory=list)
     ends: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
 
-    def add(self, module: ModuleType) -> None:
+    def add(self, module: ModuleType, *, bundled: bool = False) -> None:
         """Take over what a module declares; DiscoveryError when a check id is taken."""
-        for item in declared(module):
+        for item in declared(module, foreign=not bundled):
             if isinstance(item, Probe):
                 self.probes.setdefault(item.name, item)
             elif isinstance(item, Fact):
@@ -122,9 +122,9 @@ def _discovered(folders: Iterable[Path]) -> Catalogue:
     for module in _modules(
         "nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue, bundled=True
     ):
-        catalogue.add(module)
+        catalogue.add(module, bundled=True)
     for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
-        catalogue.add(module)
+        catalogue.add(module, bundled=True)
     for module in _entry_points(catalogue):
         catalogue.add(module)
     site = [SITE_FOLDER] if os.path.isdir(SITE_FOLDER) else []
@@ -203,8 +203,8 @@ def _files(folder: str) -> Iterator[str]:
 
 def _dotted(folder: str, file: str) -> str:
     """The module's name below its package; of `fast.abi3.so` it is `fast`."""
-    path = Path(file).relative_to(folder)
-    return ".".join((*path.parent.parts, path.name.partition(".")[0]))
+    within, _, name = file.removeprefix(folder).rpartition(os.sep)
+    return ".".join([*filter(None, within.split(os.sep)), name.partition(".")[0]])
 
 
 def _entry_points(catalogue: Catalogue) -> Iterator[ModuleType]:

@@ -36,6 +36,7 @@ from nodedoctor.facts.gpu.smi.q import read_q
 from nodedoctor.facts.gpu.smi.sections import Section
 from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Evidence, Finding, Observation
+from nodedoctor.patterns import regex
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ LONGEST = 600
 _SURE = 24
 """Characters by which a line is known again; a log's parser joins lines that mail has broken."""
 
-_ABSENT = re.compile(r"[=^][^\]]*\]$|\?$")
+_ABSENT = regex(r"[=^][^\]]*\]$|\?$")
 """The end of a path by which something may be said to be absent."""
 
 _STEP = re.compile(

@@ -89,19 +89,26 @@ def pack(
 
 def load(path: Path) -> Snapshot:
     """Read a recording, zip or directory; SnapshotError when it is not one or cannot be trusted."""
-    import zipfile
-
     try:
         if path.is_dir():
             return _unpack(_charged(lambda name: _read_file(path / name)))
+        return _unzipped(path)
+    except SnapshotError as error:
+        raise SnapshotError(f"{path}: {error}") from None
+    except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise SnapshotError(f"{path}: not a recorded node: {reason or type(error).__name__}") from None
+
+
+def _unzipped(path: Path) -> Snapshot:
+    import zipfile  # with lzma and what else it may need 5 ms, which a folder does without
+
+    try:
         with input_files.opened(path) as file, zipfile.ZipFile(_small(file)) as archive:
             _refuse_hostile(archive)
             return _unpack(_charged(lambda name: _read_member(archive, name)))
-    except SnapshotError as error:
-        raise SnapshotError(f"{path}: {error}") from None
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SnapshotError(f"{path}: not a recorded node: {reason or type(error).__name__}") from None
+    except zipfile.BadZipFile as error:
+        raise ValueError(error) from None
 
 
 def _charged(read: Callable[[str], str | None]) -> Callable[[str], str | None]:

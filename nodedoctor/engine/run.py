@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import time
-import traceback
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -15,10 +14,11 @@ from typing import Any
 from nodedoctor import __version__
 from nodedoctor.children.exhaustion import Starts
 from nodedoctor.declare.registry import Check, Need, fact_of, probes_of
-from nodedoctor.declare.unread import Unread, noticing
+from nodedoctor.declare.unread import Unread
+from nodedoctor.engine.calls import asked, judged, parsed, where
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.roots import diagnose
-from nodedoctor.engine.plugin_code import PluginFailed, contained, watching
+from nodedoctor.engine.plugin_code import watching
 from nodedoctor.engine.plugins import Plugins
 from nodedoctor.engine.proof import Proof
 from nodedoctor.engine.sources import ObservationSource
@@ -36,9 +36,6 @@ from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, R
 from nodedoctor.wording import clause
 
 _log = logging.getLogger(__name__)
-
-CHECK_TIMEOUT_S = 5.0  # seconds of pure Python a check may take before it is interrupted
-MOST_FINDINGS = 20_000  # of one check; each NVLink of 72 GPUs gives 1300, each process of a busy node 5000
 
 
 class Facts:
@@ -86,18 +83,17 @@ class Facts:
     async def _parse(self, cls: type[Any]) -> Any:
         try:
             sources = fact_of(cls).sources
-            asked = [self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources]
-            seen = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+            wanted = [self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources]
+            seen = [await wanted[0]] if len(wanted) == 1 else await asyncio.gather(*wanted)
             began = time.perf_counter()
-            with noticing() as refused:
-                value = cls.parse(*seen)
+            value, refused = parsed(cls, seen)
             below = (one for s in sources if not isinstance(s, str) for one in self.unread(s))
             self._unread[cls] = tuple(dict.fromkeys((*below, *refused)))
             _log.debug("%s read in %.1f ms", cls.__name__, (time.perf_counter() - began) * 1000)
             return value
-        except Exception as error:  # a parser is code for text we have not met yet
+        except Exception as error:
             _log.debug("reading %s failed", cls.__name__, exc_info=True)
-            return Unseen("crash", f"reading {cls.__name__} raised {_where(error)}")
+            return Unseen("crash", f"reading {cls.__name__} raised {where(error)}")
 
 
 class Diagnosis:
@@ -170,13 +166,13 @@ class Diagnosis:
         """What a node like this one would be expected to have, as `--expect` takes it."""
         told: dict[str, str] = {}
         for value in self.facts.known().values():
-            told.update(_asked(value, "expectations", {}))
+            told.update(asked(value, "expectations", {}))
         return told
 
     def devices(self) -> Devices:
         """The devices that facts name, under all their names."""
         known = self.facts.known().values()
-        return Devices(group for value in known for group in _asked(value, "devices", ()))
+        return Devices(group for value in known for group in asked(value, "devices", ()))
 
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
@@ -188,7 +184,7 @@ class Diagnosis:
         results, causes = diagnose(ordered, self.checks, seen, self.devices())
         node = dict(self._node)
         for value in known.values():
-            node.update(_asked(value, "headline", {}))
+            node.update(asked(value, "headline", {}))
         return Report(
             tool=__version__,
             source=self._label,
@@ -214,7 +210,7 @@ class Diagnosis:
         try:
             needs = check.needs()
         except Exception as error:
-            return (Finding.unknown("crash", f"{check.where}: {_where(error)}"),)
+            return (Finding.unknown("crash", f"{check.where}: {where(error)}"),)
         values = await self.facts.several([need.cls for need in needs])
         required = (value for value, need in zip(values, needs, strict=True) if not need.optional)
         missing = [Finding.unseen(value) for value in required if isinstance(value, Unseen)]
@@ -224,8 +220,8 @@ class Diagnosis:
         arguments = [None if isinstance(value, Unseen) else value for value in values]
         gap = _gap(check, needs, values)
         began = time.perf_counter()
-        with noticing() as refused:
-            found = self._proved(judge(check, arguments))
+        found, refused = judged(check, arguments)
+        found = self._proved(found)
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         if gap is not None:
             return tuple(unpassed(finding, gap) for finding in found)
@@ -276,7 +272,10 @@ class Diagnosis:
     def _cost(self, check: Check) -> float:
         names = probes_of(check)
         if not names <= self._took.keys():
-            self._took = {seen.probe: seen.seconds for seen in self.source.observations()}
+            # Some are never asked: for them the answers are read again only when there are more.
+            seen = self.source.observations()
+            if len(seen) != len(self._took):
+                self._took = {one.probe: one.seconds for one in seen}
         return max((self._took.get(name, 0.0) for name in names), default=0.0)
 
 
@@ -286,25 +285,6 @@ def _needs_all(check: Check) -> bool:
         return any(need.cls is Starts for need in check.needs())
     except Exception:  # its parameters are wrong, which its own result says
         return False
-
-
-def judge(check: Check, arguments: list[Any]) -> tuple[Finding, ...]:
-    """Call one check; whatever it does wrong becomes an UNKNOWN finding beside what it had found."""
-    found: list[Finding] = []
-    try:
-        with contained(CHECK_TIMEOUT_S):
-            for finding in check.function(*arguments):
-                if not isinstance(finding, Finding):
-                    raise TypeError(f"yielded {type(finding).__name__}, not a Finding")
-                if len(found) == MOST_FINDINGS:
-                    raise OverflowError(f"yielded more than {MOST_FINDINGS} findings")
-                found.append(finding)
-    except PluginFailed as failed:  # a check is a plug-in: its crash is one finding, not ours
-        _log.debug("check %s failed", check.id, exc_info=failed.error)
-        return (*found, Finding.unknown("crash", f"the check itself raised {_where(failed.error)}"))
-    if not found:
-        return (Finding.unknown("crash", f"the check returned nothing ({check.where})"),)
-    return tuple(found)
 
 
 def _of_plugins(plugins: Plugins | None) -> Iterator[Observation]:
@@ -364,17 +344,7 @@ def _without(found: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[
 
 def public(value: Any) -> Any:
     """A fact as the report shows it: its own short form if it has one, else itself, with all its fields."""
-    return _asked(value, "public", None) or value
-
-
-def _asked(value: Any, method: str, otherwise: Any) -> Any:
-    """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
-    try:
-        found = getattr(value, method, None)
-        return found() if callable(found) else otherwise  # a fact may have a field of that name
-    except Exception:
-        _log.debug("%s.%s() failed", type(value).__name__, method, exc_info=True)
-        return otherwise
+    return asked(value, "public", None) or value
 
 
 def this_node() -> dict[str, Any]:
@@ -400,10 +370,3 @@ def _result(check: Check, findings: tuple[Finding, ...], seconds: float) -> Resu
 
 def _does_not_apply_first(finding: Finding) -> int:
     return 0 if finding.status is Status.SKIP else (1 if finding.broken else 2)
-
-
-def _where(error: BaseException) -> str:
-    """One line: the exception, and the last line of code it passed."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"

@@ -17,6 +17,7 @@ from typing import Protocol
 from nodedoctor.children import child_process
 from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.engine.calls import planned
 from nodedoctor.engine.secrets import without_secrets
 from nodedoctor.model import Observation, Outcome
 
@@ -114,15 +115,10 @@ class Live:
         if probe is None or probe.plan is None:
             return Observation(name, Outcome.MISSING, note="no command asks for this on a live node")
         earlier = [await self.observe(other) for other in probe.after]
-        try:
-            planned = probe.plan(self._options, *earlier)
-        except Exception as error:  # a plug-in's probe is code we did not write
-            note = f"planning raised {type(error).__name__}: {error}"
-            _log.debug("%s: %s", name, note, exc_info=True)
-            return Observation(name, Outcome.CRASH, note=note)
-        if isinstance(planned, Observation):
-            _log.debug("%s is not asked: %s", name, planned.note)
-            return planned
+        plan = planned(probe, self._options, earlier)
+        if isinstance(plan, Observation):
+            _log.debug("%s is not asked: %s", name, plan.note)
+            return plan
         came = time.monotonic()
         if probe.lane is Lane.GPU_LOAD:
             await self._everything_else()
@@ -133,7 +129,7 @@ class Live:
             if culprit is not None:
                 _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
                 return skipped(name, f"{culprit} is stuck; not querying the same driver or file system again")
-            return await self._run(probe, planned)
+            return await self._run(probe, plan)
 
     async def _run(self, probe: Probe, planned: Command) -> Observation:
         left = self._ends - time.monotonic()

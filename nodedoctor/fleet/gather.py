@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol, cast
 
 from nodedoctor import __version__
-from nodedoctor.cli.endings import on_ending
+from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.engine.run import now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
@@ -90,8 +90,9 @@ async def gather(
     gc.disable()  # nothing here lives long enough to be worth looking through
     began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
     run = _Run(transport, save, progress, stopped or asyncio.Event())
-    with on_ending(run.stop, signal.SIGINT) if stopped is None else contextlib.nullcontext():
+    with ended_by_signals() if stopped is None else contextlib.nullcontext():
         await run.prepare()
+    with on_ending(run.stop, signal.SIGINT) if stopped is None else contextlib.nullcontext():
         if peers and len(run.hosts) > 1:
             names = fold(host.rpartition("@")[2] for host in run.hosts)
             request = replace(request, arguments=(*request.arguments, "--peers", names))

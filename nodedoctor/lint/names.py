@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, suggest, timeout_settings
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off
+from nodedoctor.patterns import regex
 from nodedoctor.steps import repair
 from nodedoctor.wording import sentences
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
 
-_OF_BUILDS = re.compile(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
+_OF_BUILDS = regex(r".*_(?:DIR|DIRS|PATH|ROOT|HOME|PREFIX|INCLUDE|LIB|LIBS|LIBRARY|LIBRARIES|VERSION)")
 _FORMER_BACKEND = (
     *("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "TORCH_NCCL_ENABLE_MONITORING"),
     *("TORCH_NCCL_DESYNC_DEBUG", "NCCL_DESYNC_DEBUG"),

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from nodedoctor.facts.host.settings import Setting
 from nodedoctor.knowledge.env_vars import EnvVar, env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
+from nodedoctor.patterns import regex
 from nodedoctor.steps import repair
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-_NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,19})")
+_NUMBER = regex(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,19})")
 _WORDS = {
     # NVIDIA/nccl, src/debug.cc: strcasecmp, and anything else leaves it at none
     "NCCL_DEBUG": (("VERSION", "WARN", "INFO", "ABORT", "TRACE", "NONE"), "warn"),

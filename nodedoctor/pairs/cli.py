@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from nodedoctor.cli.console import complain, emit, say
+from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import now
 from nodedoctor.errors import NodeDoctorError
@@ -85,7 +86,8 @@ class _Run:
             await transport.close()
 
     async def _over(self, transport: Talker) -> dict[str, Any] | int:
-        hosts = await transport.hosts()
+        with ended_by_signals():
+            hosts = await transport.hosts()
         if len(hosts) < 2:
             raise NodeDoctorError("--pairs wants at least two nodes")
         groups = self._groups(hosts)
@@ -93,15 +95,13 @@ class _Run:
         self._tell(text.plan(plan_of(planned, self._arguments.size)))
         if self._arguments.dry_run:
             return self._dry(planned)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop, int(number))
         began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
         crew = Crew(transport, self._asked, self._arguments.python)
-        try:
-            seen = await self._drive(crew, hosts, groups, planned)
-        finally:
-            await crew.leave()
+        with on_ending(self._stop, signal.SIGINT):
+            try:
+                seen = await self._drive(crew, hosts, groups, planned)
+            finally:
+                await crew.leave()
         return document(
             seen,
             source=transport.name,

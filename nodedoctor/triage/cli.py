@@ -65,18 +65,17 @@ def main(words: list[str]) -> int:
 
 def _live(arguments: argparse.Namespace) -> int:
     """Look at a job that runs, here or on all its nodes, and judge what is seen."""
-    import asyncio
-
     from nodedoctor.blackbox import live
+    from nodedoctor.cli import endings
     from nodedoctor.triage.live.examine import judge_live
 
     deadline = arguments.deadline or live.DEADLINE
     where = live.Where(tuple(arguments.live), arguments.slurm or "", arguments.ray is not None)
     if arguments.capture:
-        return Exit.OK if emit(live.answer(asyncio.run(live.look_here(where, deadline)))) else Exit.OUTPUT
+        return Exit.OK if emit(live.answer(endings.run(live.look_here(where, deadline)))) else Exit.OUTPUT
     transport = _transport(arguments)
     if transport is None:
-        return _show(arguments, judge_live(asyncio.run(live.look_here(where, deadline))))
+        return _show(arguments, judge_live(endings.run(live.look_here(where, deadline))))
     from nodedoctor.fleet.model import FleetRequest
 
     words = ["triage", "--live", "--capture"]
@@ -84,7 +83,7 @@ def _live(arguments: argparse.Namespace) -> int:
     words += ["--ray"] if arguments.ray is not None else []
     request = FleetRequest(tuple(words), deadline, pyz=arguments.pyz or None)
     try:
-        return _show(arguments, judge_live(asyncio.run(live.look_over(transport, request))))
+        return _show(arguments, judge_live(endings.run(live.look_over(transport, request))))
     except NodeDoctorError as error:
         return complain(error)
 

@@ -122,6 +122,10 @@ COMPILED = re.compile(r"\.(?:c|cc|cpp|cu|h|hpp):\d+$")
 """The end of a line's origin that is a place in a compiled library."""
 
 
+SERIOUS = ("E", "F")
+"""Severities of errors: they are kept whoever gave them."""
+
+
 @record
 class Line:
     """One line as one process printed it: prefixes taken off and understood.

@@ -6,6 +6,7 @@ from textwrap import shorten
 from typing import Any
 
 from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.ended import FirstEnd, first_end
 from nodedoctor.triage.causes.local import SAID
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.events.nccl import NcclError
@@ -14,7 +15,7 @@ from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort, Raised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, Heartbeat
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, Heartbeat
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story import Story
 from nodedoctor.wording import decimal
@@ -72,7 +73,8 @@ def _cut_short(story: Story) -> str:
 
 def _first_words(story: Story) -> str:
     """The first line about trouble, where nothing explains it."""
-    told = [event for event in story.trouble if not _table(event)] or story.trouble
+    words = [event for event in story.trouble if any(map(str.isalpha, event.text))]
+    told = [event for event in words if not _table(event)] or words
     first = min(
         told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
     )
@@ -98,23 +100,21 @@ def _ended_first(story: Story) -> str:
             f"{who} gave up waiting in collective number {status.what.stuck}{more}; the line that names the"
             " collective is not in these logs"
         )
-    first = _first_to_end(story)
-    said = [event for event in story.trouble if isinstance(event.what, _OWN_WORDS) and not _table(event)]
-    if first is None or said:
+    end = unexplained_end(story)
+    if end is None:
         return ""
-    return (
-        f"{called([first.who]) or 'a process'} ended first, with exit code {first.what.code}, and its own"
-        " error is not in these logs"
-    )
+    code = f", with exit code {end.codes[0]}" if len(end.codes) == 1 else ""
+    who = called(end.people)
+    if end.people[1:]:
+        return f"{who} ended{code}; their launcher does not tell which one was first, and no error is here"
+    return f"{who or 'a process'} ended first{code}, and its own error is not in these logs"
 
 
-def _first_to_end(story: Story) -> Event[ProcessExit] | None:
-    """The process that ended by itself before all others, as far as its launcher tells."""
-    ends = story.of(ProcessExit)
-    began = min((event.what.at for event in ends if event.what.at), default="")
-    early = [event for event in ends if began and event.what.at == began]
-    named = [event for event in ends if event.what.first] or (early if len(early) == 1 else [])
-    return next((event for event in named if event.what.code > 0), None)
+def unexplained_end(story: Story) -> FirstEnd | None:
+    """Who ended first, where no process says why, and none that it gave up waiting."""
+    said = [event for event in story.trouble if isinstance(event.what, _OWN_WORDS) and not _table(event)]
+    victims = story.given_up or story.of(Failed) or story.of(Heartbeat)
+    return None if said or victims or story.of(Article) else first_end(story)
 
 
 def _table(event: Event[Any]) -> bool:

@@ -18,7 +18,7 @@ from nodedoctor.triage.events.system.exits import Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
-from nodedoctor.triage.open_question import open_question
+from nodedoctor.triage.open_question import open_question, unexplained_end
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
@@ -155,11 +155,14 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
     told = [(one.candidate.cause, _suspected(one)) for one in suspected]
     causes = {cause for cause, _ in told}
     told += [(cause, why) for cause, why in guesses.alternatives(story) if cause not in causes]
+    end = unexplained_end(story)
     return Verdict(
         "undetermined",
         "undetermined",
         "low",
         open_question(story),
+        culprits=end.people if end is not None and end.alone else (),
+        parties=end.people if end is not None and not end.alone else (),
         victims=tuple(distinct(wait.who for wait in waits)),
         collective=waits[0].work if waits else None,
         evidence=_evidence(tuple(story.trouble)),

@@ -87,15 +87,15 @@ class NodeDoctor(App[None]):
         self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
-        self.add_mode("checks", self._checks)
-        self.add_mode("topology", self._topology)
-        self.add_mode("live", self._live)
-        self.add_mode("triage", self._triage)
-        self.add_mode("compare", self._compare)
-        self.add_mode("probes", self._probes)
-        self.add_mode("fleet", self._fleet)
+        self.add_mode("checks", partial(self._styled, self._checks))
+        self.add_mode("topology", partial(self._styled, self._topology))
+        self.add_mode("live", partial(self._styled, self._live))
+        self.add_mode("triage", partial(self._styled, self._triage))
+        self.add_mode("compare", partial(self._styled, self._compare))
+        self.add_mode("probes", partial(self._styled, self._probes))
+        self.add_mode("fleet", partial(self._styled, self._fleet))
         if pairs is not None:
-            self.add_mode("pairs", self._pairs)
+            self.add_mode("pairs", partial(self._styled, self._pairs))
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
@@ -367,6 +367,15 @@ class NodeDoctor(App[None]):
         except FleetError as error:
             self.refused = str(error)
             self.exit()
+
+    def _styled(self, make: Callable[[], Screen[None]]) -> Screen[None]:
+        """A screen that counts as styled by the latest theme, which has not changed since it was parsed.
+
+        Textual would parse every style again for each new screen: 15 ms before the first picture.
+        """
+        screen = make()
+        screen._css_update_count = self._css_update_count
+        return screen
 
     def _checks(self) -> ChecksScreen:
         return ChecksScreen(self.engine, self.glyphs)

@@ -17,7 +17,8 @@ from nodedoctor.report.document import Report as Document
 from nodedoctor.tui.state import CheckInfo, EngineInfo, State, Waiting
 
 OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
-SOON = 0.1  # seconds until probes have begun and can be named
+SOON = 0.02  # seconds until probes have begun and can be named
+AT_ONCE = 0.3  # seconds that a recorded node may take before it is worth saying how far it is
 TICK = 1.0  # seconds between two looks while nothing but time goes by
 
 
@@ -87,15 +88,18 @@ class RunHistory:
 
     async def states(self) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends."""
-        tick = SOON
+        if self.about.recorded and self._tasks:
+            await asyncio.wait(self._tasks, timeout=AT_ONCE)
+        else:
+            yield self.state()
+            await asyncio.sleep(SOON)
         while True:
             self._changed.clear()
             state = self.state()
             yield state
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), tick if state.running else None)
+                await asyncio.wait_for(self._changed.wait(), TICK if state.running else None)
             await asyncio.sleep(OFTEN)
-            tick = TICK
 
     async def recording(self) -> bytes:
         """The zip that keeps what was seen so far, in the whole run or asked again."""

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from nodedoctor.model import Observation, Status
 from nodedoctor.record import record
-from nodedoctor.report.document import Report
-from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import first_command, of_cause
-from nodedoctor.report.text import headline, tally
+from nodedoctor.start_up import STARTED_S, collect_from_now, import_asyncio
 from nodedoctor.tui.state import Nothing, RequestRefused, empty_report
 
 if TYPE_CHECKING:
     from nodedoctor.engine.session import Request
+    from nodedoctor.report.document import Report
     from nodedoctor.tui.app import NodeDoctor
 
 
@@ -51,6 +49,9 @@ def possible(*, stdout: bool = True) -> bool:
 
 def last_words(sitting: TuiResult) -> str:
     """What stays on the terminal: what is wrong and what to type first, the verdict, what was copied."""
+    from nodedoctor.report.lead import first_command, of_cause
+    from nodedoctor.report.text import headline, tally
+
     report = sitting.report
     lines = []
     for cause in report["causes"][:LAST_CAUSES]:
@@ -64,6 +65,8 @@ def copied(texts: Sequence[str]) -> list[str]:
     """Lines with what was copied, which a terminal may have dropped."""
     if not texts:
         return []
+    from nodedoctor.report.inert import inert
+
     return ["", "copied:", *(inert(line) for text in texts for line in text.split("\n"))]
 
 
@@ -74,7 +77,7 @@ def sit(
 
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen.
     """
-    _import_asyncio()
+    import_asyncio()
     import asyncio
 
     gc.disable()
@@ -93,6 +96,7 @@ def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int |
     import asyncio
 
     from nodedoctor.cli.console import mutter
+    from nodedoctor.report.inert import inert
 
     app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document, triage_again=again)
     asyncio.run(run_app(app))
@@ -129,20 +133,6 @@ def watch() -> int:
         return Request(tags=("fast",))
 
     return sit(make_request, "live").code or Exit.OK
-
-
-def _import_asyncio() -> None:
-    """Import asyncio once for both processes, without TLS, which nothing here speaks.
-
-    TLS is an eighth of that import's time and 4 MiB of memory; whoever imports `ssl` later gets it.
-    """
-    absent = "ssl" not in sys.modules
-    if absent:
-        sys.modules["ssl"] = None  # type: ignore[assignment]  # what `import` takes for "not installed"
-    import asyncio  # noqa: F401
-
-    if absent:
-        del sys.modules["ssl"]
 
 
 def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
@@ -240,12 +230,6 @@ def load_app() -> type[NodeDoctor]:
     return NodeDoctor
 
 
-def collect_from_now() -> None:
-    """Collect garbage, but none among what was imported: to look for it takes a tenth of the start."""
-    gc.freeze()
-    gc.enable()
-
-
 def code_of(app: NodeDoctor) -> int | None:
     """An exit code that outranks the verdict, or None; a terminal that is gone crashes Textual."""
     if app.ended_by:
@@ -256,7 +240,6 @@ def code_of(app: NodeDoctor) -> int | None:
 CRASHED = 1  # what Textual returns after an exception of ours, whose traceback it has printed
 BUG = 70
 INTERRUPTED = 130  # left before there was anything to say
-STARTED_S = 3.0  # seconds after which the start is over and garbage is collected
 TERMINAL_S = 1.0  # seconds between two looks at whether there still is a terminal
 LAST_MOMENTS = 3.0  # seconds to put the terminal in order and end the engine's children after a signal
 LAST_CAUSES = 5  # causes that stay on the terminal

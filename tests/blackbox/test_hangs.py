@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 import ranks
+from trial_table import OUTCOME, TRIED, outcome_of_hang
 
 pytestmark = pytest.mark.slow
 
@@ -61,10 +62,14 @@ def schema(name: str) -> Any:
     ],
     ids=["asleep", "locked", "stopped", "pipe", "loader-dead", "loader-stuck", "mismatch"],
 )
-def test_the_rank_that_holds_the_job_up_is_named(fault: str, shown: str, tmp_path: Path) -> None:
+def test_the_rank_that_holds_the_job_up_is_named(
+    fault: str, shown: str, tmp_path: Path, record_property: Any
+) -> None:
+    record_property(TRIED, f"stand-in: {fault[-30:]}")
     said, folder = run(tmp_path, fault, "--kill-after", "2")
     assert "HANG" in said
     found = json.loads((folder / "triage.json").read_text())
+    record_property(OUTCOME, outcome_of_hang([who["rank"] for who in found["culprits"]], [1]))
     assert [who["rank"] for who in found["culprits"]] == [1]
     assert shown in found["headline"]
     assert found["fixes"]
@@ -77,9 +82,11 @@ def test_the_rank_that_holds_the_job_up_is_named(fault: str, shown: str, tmp_pat
 @pytest.mark.parametrize(
     "fault", ["write_checkpoint()", "crunch()", "compile_kernels()", "rl_phases()", "slow_steps()"]
 )
-def test_long_work_is_no_hang(fault: str, tmp_path: Path) -> None:
+def test_long_work_is_no_hang(fault: str, tmp_path: Path, record_property: Any) -> None:
     """Others wait for it far longer than the threshold, and it is at work."""
+    record_property(TRIED, f"stand-in: {fault}")
     said, folder = run(tmp_path, fault, seconds=20)
+    record_property(OUTCOME, "false alarm" if "HANG" in said else "right")
     assert "HANG" not in said
     assert json.loads((folder / "run.json").read_text())["hangs"] == []
 

@@ -98,6 +98,16 @@ def test_signals_reach_the_command_once(tmp_path: Path) -> None:
         assert job.wait(30) == 1
 
 
+def test_signals_that_are_ignored_stay_so(tmp_path: Path) -> None:
+    """As behind nohup: the command ignores it, too, and so both go on; SIGPIPE only Python ignores."""
+    script = "trap '' HUP; exec \"$@\""
+    shown = "import signal; print(signal.getsignal(1).name, signal.pthread_sigmask(0, ()))"
+    wanted = ["SIG_IGN", "set()"]
+    for argv in ([], [*RUN, "--dir", str(tmp_path), "--"]):
+        job = ["sh", "-c", script, "sh", *argv, sys.executable, "-c", shown]
+        assert subprocess.run(job, capture_output=True, text=True, timeout=60).stdout.split() == wanted
+
+
 def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
     script = "echo ready; sleep 1.5; echo still here"
     argv = [*RUN, "--dir", str(tmp_path), "--", "sh", "-c", script]
@@ -106,6 +116,28 @@ def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
         assert job.stdout.readline() == "ready\n"
         job.kill()
         assert job.stdout.readline() == "still here\n"
+
+
+def test_who_is_told_to_end_and_killed_takes_the_job_along(tmp_path: Path) -> None:
+    """As Slurm does to whom it knows by a process group: the job has one of its own."""
+    script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
+    argv = [*RUN, "--dir", str(tmp_path), "--", "sh", "-c", script]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        assert job.stdout is not None
+        pid = int(job.stdout.readline())
+        job.send_signal(signal.SIGTERM)
+        ends = time.monotonic() + 30
+        while f"job/guard.py\0{pid}\0" not in commands(job.pid):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        job.kill()
+        assert job.stdout.read() == ""  # the job has it open until it ends
+
+
+def commands(parent: int) -> str:
+    """The command lines of a process's children."""
+    pids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in pids)
 
 
 def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
@@ -190,6 +222,47 @@ def test_on_a_terminal(tmp_path: Path) -> None:
         terminal.until("code 5")
     finally:
         terminal.close()
+
+
+def test_pagers_and_curses(tmp_path: Path) -> None:
+    """`less` reads keys from the terminal that it writes to, curses changes the settings of that one only;
+    both are stopped and gone on with, and leave the real terminal as it was."""
+    terminal = Terminal()
+    (tmp_path / "text").write_text("".join(f"line {number}\n" for number in range(500)))
+    (tmp_path / "drawn.py").write_text(
+        "import curses\n"
+        "def drawn(screen):\n"
+        "    screen.addstr(0, 0, 'press a key')\n"
+        "    return screen.getch()\n"
+        "print('key', curses.wrapper(drawn))\n"
+    )
+    command = f"{' '.join(RUN)} --dir {tmp_path / 'jobs'} --"
+    try:
+        terminal.until("$ ")
+        terminal.type(f"stty rows 24 cols 80; stty -g >{tmp_path}/before\n")
+        terminal.until("$ ")
+        terminal.type(f"{command} less {tmp_path}/text\n")
+        terminal.until("line 22")
+        terminal.type(" ")
+        terminal.until("line 44")
+        terminal.type("\x1a")
+        terminal.until("Stopped")
+        terminal.type("fg\n")
+        terminal.until("line 44")
+        terminal.type("q")
+        terminal.until("ended well")
+        terminal.until("$ ")
+        terminal.type(f"{command} {sys.executable} {tmp_path}/drawn.py\n")
+        terminal.until("press a key")
+        terminal.type("a")
+        terminal.until("key 97")
+        terminal.until("ended well")
+        terminal.until("$ ")
+        terminal.type(f"stty -g >{tmp_path}/after; echo all is $((6*7))\n")
+        terminal.until("all is 42")
+    finally:
+        terminal.close()
+    assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()
 
 
 def test_a_debugger_and_an_editor(tmp_path: Path) -> None:

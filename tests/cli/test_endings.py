@@ -40,7 +40,7 @@ def until(wanted: bool, word: str) -> bool:
 def hanging(tmp_path: Path) -> tuple[dict[str, str], str]:
     """An environment in which tools hang, each with a child, and the word by which they are known."""
     word = f"98{os.getpid()}{time.monotonic_ns() % 1000}"
-    for name in ("journalctl", "systemctl", "scontrol", "dmesg"):
+    for name in ("journalctl", "systemctl", "scontrol", "dmesg", "ssh", "sinfo", "kubectl"):
         tool = tmp_path / name
         tool.write_text(f"#!/bin/sh\nsleep {word} & sleep {word}\n")
         tool.chmod(0o755)
@@ -83,6 +83,56 @@ def test_nohup_is_obeyed(hanging: tuple[dict[str, str], str]):
         running.send_signal(signal.SIGHUP)
         document, _ = running.communicate(timeout=PATIENCE)
     assert running.returncode in (0, 2, 3) and document.endswith(b"}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    some(
+        [
+            "fleet --slurm --json",
+            "fleet --ssh n[1-3] --json",
+            "fleet --ssh n[1-3] --pairs",
+            "fleet --kube train/app=x --json",
+            "triage --live --ssh n[1-3]",
+            "expect",
+        ],
+        2,
+    ),
+)
+def test_a_signal_while_the_first_question_is_open(hanging: tuple[dict[str, str], str], words: str):
+    env, word = hanging
+    with subprocess.Popen(
+        (*NODEDOCTOR, *words.split()), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert until(True, word)
+        time.sleep(0.2)
+        running.send_signal(signal.SIGTERM)
+        _, errors = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, errors) == (143, b"")
+    assert until(False, word)
+
+
+ADOPTS = """
+import ctypes, os, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: what a run leaves behind comes to us
+run = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+run.wait()
+time.sleep(0.3)
+try:
+    print("left", os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print("nothing left")
+"""
+
+
+def test_nothing_is_left_to_who_waits_for_nobody(tmp_path: Path):
+    """PID 1 of a container is often the job itself, which reaps no orphans: they would stay as zombies."""
+    (tmp_path / "job.env").write_text("NCCL_DEBUG=WARN\n")
+    words = ("--json", "--passive", "env", "limits", "host", "--env-file", str(tmp_path / "job.env"))
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = (sys.executable, "-c", ADOPTS, *NODEDOCTOR, *words)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=env)
+    assert (done.stdout, done.stderr) == ("nothing left\n", "")
 
 
 @pytest.mark.slow

@@ -186,6 +186,158 @@ def test_whatever_a_check_raises_is_one_unknown(tmp_path, raised):
     assert raised.partition("(")[0] in found[1]["summary"]
 
 
+HOSTILE = '''
+"""Checks that harm the process they are judged in."""
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+from nodedoctor.plugin import Command, Finding, Observation, Options, check, fact, probe
+
+
+@probe("harm")
+def plan_harm(options: Options) -> Command:
+    """A plan that ends the process."""
+    os._exit(0)
+
+
+@probe("calm")
+def plan_calm(options: Options) -> Command:
+    """Nothing wrong with it."""
+    return Command((sys.executable, "-c", "print('calm')"))
+
+
+@fact("harm")
+@dataclass(frozen=True)
+class Harm:
+    """What the plan did."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, seen):
+        return cls(seen.note)
+
+
+@fact("calm")
+@dataclass(frozen=True)
+class Calm:
+    """A fact whose short form ends the process."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, seen):
+        return cls(seen.text)
+
+    def headline(self):
+        os._exit(0)
+
+
+@fact("calm")
+class Fatal:
+    """A fact whose parser ends the process."""
+
+    @classmethod
+    def parse(cls, seen):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@check("harm.exit", "Ends the process")
+def ends():
+    """Ends it."""
+    yield Finding.warn("seen before")
+    os._exit(2)
+
+
+@check("harm.kill", "Kills the process")
+def kills():
+    """Kills it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield Finding.ok("alive")
+
+
+@check("harm.close", "Closes what is not its own")
+def closes():
+    """Closes it."""
+    os.closerange(3, 1000)
+    yield Finding.ok("closed")
+
+
+@check("harm.odd", "Finds what cannot be handed over")
+def odd():
+    """Finds it."""
+    yield Finding.ok("odd", subject=lambda: None)
+
+
+@check("harm.moves", "Leaves for another folder and empties the environment")
+def moves():
+    """Leaves."""
+    os.chdir("/")
+    os.environ.clear()
+    yield Finding.ok("left")
+
+
+@check("harm.plan", "Rests on a plan that ends the process")
+def planned(harm: Harm):
+    """Rests on it."""
+    yield Finding.warn(harm.text)
+
+
+@check("harm.parse", "Rests on a parser that crashes")
+def parsed(fatal: Fatal):
+    """Rests on it."""
+    yield Finding.ok("parsed")
+
+
+@check("harm.form", "Rests on a fact that cannot show itself")
+def shown(calm: Calm):
+    """Rests on it."""
+    yield Finding.warn(calm.text.strip())
+'''
+
+
+def test_what_a_plugin_does_to_its_process_costs_one_check(tmp_path):
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    (tmp_path / "rack.py").write_text(PLUGIN)
+    done = nodedoctor("--json", "--checks", str(tmp_path), "harm", "rack")
+    found = {check: result["findings"] for check, result in results(done).items()}
+    assert done.returncode == 3
+    (odd,) = found.pop("harm.odd")
+    assert odd["status"] == "unknown" and "could not answer: " in odd["summary"]
+    assert {check: [one["summary"] for one in findings] for check, findings in found.items()} == {
+        "harm.close": ["the check itself closes descriptors that are not its own"],
+        "harm.exit": ["the check itself ends the process with exit code 2"],
+        "harm.form": ["calm"],
+        "harm.kill": ["the check itself ends the process with SIGKILL"],
+        "harm.moves": ["left"],
+        "harm.parse": ["reading Fatal ends the process with SIGSEGV"],
+        "harm.plan": ["planning ends the process with exit code 0"],
+        "rack.painted": ["bare metal"],
+    }
+    unknown = {check for check, findings in found.items() if findings[0]["status"] == "unknown"}
+    assert unknown == {"harm.close", "harm.exit", "harm.kill", "harm.parse"}
+
+
+@pytest.mark.slow
+def test_a_check_that_heeds_no_limit_is_killed_with_what_it_started(tmp_path):
+    (tmp_path / "deaf.py").write_text(
+        "import os, subprocess, time\nfrom nodedoctor.plugin import Finding, check\n"
+        "@check('deaf.check', 'Never ends')\ndef deaf():\n    'Never ends.'\n"
+        f"    subprocess.Popen(['sleep', '{600 + os.getpid() / 1e7:.7f}'])\n"
+        "    while True:\n        try:\n            time.sleep(60)\n        except BaseException:\n"
+        "            pass\n    yield\n"
+    )
+    (tmp_path / "rack.py").write_text(PLUGIN)
+    found = results(nodedoctor("--json", "--checks", str(tmp_path), "deaf", "rack"))
+    assert found["deaf.check"]["findings"][0]["summary"] == "the check itself took longer than 5 s"
+    assert found["rack.painted"]["status"] == "warn"
+    asleep = subprocess.run(["pgrep", "-f", f"sleep {600 + os.getpid() / 1e7:.7f}"], stdout=subprocess.PIPE)
+    assert not asleep.stdout
+
+
 @pytest.mark.slow
 def test_plugins_that_do_not_end_cost_their_time_once(tmp_path):
     wait = "import time\nwhile True:\n    try:\n        time.sleep(60)\n    except Exception:\n        pass\n"

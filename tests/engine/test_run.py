@@ -8,7 +8,7 @@ import pytest
 
 from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.declare.registry import Check, check, declared, fact
-from nodedoctor.engine import run as diagnose
+from nodedoctor.engine import calls
 from nodedoctor.engine.plugins import discover
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.sources import Recorded
@@ -32,6 +32,9 @@ class Colour:
             return Unseen.of(seen, "paint it")
         if seen.text == "boom":
             raise ValueError("no such colour")
+        if seen.text == "endless":
+            while True:
+                pass
         if seen.text == "none":
             return Unseen.skip("nothing is painted here")
         return cls(seen.text)
@@ -198,14 +201,21 @@ def test_a_check_that_looks_at_nothing_is_not_a_pass():
 
 
 def test_a_check_that_never_ends_is_interrupted(monkeypatch):
-    monkeypatch.setattr(diagnose, "CHECK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(calls, "TIMEOUT_S", 0.2)
     report = run(endless, wall, colour="white")
     assert "took longer than" in report.results[0].findings[0].summary
     assert report.results[1].status is Status.PASS
 
 
+def test_a_parser_that_never_ends_is_interrupted(monkeypatch):
+    monkeypatch.setattr(calls, "TIMEOUT_S", 0.2)
+    finding = only(run(wall, colour="endless"))
+    assert (finding.status, finding.reason) == (Status.UNKNOWN, "crash")
+    assert "took longer than 0.2 s" in finding.summary
+
+
 def test_a_check_that_finds_something_for_ever_is_cut_off(monkeypatch):
-    monkeypatch.setattr(diagnose, "MOST_FINDINGS", 30)
+    monkeypatch.setattr(calls, "MOST_FINDINGS", 30)
     report = run(talkative, wall, colour="white")
     *found, last = report.results[0].findings
     assert len(found) == 30 and "yielded more than 30 findings" in last.summary

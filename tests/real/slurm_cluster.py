@@ -29,7 +29,8 @@ SlurmctldPidFile=/run/slurmctld.pid
 SlurmdPidFile=/run/slurmd.pid
 SlurmctldLogFile=/run/slurmctld.log
 SlurmdLogFile=/run/slurmd.log
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{tracking}
+KillWait=5
 TaskPlugin=task/none
 TaskProlog={prolog}
 MpiDefault=none
@@ -41,6 +42,11 @@ NodeName=gpu-node-[1-4] CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=gpu-node-[1-4] Default=YES MaxTime=INFINITE State=UP
 PartitionName=few Nodes=gpu-node-[1-2] State=UP
 """
+CGROUP_CONF = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+CgroupAutomount=yes
+"""
 # A greeting before every task's output, and each node's own NVML in place of the one of whoever asks.
 PROLOG = """#!/bin/sh
 echo "print Welcome to $SLURMD_NODENAME"
@@ -51,14 +57,16 @@ echo "export {config}={folder}/$SLURMD_NODENAME/nvml.conf"
 class Cluster:
     """slurmctld on host 0, slurmd on the others, munge on all."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, tracking: str) -> None:
         self.hosts = hosts
+        self.tracking = tracking
         self.conf = hosts.folder / "slurm.conf"
         self._daemons: list[subprocess.Popen[bytes]] = []
         prolog = hosts.folder / "prolog"
         prolog.write_text(PROLOG.format(config=CONFIG, folder=hosts.folder))
         prolog.chmod(0o755)
-        self.conf.write_text(SLURM_CONF.format(prolog=prolog))
+        self.conf.write_text(SLURM_CONF.format(prolog=prolog, tracking=tracking))
+        (hosts.folder / "cgroup.conf").write_text(CGROUP_CONF)
         (hosts.folder / "munge.key").write_bytes(os.urandom(128))
         (hosts.folder / "munge.key").chmod(0o400)
 
@@ -113,11 +121,11 @@ def until(holds: Callable[[], object]) -> None:
 
 
 @contextmanager
-def running(folder: Path, nvml: Path) -> Iterator[Cluster]:
-    """A cluster that is up, and down again afterwards."""
+def running(folder: Path, nvml: Path, tracking: str = "linuxproc") -> Iterator[Cluster]:
+    """A cluster that is up, and down again afterwards; `tracking` is how it knows a job's processes."""
     need("munged", "slurmctld", "slurmd", "srun", "nft")
     with Hosts(folder, count=5, nvml=nvml) as hosts:
-        made = Cluster(hosts)
+        made = Cluster(hosts, tracking)
         try:
             made.start()
             yield made

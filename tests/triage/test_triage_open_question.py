@@ -145,3 +145,69 @@ def test_rays_echo_is_one_wherever_it_stands(first: str, tmp_path: Path) -> None
 def test_a_symptom_of_many_forms_says_which_it_was(tmp_path: Path) -> None:
     text = raised(4, "ImportError: /opt/v/flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi")
     assert judged(tmp_path, text).verdict.headline.endswith("(undefined symbol: _ZN3c104cuda9SetDeviceEi)")
+
+
+def _notice(local: int, alive: int) -> str:
+    """What torchelastic prints when it finds that processes ended; its list is not in the log."""
+    head = "torch.distributed.elastic.multiprocessing.api: "
+    stops = "".join(
+        f"{head}[WARNING] Sending process {n} closing signal SIGTERM\n" for n in range(50, 50 + alive)
+    )
+    return f"{stops}{head}[ERROR] failed (exitcode: 1) local_rank: {local} (pid: 99) of binary: python\n"
+
+
+def test_who_ended_while_all_others_lived_is_named(tmp_path: Path) -> None:
+    for rank in (0, 3):
+        examined = judged(tmp_path, elastic([(rank, 1), (5, -15)], rank))
+        assert culprits(examined) == [rank] and examined.verdict.cause == "undetermined"
+
+
+def test_of_several_found_ended_at_once_none_is_first(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, elastic([(0, 1), (2, 1), (3, -15)], 0)).verdict
+    assert not verdict.culprits and [who.rank for who in verdict.parties] == [0, 2]
+    assert "does not tell which one was first" in verdict.headline
+
+
+def test_the_notice_without_its_list_tells_who_was_the_lowest(tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, _notice(3, 2))) == [3]
+    lowest = judged(tmp_path, _notice(0, 2)).verdict  # of the others nothing is known
+    assert not lowest.culprits and [who.rank for who in lowest.parties] == [0]
+
+
+def test_who_gave_up_waiting_did_not_end_first(tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, status(2, 716, 747, 715) + elastic([(2, 1), (0, -15)], 2))) == []
+
+
+@pytest.mark.parametrize("task", [0, 3])
+def test_slurm_tells_ends_in_their_order(task: int, tmp_path: Path) -> None:
+    others = {0: "tasks 1-3", 3: "tasks 0-2"}[task]
+    end = f"srun: error: n7: task {task}: Exited with exit code 255\nsrun: Terminating job step 17.0\n"
+    assert culprits(judged(tmp_path, f"{end}srun: error: n7: {others}: Terminated\n")) == [task]
+    after = f"{end}srun: error: n7: {others}: Exited with exit code 1\n"
+    assert culprits(judged(tmp_path, after)) == [task]
+    together = after.replace("srun: Terminating job step 17.0\n", "")
+    assert culprits(judged(tmp_path, together)) == []
+
+
+def test_tasks_that_a_scheduler_sent_home_failed_at_nothing(tmp_path: Path) -> None:
+    stop = "slurmstepd: error: *** JOB 608 ON n7 CANCELLED AT 2026-11-21T02:06:12 DUE TO JOB REQUEUE ***\n"
+    end = "srun: error: n7: tasks 2-3: Exited with exit code 1\n"
+    assert judged(tmp_path, stop + end).verdict.outcome == "clean"
+    assert judged(tmp_path, end + stop).verdict.outcome == "undetermined"
+
+
+def test_open_mpi_breaks_its_sentence_behind_a_long_name(tmp_path: Path) -> None:
+    text = "prterun noticed that process rank 7 with PID 0 on node gpu0304 exited on\nsignal 6 (Aborted).\n"
+    assert culprits(judged(tmp_path, text)) == [7]
+
+
+@pytest.mark.parametrize("rank", [2, 11])
+def test_the_process_that_aborted_all_is_the_one_that_got_a_signal(rank: int, tmp_path: Path) -> None:
+    fault = "[pod-7:6939 :0:10213] Caught signal 11 (Segmentation fault: address not mapped to object)\n"
+    text = f"{fault}MPI_ABORT was invoked on rank {rank} in communicator MPI_COMM_WORLD\nwith errorcode 1.\n"
+    assert culprits(judged(tmp_path, text)) == [rank]
+
+
+def test_all_that_ended_by_one_signal_at_one_look_are_named(tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, elastic([(0, -11), (1, -11), (2, -15)], 0))) == [0, 1]
+    assert culprits(judged(tmp_path, elastic([(0, -15), (1, -6), (2, -11)], 2))) == [2]

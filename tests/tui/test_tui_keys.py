@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
 
 import pytest
+from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from tuidriver import checks, drive, frame, hung, press, rack, settled, until
 
@@ -15,6 +17,7 @@ from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Status
 from nodedoctor.report.document import worst
 from nodedoctor.tui.app import NodeDoctor
+from nodedoctor.tui.look import UNICODE, Row
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.topology import TopologyScreen
 from nodedoctor.tui.widgets.listing import Listing
@@ -200,6 +203,27 @@ def test_a_terminal_may_change_its_size(tmp_path: Path):
         assert frame(app) == narrow
 
     drive(rack(tmp_path), act)
+
+
+def test_the_cursor_keeps_its_place_when_its_row_goes():
+    rows = [Row(name, "PASS", "", name) for name in "abcde"]
+    places: list[str | None] = []
+
+    class Rows(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Listing(UNICODE)
+
+    async def act() -> None:
+        async with Rows().run_test() as pilot:
+            listed = pilot.app.query_one(Listing)
+            listed.show(rows)
+            await pilot.press("j", "j")
+            for kept in ("abcde", "abde", "xabe", "ab", ""):
+                listed.show([Row(name, "PASS", "", name) for name in kept])
+                places.append(listed.key)
+
+    asyncio.run(act())
+    assert places == ["c", "d", "e", "b", None]
 
 
 def test_every_key_works_while_all_probes_hang_and_leaving_ends_them(tmp_path: Path):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 
 from nodedoctor.model import Finding
+from nodedoctor.patterns import regex
 from nodedoctor.wording import SUMMARY, about
 
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_ASIDE = re.compile(r" \([^()]*\)")
-_CLAUSE = (re.compile("; |: "), re.compile(", "))
+_NUMBER = regex(r"\d+(?:[.,]\d+)*")
+_ASIDE = regex(r" \([^()]*\)")
+_CLAUSE = (regex("; |: "), regex(", "))
 _WHEN = re.compile(
     r"(?:,? \d+ times)?(?: (?:at|from|to) (?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
     r"[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?"
     r"|\d+(?:\.\d+)? s(?: after boot|(?= to \d+(?:\.\d+)? s after boot))))+"
 )
-_OPEN = re.compile(r"\([^)]*$| '[^']*$")
-_ADDRESS = re.compile(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
+_OPEN = regex(r"\([^)]*$| '[^']*$")
+_ADDRESS = regex(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
 
 
 def headline(finding: Finding, shared: int) -> str:

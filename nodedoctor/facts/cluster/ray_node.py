@@ -13,13 +13,14 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 STATUS_SECONDS = 8.0  # a cluster that lives answers in less than two
 NO_RAY = "no Ray process runs here, and RAY_ADDRESS names none"
-_AMOUNT = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?) GPU\b")
-_DEMAND = re.compile(r"\s*(\{.*?\})(?: \* (\d{1,9}))?(?: \((\w+)\))?: (\d{1,9})\+? pending (.+?)\s*$")
-_GPU = re.compile(r"'GPU': (\d{1,9}(?:\.\d{1,9})?)\b")
+_AMOUNT = regex(r"(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?) GPU\b")
+_DEMAND = regex(r"\s*(\{.*?\})(?: \* (\d{1,9}))?(?: \((\w+)\))?: (\d{1,9})\+? pending (.+?)\s*$")
+_GPU = regex(r"'GPU': (\d{1,9}(?:\.\d{1,9})?)\b")
 
 
 @probe("ray-session", timeout=6, lane=Lane.FS, after=("env",))

@@ -8,10 +8,11 @@ from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 NAME = "fabric-manager"
-_VERSION = re.compile(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
+_VERSION = regex(r"version is\s*:\s*(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)", re.IGNORECASE)
 
 
 @probe(NAME, timeout=5, after=("pci", "driver-files"))

@@ -10,21 +10,20 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model, platforms_of
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 NAME = "imex-domain"
 UNIT = "nvidia-imex"
 _NO_DOMAIN = "no multi-node NVLink here"
 _NOT_RUNNING = "nvidia-imex does not run here"
-_NODE = re.compile(
+_NODE = regex(
     r"^[ \t]*Node #(?P<number>\d{1,4})\s+[-*]\s+(?P<host>\S{1,255})(?:\s+\*)?\s+-\s+(?P<status>[A-Z_]{2,40})"
     r"(?:\s+-\s+Version:\s*(?P<version>\S{1,40}))?",
     re.MULTILINE,
 )
-_STATE = re.compile(r"^[ \t]*Domain State:\s*(?P<state>[A-Z_]{2,40})", re.MULTILINE)
-_ROW = re.compile(
-    r"^[ \t]*(?P<number>\d{1,4})(?P<marks>(?:[ \t]+(?:[INRDAC]|!V!|!M!))+)[ \t]*$", re.MULTILINE
-)
+_STATE = regex(r"^[ \t]*Domain State:\s*(?P<state>[A-Z_]{2,40})", re.MULTILINE)
+_ROW = regex(r"^[ \t]*(?P<number>\d{1,4})(?P<marks>(?:[ \t]+(?:[INRDAC]|!V!|!M!))+)[ \t]*$", re.MULTILINE)
 
 
 @probe(NAME, timeout=8, after=("pci", "services"))

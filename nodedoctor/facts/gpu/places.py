@@ -133,7 +133,7 @@ def _value(source: str, gpu: Gpu, name: str) -> Iterator[Evidence]:
         return
     if source == NVML:
         here = f"gpus[index={gpu.index}]"
-        keys = list(places(name))
+        keys = places(name)
         paths = [f"{here}.values.{key}" for key in keys]
         paths += [f"{here}.errors.{key.partition('.')[0].partition('[')[0]}" for key in keys]
     else:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from nodedoctor.facts.files import Files
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 # File systems whose server may be gone while the mount stays: every access then waits for it.
@@ -13,7 +14,7 @@ _NETWORK = re.compile(
     r"nfs\d?|cifs|smb3|lustre|gpfs|ceph|beegfs|wekafs|afs|orangefs|pvfs2|glusterfs|9p|virtiofs|fuse\..+|fuse"
 )
 # Local fuse file systems of containers: they answer as the local disk does.
-_LOCAL_FUSE = re.compile(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
+_LOCAL_FUSE = regex(r"fuse\.(?:fuse-overlayfs|squashfuse(?:_ll)?|lxcfs|gvfsd-fuse|portal|snapfuse)")
 
 
 MOUNTINFOS = ("/proc/self/mountinfo", "/proc/1/mountinfo")
@@ -85,6 +86,12 @@ def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
 
 def _contains(point: str, path: str) -> bool:
     return point == "/" or path == point or path.startswith(point.rstrip("/") + "/")
+
+
+def line_of(point: str) -> str:
+    """A pattern for the line of a mount point, with blanks in it as the kernel writes them."""
+    written = re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", point)
+    return rf"^\d+ \d+ \S+ \S+ {re.escape(written)} .*"
 
 
 def _plain(field: str) -> str:

@@ -8,16 +8,15 @@ from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, ski
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
 AFTER = ("nvml", "processes")
 
-_DCGM_ROW = re.compile(r"^\|\s*(\w[^|]*?)\s*\|\s*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
-_SUM = re.compile(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
-_PERF = re.compile(
-    r"^\s*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE
-)
+_DCGM_ROW = regex(r"^\|\s*(\w[^|]*?)\s*\|\s*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
+_SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
+_PERF = regex(r"^\s*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
 
 @probe(DCGM, timeout=300, lane=Lane.GPU_LOAD, after=AFTER)

@@ -9,14 +9,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
-_VIA = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
-_NETWORK = re.compile(r"Using network (\S+)")
-_PLUGIN = re.compile(r"NET/Plugin:? (.+)")
-_INTERFACE = re.compile(r"Bootstrap\s*: Using (\S+?):|NET/(?:IB|Socket) : Using (.+)")
-_VERSION = re.compile(r"NCCL version (\d[\w.+]*)")
-_WARN = re.compile(r"NCCL WARN (.+)")
+_VIA = regex(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
+_NETWORK = regex(r"Using network (\S+)")
+_PLUGIN = regex(r"NET/Plugin:? (.+)")
+_INTERFACE = regex(r"Bootstrap\s*: Using (\S+?):|NET/(?:IB|Socket) : Using (.+)")
+_VERSION = regex(r"NCCL version (\d[\w.+]*)")
+_WARN = regex(r"NCCL WARN (.+)")
 _MOST = 20
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import fact, pasted
 from nodedoctor.facts.pci.pci import MELLANOX, NVIDIA, PciDevice, PciLink, bdf
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 LSPCI = pasted("lspci", "The output of lspci -vv, with or without -nn.")
@@ -21,7 +22,7 @@ _HEAD = re.compile(
     r" (?P<kind>[^:\n]{3,60}): (?P<name>.+)$",
     re.MULTILINE,
 )
-_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_IDS = regex(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _KINDS = {
     "3D controller": "030200",
     "VGA compatible controller": "030000",
@@ -29,8 +30,8 @@ _KINDS = {
     "Ethernet controller": "020000",
 }
 _LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x(?P<width>\d{{1,2}})"
-_CAP, _STA = re.compile(_LINK.format("Cap")), re.compile(_LINK.format("Sta"))
-_DRIVER = re.compile(r"Kernel driver in use: ([\w-]{1,64})")
+_CAP, _STA = regex(_LINK.format("Cap")), regex(_LINK.format("Sta"))
+_DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
 
 
 @fact("lspci")

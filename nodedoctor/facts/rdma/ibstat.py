@@ -14,6 +14,7 @@ from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.rdma.port import IbPort, guid, layer_word, phys_word, state_word
 from nodedoctor.facts.rdma.sysfs import CLASS, NetDevice
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 NONE_HERE = "no RDMA device in /sys/class/infiniband"
@@ -23,9 +24,9 @@ ibstatus = pasted("ibstatus", "The output of ibstatus.")
 rdma_link = pasted("rdma-link", "The output of rdma link.")
 ibv_devinfo = pasted("ibv-devinfo", "The output of ibv_devinfo, with or without -v.")
 
-_RATE = re.compile(r"(\d{1,5}(?:\.\d)?)")
-_GBPS = re.compile(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
-_SPEED = re.compile(r"(\d{1,4}(?:\.\d)?) Gbps")
+_RATE = regex(r"(\d{1,5}(?:\.\d)?)")
+_GBPS = regex(r"(\d{1,5}(?:\.\d)?) Gb/sec(?: \((\d{1,2}X)(?: (\w+))?\))?")
+_SPEED = regex(r"(\d{1,4}(?:\.\d)?) Gbps")
 
 
 @probe("ibstat", timeout=6, lane=Lane.FS, after=("rdma",))
@@ -126,7 +127,7 @@ def _pairs(block: str) -> dict[str, str]:
 
 
 _CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
-_PORT = re.compile(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
+_PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 
 
 def _ibstat(text: str) -> Iterator[IbPort]:
@@ -171,7 +172,7 @@ def _ibstatus(text: str) -> Iterator[IbPort]:
 
 
 _HCA = re.compile(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
-_DEV_PORT = re.compile(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
+_DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
 
 
 def _devinfo(text: str) -> Iterator[IbPort]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.children.child_process import child
@@ -14,12 +13,13 @@ from nodedoctor.facts.rdma.ports import by_class
 from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.json_shapes import Json, document, parts, text
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 LOOPBACK = "ib-write-bw"
 NO_PORT = "no InfiniBand or RoCE port is active"
-_HEADER = re.compile(r"#bytes\s+#iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]")
-_ROW = re.compile(r"^[ \t]*(\d{1,12})[ \t]+\d{1,12}[ \t]+[\d.]{1,12}[ \t]+(\d{1,6}(?:\.\d{1,9})?)(?:[ \t]|$)")
+_HEADER = regex(r"#bytes\s+#iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]")
+_ROW = regex(r"^[ \t]*(\d{1,12})[ \t]+\d{1,12}[ \t]+[\d.]{1,12}[ \t]+(\d{1,6}(?:\.\d{1,9})?)(?:[ \t]|$)")
 
 
 @probe(LOOPBACK, timeout=90, lane=Lane.GPU_LOAD, after=("rdma", "nvml", "processes"))

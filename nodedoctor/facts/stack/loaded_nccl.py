@@ -13,10 +13,11 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.pins import wheels_of
 from nodedoctor.json_shapes import document, parts, text
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 ROLES = ("rank", "ray-worker", "engine")
-_LIBNCCL = re.compile(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
+_LIBNCCL = regex(r".*/libnccl(?:-[0-9a-f]{8})?\.so[\d.]*")
 MOST = 64  # files asked about; eight ranks are usual
 
 

@@ -7,10 +7,10 @@ docs.nvidia.com/datacenter/tesla/driver-installation-guide.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from nodedoctor.model import Fix, Step
+from nodedoctor.patterns import regex
 from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 
 ONE_GPU = "processes on this GPU"
@@ -33,7 +33,7 @@ _SERVICES_TO_FILE = (
 _MONITORS = "monitoring of this node's GPUs"
 _MODULES = "nodedoctor-modules.txt"
 _UNTRIED = "not tried on this model"
-_MADE_HERE = re.compile(
+_MADE_HERE = regex(
     r"nodedoctor-(?:stopped|modules)\.txt|nvidia-smi -i \S+ -pm [01]$|modprobe -(?:r|a) |/dev/nvidia\*$"
 )
 _WORDS_OF = {"apt": "Ubuntu", "dnf": "Red Hat", "zypper": "SUSE"}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nodedoctor.probes.host.files_reading import Emit, Item, complain, matches, normal, read_item
+    from nodedoctor.probes.readers import end
 else:  # files.py has put our folder on the path
     from host.files_reading import complain, matches, normal, read_item
+    from readers import end
 
 
 class PathGroup:
@@ -59,13 +60,14 @@ def read_each(items: list[Item], root: str, seconds: float, add: Emit) -> None:
             groups.setdefault(match.path, []).append(match)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     deadline = time.monotonic() + seconds
-    waiting = selectors.DefaultSelector()
+    waiting, pids = selectors.DefaultSelector(), []
     for key, members in groups.items():
         try:
             group = PathGroup(key, members, root, null)
         except OSError as error:  # no more processes or descriptors
             complain(add, normal(key), error, False)
         else:
+            pids.append(group.pid)
             waiting.register(group.pipe, selectors.EVENT_READ, group)
     while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
         for selected, _ in waiting.select(left):
@@ -74,6 +76,6 @@ def read_each(items: list[Item], root: str, seconds: float, add: Emit) -> None:
                 if not selected.data.done:
                     add("errors", selected.data.at, "CRASH")
     for late in [selected.data for selected in waiting.get_map().values()]:
-        os.kill(late.pid, signal.SIGKILL)
         for path in {late.key, late.at}:
             add("errors", path, "TIMEOUT")
+    end(pids)

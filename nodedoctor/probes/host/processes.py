@@ -16,7 +16,6 @@ import json
 import os
 import re
 import select
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,11 +27,13 @@ if TYPE_CHECKING:
     from nodedoctor.probes.host.environment import kept
     from nodedoctor.probes.packages import add_folders
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.readers import end
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from host.environment import kept
     from packages import add_folders
     from plain_args import options
+    from readers import end
 
     sys.path.pop(0)
     add_folders()
@@ -134,9 +135,9 @@ def read_details(proc: str, rows: dict[int, Row], deadline: float) -> int:
         helper, pipe = start_helper(proc, waiting, rows)
         at, finished = follow(pipe, rows, deadline)
         os.close(pipe)
+        end([helper])
         if finished:
             return 0
-        os.kill(helper, signal.SIGKILL)
         pid, step = at or (waiting[0], "start")
         rows[pid]["stuck_at"] = step
         waiting = waiting[waiting.index(pid) + 1 :]

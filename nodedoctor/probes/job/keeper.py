@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import sys
 from typing import Any
 
@@ -22,6 +23,8 @@ RING = 32 << 20
 LARGEST = 256 << 20
 """Bytes of all other files together."""
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What Slurm sends to all processes of a job: the verdict on its end is still to be written."""
 FOLDERS = ("logs", "stacks", "fr", "nccl")
 
 
@@ -30,6 +33,8 @@ def main() -> None:
     parent, name = sys.argv[1:3]
     copy = int(sys.argv[3]) if len(sys.argv) > 3 else -1
     os.umask(0o077)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     try:
         os.makedirs(parent, exist_ok=True)
         os.mkdir(os.path.join(parent, name))

@@ -1,14 +1,15 @@
 """Passes on what a job prints, byte by byte, and gives a copy to whoever keeps it.
 
-    python -I -S pump.py COPY FROM:TO [FROM:TO]
+    python -I -S pump.py GROUP COPY FROM:TO:USUAL [FROM:TO:USUAL]
 
-All are numbers of descriptors. FROM is the reading end of a pipe or the master of a terminal, TO the real
-output, COPY a pipe (-1: none) that is never waited for: what it does not take at once is lost and counted.
+GROUP is the job's process group. FROM, TO and COPY are numbers of descriptors: FROM is the reading end of a
+pipe or the master of a terminal, TO the real output, COPY a pipe (-1: none) that is never waited for: what it
+does not take at once is lost and counted. USUAL are the settings of the terminal before the job began.
 
-A process group of its own, never the terminal's foreground: Ctrl-C is for the job, and what the job still
-prints while it ends must arrive. The size of the real terminal is handed on too. It ends with the last
-process that writes to FROM. When nobody reads TO any
-more, FROM is closed, so that the job learns of it as it would without us.
+It ignores the signals of keys, as what the job still prints while it ends must arrive. It ends with the last
+process that writes to FROM. When nobody reads TO any more, FROM is closed, so that the job learns of it as it
+would without us. Size, settings and keys of a terminal are handed on (class Terminal). For that the pump is
+in the job's process group, as only the terminal's foreground group may read keys; else in one of its own.
 """
 
 from __future__ import annotations
@@ -20,37 +21,47 @@ import select
 import signal
 import sys
 import termios
+import time
+from typing import Any
 
-RESIZE = 0.5
-"""Seconds after which a terminal that changed its size is noticed: the signal goes to its foreground
-group."""
+NOTICED = 0.1
+"""Seconds after which it is noticed that a terminal has another size or other settings."""
+UNREAD = 0.03
+"""Seconds after which a key is handed on that nobody has read: who waits for it reads it at once."""
+IGNORED = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE,
+)  # fmt: skip
+"""What the terminal, a shell or Slurm sends to all processes of a job."""
 CHUNK = 1 << 16
 """Bytes at a time: what a pipe holds."""
 
 
 def main() -> None:
     """Pass on until everything has ended."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTTOU,
-    signal.SIGTSTP,
-                   signal.SIGPIPE):  # fmt: skip
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    os.setpgid(0, 0)
-    copy = int(sys.argv[1])
-    pairs = (word.split(":") for word in sys.argv[2:])
-    ways = {int(source): int(target) for source, target in pairs}
+    group, copy = map(int, sys.argv[1:3])
+    words = [word.split(":") for word in sys.argv[3:]]
+    ways = {int(source): int(target) for source, target, _ in words}
+    usual = {int(source): settings for source, _, settings in words if settings}
+    terminals = {source: Terminal(source, ways[source], usual[source]) for source in usual}
+    join(group if terminals else 0)
     if copy >= 0:
         os.set_blocking(copy, False)
     lost = 0
-    terminals = {source: target for source, target in ways.items() if os.isatty(source)}
     while ways:
-        ready = select.select(list(ways), [], [], RESIZE if terminals else None)[0]
-        for source in terminals.keys() & ways.keys():
-            resize(source, terminals[source])
+        due = min((terminal.due for terminal in terminals.values()), default=None)
+        ready = select.select(list(ways), [], [], due)[0]
+        for terminal in terminals.values():
+            terminal.look()
         for source in ready:
             data = taken(source)
             if data and delivered(ways[source], data):
                 lost += copied(copy, data)
             else:
+                if source in terminals:
+                    terminals.pop(source).give_back()
                 os.close(source)
                 del ways[source]
     if lost and copy >= 0:
@@ -59,13 +70,83 @@ def main() -> None:
             os.write(copy, f"\n[nodedoctor: {lost} bytes of output were not kept]\n".encode())
 
 
-def resize(master: int, real: int) -> None:
-    """Give the job's terminal the size of the real one, and tell whoever draws on it."""
-    with contextlib.suppress(OSError):
-        size = fcntl.ioctl(real, termios.TIOCGWINSZ, b"\0" * 8)
-        if fcntl.ioctl(master, termios.TIOCGWINSZ, b"\0" * 8) != size:
-            fcntl.ioctl(master, termios.TIOCSWINSZ, size)
-            os.killpg(os.tcgetpgrp(real), signal.SIGWINCH)
+def join(group: int) -> None:
+    """Enter a process group; begin one where there is none any more."""
+    for number in (group, 0):
+        with contextlib.suppress(OSError):
+            os.setpgid(0, number)
+            return
+
+
+class Terminal:
+    """The job's terminal in front of the real one, which looks as if it were that.
+
+    The job's standard input is the real one, where editors and debuggers read keys and change the settings.
+    But curses changes those of the terminal that it writes to, and `less` and `more` also read keys from
+    that one. So as long as the job has changed its settings the real one has them, too, and a key that nobody
+    reads there is typed at the job's.
+    """
+
+    def __init__(self, master: int, real: int, usual: str) -> None:
+        self.master = master
+        self.real = real
+        self.usual = usual
+        self.before: list[Any] | None = None
+        """The settings of the real terminal while it has those of the job's."""
+        self.unread: float | None = None
+        self.keys = -1
+        with contextlib.suppress(OSError):  # a description of its own: the job's must not become non-blocking
+            self.keys = os.open(f"/proc/self/fd/{real}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+
+    @property
+    def due(self) -> float:
+        """Seconds until the next look."""
+        return NOTICED if self.before is None else UNREAD
+
+    def look(self) -> None:
+        """Hand on what has changed since the last look."""
+        self.resize()
+        with contextlib.suppress(OSError, termios.error):
+            if os.tcgetpgrp(self.real) != os.getpgrp():  # it is the shell's now, or another job's
+                self.before = None
+            elif fcntl.ioctl(self.master, termios.TCGETS, bytes(64)).hex() == self.usual:
+                self.give_back()
+            else:
+                self.set_up()
+                self.type()
+
+    def resize(self) -> None:
+        """Give the job's terminal the size of the real one, and tell whoever draws on it."""
+        with contextlib.suppress(OSError):
+            size = fcntl.ioctl(self.real, termios.TIOCGWINSZ, b"\0" * 8)
+            if fcntl.ioctl(self.master, termios.TIOCGWINSZ, b"\0" * 8) != size:
+                fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
+                os.killpg(os.tcgetpgrp(self.real), signal.SIGWINCH)
+
+    def set_up(self) -> None:
+        """Set the real terminal up as the job's is, which has changed the output already where it should."""
+        wanted, now = termios.tcgetattr(self.master), termios.tcgetattr(self.real)
+        self.before = self.before or now
+        made = [wanted[0], wanted[1] & ~termios.OPOST, now[2], wanted[3], now[4], now[5], wanted[6]]
+        if made != now:
+            termios.tcsetattr(self.real, termios.TCSANOW, made)
+
+    def type(self) -> None:
+        """Type at the job's terminal what nobody has read at the real one."""
+        if self.keys < 0 or not select.select([self.keys], [], [], 0)[0]:
+            self.unread = None
+        elif self.unread is None:
+            self.unread = time.monotonic()
+        elif time.monotonic() - self.unread >= UNREAD:
+            self.unread = None
+            os.write(self.master, os.read(self.keys, 1024))
+
+    def give_back(self) -> None:
+        """Give the real terminal its settings back."""
+        if self.before is not None:
+            with contextlib.suppress(termios.error):
+                termios.tcsetattr(self.real, termios.TCSANOW, self.before)
+            self.before = None
 
 
 def taken(source: int) -> bytes:

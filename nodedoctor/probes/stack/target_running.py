@@ -11,9 +11,13 @@ import json
 import os
 import re
 import select
-import signal
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.readers import end
+else:  # find_python.py has put our folder on the path
+    from readers import end
 
 SCAN_TIMEOUT_S = 2.0  # seconds for all processes together
 SITE = re.compile(r"(/[^ \n]*?)/lib(?:64)?/python(3\.\d+)t?/(?:site|dist)-packages/")
@@ -25,13 +29,13 @@ Running = dict[str, str]
 def running(processes: Iterable[str]) -> list[Running]:
     """What processes given as ROLE:PID run; those that cannot be read are left out."""
     wanted = [text.partition(":")[::2] for text in processes]
-    end, start = os.pipe()
+    answers, start = os.pipe()
     reader = os.fork()
     if reader == 0:
         _answer(wanted, start)
     os.close(start)
-    answer = _read(end)
-    os.kill(reader, signal.SIGKILL)
+    answer = _read(answers)
+    end([reader])
     try:
         found: list[Any] = json.loads(answer)
     except ValueError:

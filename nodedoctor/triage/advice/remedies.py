@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, repair
-from nodedoctor.triage.causes.local import COLOCATED
+from nodedoctor.triage.causes.local import COLOCATED, of_program
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.sign import Symptom
@@ -63,8 +63,11 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
 def _xid(what: Xid) -> Fixes:
     if what.switch:
         return ()
+    meaning = Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),))
+    if of_program(what):
+        return (*_CUDA_FAULT, meaning)
     return (
-        Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),)),
+        meaning,
         Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
     )
 
@@ -140,7 +143,12 @@ def _exit(signal: int | None) -> Fixes:
     if signal == 6:
         text = "It ended itself: the reason is above its abort, in its own log."
         return (Fix(text, (look("export PYTHONFAULTHANDLER=1"),)),)
-    if signal not in (4, 7, 8, 11):
+    if signal == 7:
+        text = "It touched mapped memory that has nothing behind it: most often /dev/shm is full."
+        return (
+            Fix(text, (look("df -h /dev/shm"), look("dmesg -T | grep -iE 'memory failure|mce|hardware'"))),
+        )
+    if signal not in (4, 8, 11):
         return ()
     return (
         Fix(
@@ -236,6 +244,12 @@ _MISMATCH = (
         "config",
     ),
 )
+_CUDA_FAULT = (
+    Fix(
+        "Find the kernel that went wrong: run once where it is reported at its own line.",
+        (look("export CUDA_LAUNCH_BLOCKING=1"),),
+    ),
+)
 _NODE_LOST = (
     Fix(
         "Ask the scheduler why it gave the node up, and diagnose it before the next job.",
@@ -262,9 +276,10 @@ _BY_MESSAGE = (
         "export HF_HUB_OFFLINE=1",
     ),
     _raised(
-        r"Max retries exceeded|Connect\w*Timeout|50\d Server Error|NameResolutionError",
-        "The node does not reach that server: download once to storage that all nodes share, and let the"
-        " ranks read it offline.",
+        r"Max retries exceeded|Connect\w*Timeout|50\d Server Error|429 Client Error|NameResolutionError"
+        r"|Read ?[Tt]ime(?:out|d out)|Connection broken|LocalEntryNotFoundError|We couldn't connect to 'http",
+        "The node does not reach that server, or the server cannot answer all ranks at once: download once to"
+        " storage that all nodes share, and let the ranks read it offline.",
         "export HF_HUB_OFFLINE=1",
     ),
     _raised(
@@ -316,6 +331,18 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "threads": _limit("processes and threads", "ulimit -u unlimited"),
     "memlock": _limit("locked memory", "ulimit -l unlimited"),
     "disk-full": _steps("Free space on the file system in that line.", "df -h", "df -i"),
+    "write-failed": _steps(
+        "Check the room and the quota of the file system that is written to, then delete the file: it is not"
+        " complete.",
+        "df -h",
+        "df -i",
+        "quota -s",
+    ),
+    "storage-lost": _steps(
+        "Check the mount on that node, and the kernel's messages about its server.",
+        "findmnt -t nfs,nfs4,lustre,fuse",
+        "dmesg -T | grep -iE 'nfs|lustre|fuse|I/O error'",
+    ),
     "wrong-build": _steps(
         "Check which libraries and builds are loaded, and which versions match.", "nodedoctor stack"
     ),
@@ -332,6 +359,19 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "Read the worker's own lines above: the engine only reports that it ended. Without any, look for an"
         " out-of-memory kill on its node."
     ),
+    "engine-crowded": _steps(
+        "Look at what else holds that GPU, a trainer beside the engine included; then give the engine a"
+        " smaller share (vLLM gpu_memory_utilization).",
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv",
+    ),
+    "engine-no-cache": _text(
+        "Give the engine a larger share of the GPU (vLLM gpu_memory_utilization, SGLang"
+        " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
+    ),
+    "host-not-found": _text(
+        "Compare MASTER_ADDR with the names that the node resolves: in Kubernetes the master's service may be"
+        " younger than the worker."
+    ),
     "amdgpu-reset": _steps("See what the kernel says of the GPU.", "dmesg -T | grep -i amdgpu"),
     "memory-limit-touched": _text("Ask for more memory, or read less at once."),
     "rank-given-twice": _text(
@@ -339,10 +379,7 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     ),
     "rendezvous-failed": _text("Find the missing node: it has no log, or failed before its start."),
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
-    "cuda-program-fault": _steps(
-        "Find the kernel that went wrong: run once where it is reported at its own line.",
-        "export CUDA_LAUNCH_BLOCKING=1",
-    ),
+    "cuda-program-fault": lambda _: _CUDA_FAULT,
     "ib-completion-error": _adapter,
     "ib-event": _adapter,
     "ib-setup": _adapter,

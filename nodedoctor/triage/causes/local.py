@@ -34,10 +34,14 @@ _GROUND: dict[Cause, Ground] = {
     "collective_mismatch": "compared",
     "peer_died": "death",
     "peer_host_oom": "fault",
+    "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
+_EXPLAINED = {"cannot-map": "open-files"}
+"""Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
 _UNREACHABLE = frozenset(
     (
+        "host-not-found",
         "connect-failed",
         "no-route",
         "store-unreachable",
@@ -64,7 +68,8 @@ NEXT = 400
 
 _ECHOES = re.compile(
     r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
-    r"|Ray\w*Error|Actor\w*Error"
+    r"|Ray\w*Error|Actor\w*Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w*|FetchTimedOut)Error"
+    r"|LocalRayletDiedError"
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
     r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
@@ -76,11 +81,15 @@ _ECHO_WORDS = re.compile(
     r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
+    r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
+    r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
+_SERVER = re.compile(r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)")
+"""A server outside of the job: its silence is no echo of a process that ended."""
 _STARTED = re.compile(
     r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
 )
@@ -92,7 +101,10 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
     for event in story.of(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
+    names = {name for _, name in by_name}
     for (cause, name), events in by_name.items():
+        if _EXPLAINED.get(name) in names:
+            continue
         first = min(events, key=story.moment)
         what = first.what
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
@@ -116,7 +128,7 @@ def _said(what: Symptom) -> str:
 def xids(story: Story) -> Iterator[Candidate]:
     """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
     told = [event for event in story.of(Xid) if not _harmless(event.what)]
-    soft = [event for event in told if _of_program(event.what)]
+    soft = [event for event in told if of_program(event.what)]
     hard = [event for event in told if event not in soft]
     if hard:
         yield _xid(story, "gpu_hardware_xid", "fault", hard)
@@ -149,7 +161,8 @@ def _harmless(what: Xid) -> bool:
     return what.code in HARMLESS
 
 
-def _of_program(what: Xid) -> bool:
+def of_program(what: Xid) -> bool:
+    """True for an Xid that a program's own mistake raises."""
     row = None if what.switch else xid(what.code)
     return row is not None and row.of_program
 
@@ -269,10 +282,12 @@ def left_early(story: Story) -> Iterator[Candidate]:
 def is_echo(raised: Raised) -> bool:
     """True for exceptions that only report that something elsewhere ended."""
     name = raised.type.rpartition(".")[2]
+    if _SERVER.search(raised.message):
+        return False
     if (
         name == "CalledProcessError"
     ):  # of a launcher about the program it started, or of a program about a tool
-        return _STARTED.search(raised.message) is not None or not raised.frames
+        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 

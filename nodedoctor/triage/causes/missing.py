@@ -8,6 +8,7 @@ from typing import Any
 
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep
+from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import (
     BarrierMissed,
     ClientsMissing,
@@ -42,6 +43,10 @@ def barrier(story: Story) -> Iterator[Candidate]:
         headline = f"{called(culprits)} stopped sending heartbeats: its process ended, or its node"
         evidence = (*lost[:1], *missed[:4])
         yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
+    elif init := [event for event in story.of(Symptom) if event.what.name == "rendezvous-failed"]:
+        headline = f"{called(culprits)} never joined the rendezvous"
+        evidence = (*init[:1], *missed[:4])
+        yield Candidate("network_socket_interface", "named", "medium", headline, evidence, culprits)
     else:
         did = f"did not reach {missed[0].what.where}"
         then = "the others wait for {}" if missed[0].what.passing else UNTIL

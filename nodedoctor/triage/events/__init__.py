@@ -12,12 +12,13 @@ from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
 from nodedoctor.triage.events.seen import Article, Prose, unread
+from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.exits import ElasticBlock
 from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
 SIGNS: tuple[Sign, ...] = (
@@ -62,7 +63,9 @@ TOLD_AS_WARNING = (
 BEHIND = 2
 """Lines behind an exception in which its handler may say so."""
 
-_NUMBER = re.compile(r"\d+")
+BRIEF = 3
+"""Words of a line that says how the program went on and not after what: a longer one is of something else."""
+
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
 _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
@@ -70,8 +73,6 @@ _SMALL = frozenset((
     "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
 ))  # fmt: skip
 """Words that stand in any message."""
-_SHAPES_KEPT = 4096
-"""Shapes of lines remembered; logs repeat a few hundred."""
 
 
 NEEDLES: tuple[str, ...] = (
@@ -87,26 +88,7 @@ NEEDLES: tuple[str, ...] = (
 """Words that find every line that matters, without the short ones that ordinary lines are full of."""
 
 
-class _Shapes:
-    """Which signs can read lines of one shape: logs repeat their lines with other numbers in them."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Sign, ...]] = {}
-        self._words = [(tuple(_NUMBER.sub("0", word) for word in sign.needles), sign) for sign in SIGNS]
-
-    def signs(self, text: str) -> tuple[Sign, ...]:
-        """The signs of which the line has a word."""
-        shape = _NUMBER.sub("0", text)
-        found = self._known.get(shape)
-        if found is None:
-            found = tuple(sign for words, sign in self._words if any(word in shape for word in words))
-            if len(self._known) >= _SHAPES_KEPT:
-                self._known.clear()
-            self._known[shape] = found
-        return found
-
-
-_SHAPES = _Shapes()
+_SHAPES = Shapes(SIGNS)
 
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
@@ -120,20 +102,21 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         prose.read(line)
         yield from dumps.read(line)
         yield from stalls.read(line)
-        events = last_errors.told(line, list(_events(line, traces, block)))
+        shape = _SHAPES.of(line.text)
+        events = last_errors.told(line, list(_events(line, shape, traces, block)))
         yield from open_errors.told(line)
         if events:
             yield from open_errors.released()
-        if any(isinstance(event.what, Raised) for event in events):
-            yield from counters.flush()
-            open_errors.hold(line, events)
-            continue
-        if events and not all(isinstance(event.what, ASIDE) for event in events):
-            yield from counters.flush()
+            if any(isinstance(event.what, Raised) for event in events):
+                yield from counters.flush()
+                open_errors.hold(line, events)
+                continue
+            if not all(isinstance(event.what, ASIDE) for event in events):
+                yield from counters.flush()
+                yield from events
+                continue
             yield from events
-            continue
-        yield from events
-        counted = progress.counter(line.text)
+        counted = next((found for read in shape.counters if (found := read(line.text))), None)
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
@@ -172,9 +155,9 @@ class _OpenErrors:
         """True for a line that says how the program went on after the held exception."""
         if not handled(text) or warned(text, len(text)):
             return False
-        if handled(" ".join(text.split()[:2])):
-            return True
         said = _words(text)
+        if handled(" ".join(text.split()[:2])) and len(said) <= BRIEF:
+            return True
         return any(said & _words(_about(event)) for event in self._held)
 
     def released(self) -> Iterator[Event[Any]]:
@@ -200,10 +183,10 @@ def _words(text: str) -> set[str]:
     return {word.lower() for word in _WORD.findall(text)} - _SMALL
 
 
-def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:
+def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:
     """What one line says, other than how far a counter is."""
     found = False
-    for event in _signs(line):
+    for event in _signs(line, shape.signs):
         found = found or not isinstance(event.what, ASIDE)
         yield event
     listed = block.read(line.text)
@@ -215,7 +198,11 @@ def _events(line: Line, traces: Tracebacks, block: ElasticBlock) -> Iterator[Eve
         who = replace(line.who, rank=rank) if rank is not None and line.who.rank is None else line.who
         yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
         found = True
-    alive = None if found else progress.read(line.text) or unread(line)
+    if found:
+        return
+    alive = progress.read(line.text) if shape.alive else None
+    if alive is None and (shape.announces or line.level in SERIOUS):
+        alive = unread(line)
     if alive is not None:
         yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
 
@@ -239,8 +226,8 @@ def _joined(lines: Iterable[Line]) -> Iterator[Line]:
 _HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
-def _signs(line: Line) -> Iterator[Event[Any]]:
-    for sign in _SHAPES.signs(line.text):
+def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
+    for sign in signs:
         said = sign.read(line.text)
         if not said:
             continue

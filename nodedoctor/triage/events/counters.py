@@ -7,11 +7,10 @@ out is not each line but how far a counter came between two other events: enough
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from nodedoctor.triage.events.progress import TrainingStep
-from nodedoctor.triage.model import Event, Line, Who
+from nodedoctor.triage.model import NOBODY, Event, Line, Who
 
 JUMP = 20
 """A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
@@ -32,7 +31,8 @@ class _Counter:
     part: int = 0
     rises: int = 0
     told: bool = False
-    event: Event[Any] | None = None
+    line: Line | None = None
+    who: Who = NOBODY
 
     def begin(self, value: Value) -> None:
         """The same name starts to count again, or somewhere else."""
@@ -70,7 +70,7 @@ class Counters:
         elif counter.told:
             return
         counter.told = True
-        counter.event = Event(None, line.place, who, line.time, line.text, line.repeated, line.origin)
+        counter.line, counter.who = line, who
         self._moved[key] = counter
 
     def flush(self) -> Iterator[Event[TrainingStep]]:
@@ -78,6 +78,7 @@ class Counters:
         for counter in sorted(self._moved.values(), key=lambda counter: -counter.rises):
             what = TrainingStep(counter.series, counter.part, counter.first, counter.last, counter.rises)
             counter.rises = 0
-            if counter.event is not None:
-                yield replace(counter.event, what=what)
+            line, who = counter.line, counter.who
+            if line is not None:
+                yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin)
         self._moved.clear()

@@ -22,11 +22,11 @@ Words = frozenset[str]
 _EMPTY: Words = frozenset(("",))
 
 
-def needles(pattern: str) -> tuple[str, ...]:
+def needles(pattern: str, shortest: int = SHORTEST) -> tuple[str, ...]:
     """Words of which every match of the pattern has at least one; none when it promises no word."""
     exact, best = _sequence(sre.parse(pattern))
     found = _better(best, exact)
-    return tuple(sorted(found)) if found and min(map(len, found)) >= SHORTEST else ()
+    return tuple(sorted(found)) if found and min(map(len, found)) >= shortest else ()
 
 
 def _sequence(items: Iterable[Any]) -> tuple[Words | None, Words | None]:
@@ -60,7 +60,10 @@ def _item(item: tuple[Any, Any]) -> tuple[Words | None, Words | None]:
         return _branch(value[1])
     if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         return _repeat(value)
-    if kind in ("AT", "ASSERT", "ASSERT_NOT"):
+    if kind == "ASSERT":  # what stands around a match stands in its line all the same
+        exact, best = _sequence(value[1])
+        return _EMPTY, _better(best, exact)
+    if kind in ("AT", "ASSERT_NOT"):
         return _EMPTY, None
     return None, None
 

@@ -83,19 +83,25 @@ BEGINNING = 1.0
 """Counters of steps and epochs start at 0 or 1."""
 
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
-_COUNTED = re.compile(
+COUNTED = re.compile(
     r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?)(?:[_ ]?(?:idx|num|no))?"
     r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
-    r"(?P<value>\d{1,12}(?:\.\d{1,6})?)(?![\w%]|\.\d)",
-    re.IGNORECASE,
+    r"(?P<value>\d{1,12}(?:\.\d{1,6})?)(?![\w%]|\.\d)"
 )
-_BAR = re.compile(
+"""In a text of small letters."""
+BAR = re.compile(
     r"(?P<done>\d{1,12})(?:\.\d+)?/(?P<total>\d{1,12})(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
 )
+_ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
+"""Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
+_VALUE = re.compile(r"[\d.]+")
 _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
 """Names whose number is a setting and no count: `save_steps=500`."""
+_FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
+SHORTEST_LIMIT = 300
+"""Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
 _SERVING = re.compile(r"Application startup complete|Uvicorn running")
-_TROUBLE = re.compile(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception")
+TROUBLE = re.compile(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception")
 _WORK = (
     ("saving a checkpoint", r"[Ss]aving (?:model |the )?(?:checkpoint|state|weights)"
                             r"|[Ss]aving .*(?:checkpoint|\.pt\b|"
@@ -130,6 +136,10 @@ _DONE = re.compile(
 )
 
 
+PATTERNS = (_DONE, _SERVING, *(pattern for _, pattern in _WORKS))
+"""What `read` looks for, beside a roster."""
+
+
 def read(text: str) -> object | None:
     """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
     listed = _ROSTER.match(text)
@@ -140,30 +150,46 @@ def read(text: str) -> object | None:
     if _DONE.search(text):
         return Finished()
     for kind, pattern in _WORKS:
-        if pattern.search(text):
+        if pattern.search(text) and not _soon_done(text):
             return LongWork(kind)
     if _SERVING.search(text):
         return Serving()
     return None
 
 
-def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """Name and value of the counter of steps in a line, None when it has none.
+def _soon_done(text: str) -> bool:
+    """True for the bar of work that came to its end before anybody who waited for it would have given up."""
+    bar = _FULL.search(text)
+    if bar is None:
+        return False
+    hours, minutes, seconds = (int(part or 0) for part in bar.groups())
+    return 3600 * hours + 60 * minutes + seconds < SHORTEST_LIMIT
 
-    An epoch counts before the step within it. The name is what stands around the number, so that two bars,
-    or a bar and a log line, are two series.
-    """
-    bar = _BAR.search(text)
-    if bar:
-        title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: bar.start()]).strip()
-        return f"{title[-60:]}/{bar['total']}", (float(bar["done"]),)
-    if _TROUBLE.search(text):
+
+def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """Name and value of the counter of steps in a line, None when it has none."""
+    return bar(text) or (None if TROUBLE.search(text) else counted(text))
+
+
+def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """How far a bar is; its name is what stands in front, so that two bars are two series."""
+    found = BAR.search(text)
+    if found is None:
         return None
+    title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: found.start()]).strip()
+    row = _ROW.match(title)
+    if row is not None:
+        name = _VALUE.sub("0", title[row.end() :])
+        return f"{name[-60:]}/{row['total']}/{found['total']}", (float(row["done"]), float(found["done"]))
+    return f"{title[-60:]}/{found['total']}", (float(found["done"]),)
+
+
+def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """The counters that a line names. An epoch counts before the step within it."""
     found: dict[str, float] = {}
-    for match in _COUNTED.finditer(text):
-        name = match["name"].lower()
-        if not _SETTING.search(name):
-            found.setdefault(name, float(match["value"]))
+    for match in COUNTED.finditer(text.lower()):
+        if not _SETTING.search(match["name"]):
+            found.setdefault(match["name"], float(match["value"]))
     if not found:
         return None
     order = sorted(found, key=lambda name: ("epoch" not in name, name))

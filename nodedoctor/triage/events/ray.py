@@ -26,9 +26,14 @@ class TaskFailed:
 
 
 SIGNS: tuple[Sign, ...] = (
-    sign(
-        r"(?:Actor(?:Died|Unavailable)|RayActor)Error",
+    sign(  # an object is lost when the worker that made it, or that owns it, is gone
+        r"(?:Actor(?:Died|Unavailable)|RayActor|OwnerDied|ObjectLost|ObjectReconstructionFailed|LocalRayletDied)"
+        r"Error",
         lambda _: ActorDied(""),
+    ),
+    sign(
+        r"[Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead",
+        lambda _: ActorDied("START"),
     ),
     sign(
         r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: "
@@ -42,6 +47,8 @@ SIGNS: tuple[Sign, ...] = (
     sign(r"^\s+pid: (?P<pid>\d+)$", lambda _: ActorPid()),
     # verl ends the names of its actors in the number of their node and their rank on it
     sign(r"^\s+name: \w+_0:(?P<rank>\d{1,3})$", lambda _: ActorPid()),
+    # Ray Train's index of the worker whose task failed first (ray/train/_internal/utils.py)
+    sign(r"^Worker (?P<rank>\d+) has failed\.$", lambda _: ActorPid()),
     sign(
         r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)",
         lambda f: TaskFailed(f["error"] or ""),

@@ -6,7 +6,7 @@ import re
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import manner
-from nodedoctor.triage.model import Line, Who
+from nodedoctor.triage.model import NOBODY, SERIOUS, Line
 
 
 @record
@@ -32,7 +32,6 @@ _SMALL_WORDS = re.compile(
 )
 SENTENCES_KEPT = 4096
 """Different sentences remembered."""
-_NOBODY = Who()
 SENTENCES = 12
 """Lines of prose that make a text an article; a program's advice seldom has more than a few."""
 
@@ -58,7 +57,7 @@ class Prose:
         self._filled += " " in line.text.strip()  # of an empty line only the prefix is left
         if line.level or line.origin:
             return
-        marked = line.time is not None or line.who != _NOBODY
+        marked = line.time is not None or line.who != NOBODY
         self._marked += marked
         found = self._marked_sentences if marked else self._sentences
         prose = _SENTENCE.match(line.text) and len(_SMALL_WORDS.findall(line.text)) >= 4
@@ -75,18 +74,19 @@ class Prose:
         return len(found) >= SENTENCES and 4 * len(found) >= self._lines
 
 
-_ANNOUNCES = re.compile(
+ANNOUNCES = re.compile(
     r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
     r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
+    r"|^\W{0,3}(?:Fatal error|Error (?:executing|running|launching|starting|from server))\b"
     r"|terminate called|\bAborted(?: \(core|[.!]?$)|\bAborting\b(?! request)"
 )
 
 
 def unread(line: Line) -> UnreadTrouble | None:
     """The announcement in a line that nothing else was read from."""
-    found = _ANNOUNCES.search(line.text)
+    found = ANNOUNCES.search(line.text)
     if not line.text:
         return None
     if found is None:
-        return UnreadTrouble() if line.level in ("E", "F") else None
+        return UnreadTrouble() if line.level in SERIOUS else None
     return UnreadTrouble() if manner(line, found.start(), found.end()) == "plain" else None

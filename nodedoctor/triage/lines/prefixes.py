@@ -6,12 +6,15 @@ text is a rank within one process group. Nothing here raises, whatever the bytes
 
 from __future__ import annotations
 
+import html
 import re
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.lines.redraws import drawings
 from nodedoctor.triage.lines.times import moment, seconds
 from nodedoctor.triage.model import (
@@ -20,6 +23,7 @@ from nodedoctor.triage.model import (
     LARGEST_PID,
     LARGEST_WORLD,
     NOBODY,
+    SERIOUS,
     Line,
     Place,
     Who,
@@ -30,8 +34,12 @@ LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
 
 _COLOUR = re.compile(
-    r"\x1b[_P^][^\x07\x1b]{0,200}(?:\x07|\x1b\\\\)|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07|\[\d{1,3}(?:;\d{1,3})*m"
+    r"\x1b7[^\n]{0,400}?\x1b8"  # drawn elsewhere on the screen, with the cursor saved and put back
+    r"|\x1b[_P^][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)"
+    r"|\x1b(?:[()][0-9A-Z]|[=>78DEHMNOZc])"
 )
+_HALF_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3})*m")
+"""A colour without its escape character, which pages and chats leave out."""
 _MARKUP = re.compile(r"\s{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
 _DATE = re.compile(
     r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
@@ -71,21 +79,15 @@ _LOGGER = re.compile(
 )
 _SHORT_DATE = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: - | \| | )")
 _NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
+_VALUE = re.compile(r"[a-z_][\w.]*:\d")
+"""The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PLACED = re.compile(r" {2,}[\w.-]+\.\w{1,4}:\d+$")
-_ENTITY = {
-    "&nbsp;": " ",
-    "&lt;": "<",
-    "&gt;": ">",
-    "&quot;": '"',
-    "&#34;": '"',
-    "&#39;": "'",
-    "&#x27;": "'",
-    "&amp;": "&",
-}
-_ENTITIES = re.compile("|".join(_ENTITY))
-_TAGS = r"(?:</?(?:span|div|pre|code|p|td|tr|br|b|li|font|html|body)(?: [^<>]{0,200})? ?/?>)+"
-_MARKED_UP = re.compile(rf"^{_TAGS}|{_TAGS}$")
+_ENTITIES = re.compile(r"&(?:nbsp|lt|gt|quot|apos|amp|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
+_TAG = r"</?(?:span|div|pre|code|p|td|tr|br|b|li|font|html|body)(?: [^<>]{0,200})? ?/?>"
+_MARKED_UP = re.compile(rf"^(?:{_TAG})+|(?:{_TAG})+$")
+_TAGS = re.compile(_TAG)
+_CELLS = re.compile(r"</td>\s*<td(?: [^<>]{0,200})?>")
 _UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
 """Characters of no width, which pages and chats put between what is copied from them."""
 _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
@@ -119,8 +121,6 @@ _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
 )
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
-SERIOUS = ("E", "F")
-"""Severities that are kept whoever gave them."""
 _REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
@@ -128,7 +128,9 @@ _SPLIT = re.compile(
     r"|(?<=[\s:|>)])Traceback \(most recent call last\):$"
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
     r"|(?<=[\]%])Traceback \(most recent call last\):"
+    r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
 )
+_SPLITS = needles(_SPLIT.pattern)
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -157,21 +159,27 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
     `who` is what an envelope said; the line's own prefixes know better.
     """
     for drawn in drawings(raw) if "\r" in raw else (raw,):
-        piece = drawn[:LONGEST]
-        text = _COLOUR.sub("", piece).rstrip() if "\x1b" in piece or "m" in piece else piece.rstrip()
-        text = text.strip(_UNSEEN).replace("\xa0", " ")
-        if text[:1] == "<" or text[-1:] == ">":
-            text = _MARKED_UP.sub("", text)
-        if "&" in text:
-            text = _ENTITIES.sub(lambda found: _ENTITY[found[0]], text)
+        text = _plain(drawn[:LONGEST])
         if text:
             yield from _glued(text, place, habit, who)
+
+
+def _plain(text: str) -> str:
+    """A text without colours, the marks of a page or a chat, and blanks behind it."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    text = (_HALF_COLOUR.sub("", text) if "[" in text else text).rstrip().strip(_UNSEEN).replace("\xa0", " ")
+    if (text[:1] == "<" or text[-1:] == ">") and _MARKED_UP.search(text):
+        text = _TAGS.sub("", _CELLS.sub("\t", text))
+    if "&" in text:
+        text = _ENTITIES.sub(lambda found: html.unescape(found[0]).replace("\xa0", " "), text)
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "`" else text
 
 
 def bare(text: str) -> str:
     """A line without the prefixes that are known, labels aside: they may be numbers of lines."""
     prefix = _Prefix(NOBODY)
-    text = _COLOUR.sub("", text.rpartition("\r")[2][:LONGEST]).rstrip()
+    text = _plain(text.rpartition("\r")[2][:LONGEST])
     for _ in range(10):
         rest = _take(text, prefix)
         if rest is None:
@@ -193,33 +201,39 @@ def is_labeled(text: str) -> bool:
 def is_leveled(text: str, habit: Habit) -> bool:
     """Whether the severity in front of a line may be that of whoever passes the line on."""
     prefix = _Prefix(NOBODY)
-    _prefixed(_COLOUR.sub("", text.rpartition("\r")[2][:LONGEST]).rstrip(), Place("", 0), prefix, habit)
+    _prefixed(_plain(text.rpartition("\r")[2][:LONGEST]), Place("", 0), prefix, habit)
     return prefix.severities[:1] == (True,)
 
 
 def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:
     """Two ranks may write at once, and the second one's prefix then stands inside the first one's line."""
     first = _prefixed(text, place, _Prefix(who), habit)
-    cut = _SPLIT.search(first.text, 1)
+    cut = _begins_anew(first.text)
     if cut is None:
         yield first
         return
     head, tail = first.text[: cut.start()], first.text[cut.start() :]
     if head.strip():
         yield replace(first, text=head.rstrip())
-    same = tail.startswith("Traceback")
+    same = not tail.startswith("[")
     second = _Prefix(first.who if same else replace(first.who, rank=None), first.time)
     yield from _again(tail, place, second)
 
 
+def _begins_anew(text: str) -> re.Match[str] | None:
+    """Where another process begins to speak inside of a line."""
+    for word in _SPLITS:
+        if word in text:
+            return _SPLIT.search(text, 1)
+    return None
+
+
 def _again(text: str, place: Place, inherited: _Prefix) -> Iterator[Line]:
     line = _prefixed(text, place, inherited)
-    cut = _SPLIT.search(line.text, 1)
-    if cut is None:
-        yield line
-        return
-    yield replace(line, text=line.text[: cut.start()].rstrip())
-    yield _prefixed(line.text[cut.start() :], place, replace(inherited))
+    while (cut := _begins_anew(line.text)) is not None:
+        yield replace(line, text=line.text[: cut.start()].rstrip())
+        line = _prefixed(line.text[cut.start() :], place, replace(inherited))
+    yield line
 
 
 @dataclass(slots=True)
@@ -234,11 +248,18 @@ class _Prefix:
     """For each severity, the outermost first, whether it may be that of somebody who passes lines on."""
     logged: bool = False
     """A logger speaks: what follows a time or a severity may be its name."""
+    basic: bool = False
+    """A severity and a colon were in front: a logger's name and a colon follow."""
     labels: tuple[tuple[str, int], ...] = ()
 
     def know(self, **facts: object) -> None:
-        given = {name: value for name, value in facts.items() if value is not None}
-        self.who = replace(self.who, **given)  # type: ignore[arg-type]
+        self.who = _knowing(self.who, tuple([fact for fact in facts.items() if fact[1] is not None]))
+
+
+@lru_cache(maxsize=4096)
+def _knowing(who: Who, facts: tuple[tuple[str, object], ...]) -> Who:
+    """An identity with more known of it; few processes print many lines."""
+    return replace(who, **dict(facts))  # type: ignore[arg-type]
 
 
 def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT) -> Line:
@@ -263,10 +284,10 @@ def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT)
         text = _PLACED.sub("", text)
     who = prefix.who
     if prefix.labels:
-        who = replace(who, labels=prefix.labels)
+        who = _knowing(who, (("labels", prefix.labels),))
     inner = (_INNER.match(text) or _STATES.match(text)) if who.rank is None else None
     if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
-        who = replace(who, rank=int(inner[1]))
+        who = _knowing(who, (("rank", int(inner[1])),))
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
@@ -285,7 +306,9 @@ def _take(text: str, prefix: _Prefix) -> str | None:
             read(found, prefix)
             return text[found.end() :]
     if prefix.logged:
-        found = _LOGGER.match(text) or (_NAMED.match(text) if prefix.level else None)
+        found = _LOGGER.match(text)
+        if found is None and prefix.level and (prefix.basic or not _VALUE.match(text)):
+            found = _NAMED.match(text)
         if found and not (found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end())):
             return text[found.end() :]
     return None
@@ -372,6 +395,7 @@ def _read_level(found: re.Match[str], prefix: _Prefix) -> None:
     prefix.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(first, first)
     prefix.severities += (True,)
     prefix.logged = True
+    prefix.basic = found[0].endswith(":")
 
 
 def _read_command(found: re.Match[str], prefix: _Prefix) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import glob
 import os
 import re
@@ -45,6 +44,7 @@ def evidence(story: Story, paths: Sequence[str]) -> str:
 
 def look(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     """This machine's faults now, and a note that says that it was looked at, why, and what came of it."""
+    from nodedoctor.cli import endings
     from nodedoctor.engine.session import Request, Session, UsageError
     from nodedoctor.report.json import document
 
@@ -53,7 +53,7 @@ def look(why: str) -> tuple[tuple[NodeFaults, ...], str]:
         return node_of("this machine", document(report))
 
     try:
-        node = asyncio.run(run())
+        node = endings.run(run())
     except UsageError as problem:
         return (), f"this machine could not be checked: {problem}"
     found = (

@@ -73,7 +73,7 @@ def spots(
         for spot in _window(file.fileno(), 0, deep.edge, size):  # these are read while the search still runs
             told = spot[0] + len(spot[1]) + 1
             yield spot
-        hits = _grep(path, begun)
+        hits = _grep(path, begun) if size > WHOLE else _searched(os.pread(file.fileno(), size, 0))
         anchors += hits or ()
         for begin, end in _windows(size, hits, deep):
             for spot in _window(file.fileno(), max(begin, told), end, size):
@@ -83,7 +83,7 @@ def spots(
 
 def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
     """The same for anything that can only be read forward; memory stays bounded."""
-    wanted = re.compile(b"|".join(re.escape(stem.encode()) for stem in STEMS))
+    wanted = _wanted()
     offset, told, carry, skipping = 0, 0, b"", False
     recent: list[Spot] = []
     while chunk := read(CHUNK):
@@ -186,6 +186,21 @@ def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
             block += rest[: rest.find(b"\n")] if b"\n" in rest else rest
         cut = 0 if at == start else block.find(b"\n") + 1
         yield from _split(block[cut:], at + cut)
+
+
+def _wanted() -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(stem.encode()) for stem in STEMS))
+
+
+def _searched(data: bytes) -> list[Anchor]:
+    """What grep would find in a file so small that it takes longer to start one."""
+    hits: list[Anchor] = []
+    last, number = 0, 1
+    for found in _wanted().finditer(data):
+        number += data.count(b"\n", last, found.start())
+        last = found.start()
+        hits.append((last, number))
+    return hits
 
 
 def _grep(path: str, begun: Search | None) -> list[Anchor] | None:

@@ -10,6 +10,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
@@ -89,6 +90,7 @@ def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
 
 def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
+    events = _not_sent_home(events)
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
     alive = False
@@ -112,6 +114,15 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         ):
             kept.append(event)
     return kept[::-1]
+
+
+def _not_sent_home(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without the exit codes of tasks that a scheduler had stopped, for a reason outside the job."""
+    stop = next((i for i, e in enumerate(events) if isinstance(e.what, OrderedStop) and e.what.outside), None)
+    if stop is None or any(not isinstance(event.what, QUIET) for event in events[:stop]):
+        return events
+    ends = (isinstance(e.what, ProcessExit) and e.what.signal is None for e in events[stop:])
+    return [*events[:stop], *(e for e, end in zip(events[stop:], ends, strict=True) if not end)]
 
 
 def _survived(

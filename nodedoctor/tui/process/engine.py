@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
+from nodedoctor.start_up import STARTED_S, collect_from_now
 from nodedoctor.tui.process.wire import packed, receive
 from nodedoctor.tui.run_history import RunHistory
-from nodedoctor.tui.start import STARTED_S, collect_from_now
 from nodedoctor.tui.state import State, empty_report
 
 _EMPTY = empty_report()

@@ -87,7 +87,7 @@ class Listing(ScrollView, can_focus=True):
         before, at, key = self._rows, self._index, self.key
         self._all = tuple(rows)
         self._rows = tuple(row for row in rows if self._has_needle(row)) if self._needle else self._all
-        self._index = self._place_of(key)
+        self._index = self._place_of(key, before[:at])
         widths = _widths(self._rows)
         self.virtual_size = Size(1, len(self._rows))
         if widths != self._widths or len(before) != len(self._rows):
@@ -141,8 +141,11 @@ class Listing(ScrollView, can_focus=True):
         self.focus()
 
     def _narrow(self, text: str) -> None:
+        key = self.key
         self._needle = text.lower()
         self.show(self._all)
+        if all(row.key != key for row in self._rows):  # what it was on does not fit: to the best that does
+            self._go(0, by_hand=False)
 
     def _has_needle(self, row: Row) -> bool:
         parts = "".join(text for text, _ in row.parts)
@@ -225,9 +228,13 @@ class Listing(ScrollView, can_focus=True):
         elif height and self._index >= top + height:
             self.scroll_to(y=self._index - height + 1, animate=False, immediate=True)
 
-    def _place_of(self, key: str | None) -> int:
-        """Where a row is now; the first, which is the worst, when it is gone."""
-        return next((index for index, row in enumerate(self._rows) if row.key == key), 0)
+    def _place_of(self, key: str | None, above: Sequence[Row]) -> int:
+        """Where a row is now; when it is gone, the place below what stood above it."""
+        places = {row.key: index for index, row in enumerate(self._rows)}
+        if key in places:
+            return places[key]
+        last = next((places[row.key] for row in reversed(above) if row.key in places), -1)
+        return max(0, min(last + 1, len(self._rows) - 1))
 
     def _refresh_changed(self, before: tuple[Row, ...], at: int) -> None:
         for index, (old, new) in enumerate(zip(before, self._rows, strict=True)):

@@ -46,6 +46,7 @@ def test_texts_made_from_the_pattern_have_a_word(sign: Sign, data: st.DataObject
         ("[Ff]ailed to (?:bind|map)", ("Failed to bind", "Failed to map", "failed to bind", "failed to map")),
         (r"Cuda failure(?: \d+)? '?out of memory", (" out of memory", " 'out of memory")),
         (r"\d+ ranks", (" ranks",)),
+        (r"(?<=(?:it|s)/s\]) *(?:\d+%|\[)", ("it/s]", "s/s]")),
         (r"\d+|.*", ()),
     ],
 )

@@ -19,16 +19,21 @@ from hypothesis import strategies as st
 from say import as_document, caught, judged, raised, steps
 from test_triage_stories import STORIES
 
-from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events import SIGNS, progress, read_events
+from nodedoctor.triage.events.seen import unread
+from nodedoctor.triage.events.shapes import Shapes
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefixes import LONGEST, parse
 from nodedoctor.triage.model import Coverage, Line, Place
 from nodedoctor.triage.read import many, scan, search
+from nodedoctor.triage.read.reader import Reading
+from nodedoctor.triage.read.sources import find
 from nodedoctor.triage.story import tell
 from nodedoctor.triage.verdict import judge
 
 HERE = Place("train.log", 0)
+RECORDED = Path(__file__).parents[1] / "logs" / "cases"
 FILLER = "node-1:28710:28710 [3] NCCL INFO Channel 07/32 : 3[3] -> 4[4] via P2P/CUMEM/read\n"
 
 
@@ -301,6 +306,42 @@ def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     assert as_document(examine([str(tmp_path)])) == alone
     assert [who["rank"] for who in alone["culprits"]] == [3]
+
+
+def test_every_recorded_log_is_read_alike_on_one_core_and_on_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "ENOUGH", ENOUGH)
+    sources = [source for source in find([str(RECORDED)]).sources if source.kind == "text"]
+    read = []
+    for cores in ({0}, {0, 1, 2}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
+        reading = Reading()
+        many.read_all(sources, reading)
+        read.append((reading.events, reading.notes, reading.unread, reading.anchors, reading.tally.sources))
+    assert read[0] == read[1] and len(read[0][0]) > 4 * len(sources)
+
+
+def test_what_is_searched_here_is_what_grep_finds() -> None:
+    for path in RECORDED.iterdir():
+        found = search.Search(str(path)).answer()
+        assert found is not None and scan._searched(path.read_bytes()) == found[0], path.name
+
+
+def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
+    """No reader that a line's shape leaves out has anything to say about it."""
+    texts = {
+        line.text
+        for path in RECORDED.iterdir()
+        for raw in path.read_text(errors="replace").split("\n")
+        for line in parse(raw, HERE)
+    } | {f"{done}/{done} [00:01<00:0{done}, 3it/s] epoch {done} step: {done}" for done in range(3)}
+    shapes = Shapes(SIGNS)
+    for text in texts:
+        shape = shapes.of(text)
+        assert all(sign in shape.signs for sign in SIGNS if sign.read(text)), text
+        assert shape.alive or progress.read(text) is None, text
+        assert shape.announces or unread(Line(text, HERE)) is None, text
+        counted = next((found for read in shape.counters if (found := read(text))), None)
+        assert counted == progress.counter(text), text
 
 
 def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Literal
@@ -13,6 +12,7 @@ from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.model import Observation
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
@@ -20,12 +20,12 @@ STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
 LinkListing = Literal["listed", "none", "all-inactive", "mig", "unreadable"]
 """The links are listed; the GPU has none; all are down; MIG hides them; an error stands in their place."""
 
-_GPU = re.compile(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?\s*$")
-_LINK = re.compile(r"\s*Link (\d{1,2}): (.+?)\s*$")
-_SPEED = re.compile(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
-_COUNT = re.compile(r"(.+?): (\d{1,20})\s*$")
-_RATE = re.compile(r"(.+?): (\d{1,3}e-\d{1,4})\s*$")
-_ELIDED = re.compile(r"\s*(?:\[?\.\.\.\]?|…)\s*$")
+_GPU = regex(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?\s*$")
+_LINK = regex(r"\s*Link (\d{1,2}): (.+?)\s*$")
+_SPEED = regex(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
+_COUNT = regex(r"(.+?): (\d{1,20})\s*$")
+_RATE = regex(r"(.+?): (\d{1,3}e-\d{1,4})\s*$")
+_ELIDED = regex(r"\s*(?:\[?\.\.\.\]?|…)\s*$")
 
 # Part of the text in small letters, and what it says of the GPU it stands below.
 _SAID: tuple[tuple[str, LinkListing], ...] = (

@@ -42,10 +42,11 @@ class NvLinks:
 
     def public(self) -> dict[str, Any]:
         """The state of every GPU; links that the fact `gpus` was told stand there."""
-        rows = [asdict(gpu) for gpu in self.gpus]
-        if self.source not in (STATUS, ERRORS):
-            for row in rows:
-                del row["links"]
+        if self.source in (STATUS, ERRORS):
+            return {"source": self.source, "gpus": [asdict(gpu) for gpu in self.gpus]}
+        rows = [asdict(replace(gpu, links=())) for gpu in self.gpus]  # to copy 144 links takes 5 ms
+        for row in rows:
+            del row["links"]
         return {"source": self.source, "gpus": rows}
 
     def expectations(self) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
@@ -11,14 +10,15 @@ from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 P2P = "nvidia-smi-topo-p2p"
 WAY_OUT = "Run `nvidia-smi topo -p2p r` on the host."
 
-_CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
-_LABEL = re.compile(r"GPU(\d{1,3})")
-_ASKED = re.compile(r"-p2p\s+([a-z])\b")
+_CSI = regex("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
+_LABEL = regex(r"GPU(\d{1,3})")
+_ASKED = regex(r"-p2p\s+([a-z])\b")
 _KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 _MOST_GPUS = 64
 

@@ -16,6 +16,7 @@ from nodedoctor.facts.driver.nvidia_presence import NONE_HERE, nothing_here, rea
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 TOPO = "nvidia-smi-topo"
@@ -24,7 +25,7 @@ PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 _CSI = re.compile("(?:\x1b\\[|\x9b)[0-9;]*[A-Za-z]")
 _TOKEN = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|PSB|N/A")
-_NAMED = re.compile(r"NV\d+|P\w*|N\w*|S\w*")  # how the names of paths begin
+_NAMED = regex(r"NV\d+|P\w*|N\w*|S\w*")  # how the names of paths begin
 _MORE = re.compile(r"\s*(?:X|NV\d+|P\w\w|NODE|S[YO]\w)(?=\s|$)")
 _OLD_NAMES = {"SOC": "SYS", "PSB": "PIX"}  # drivers before 384
 # Some dumps of the header have lost the blanks between names.

@@ -7,7 +7,7 @@ NOT_ASKED (this recording does not have it, or NVML has no such call).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from nodedoctor.facts.gpu.gpu import HARMLESS, BankAvailability, Gpu
@@ -87,7 +87,7 @@ def gpu_of(index: int, said: Raw, peers: Sequence[Raw] | None, programs: Mapping
             errors.setdefault(name, error)
     if peers is not None:
         found["peers"] = peers_of(peers)
-    named = {item.name for item in fields(Gpu)} - {"index", "errors", "untold_here", "printed", "numbered"}
+    named = set(Gpu.__match_args__) - {"index", "errors", "untold_here", "printed", "numbered"}
     reasons = {name: errors.get(name, "NOT_ASKED") for name in sorted(named - found.keys())}
     return Gpu(index=index, **found, errors={**_of_parts(said, found), **reasons})
 
@@ -147,8 +147,13 @@ def part(key: str | int, read: Read) -> Read:
     return FieldPart(key, read)
 
 
-def places(field: str) -> Iterator[str]:
+@cache
+def places(field: str) -> tuple[str, ...]:
     """Where the answers that a field is read from stand among a GPU's values, as paths below them."""
+    return tuple(_places(field))
+
+
+def _places(field: str) -> Iterator[str]:
     for name, key, read in _ROWS:
         if name == field and isinstance(read, FieldPart):
             yield f"{key}.{read.key}" if isinstance(read.key, str) else f"{key}[{read.key}]"

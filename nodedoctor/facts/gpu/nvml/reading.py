@@ -17,13 +17,14 @@ from nodedoctor.facts.gpu.smi.errors import normal_bus_id
 from nodedoctor.json_shapes import int_of, listed, mapping, number, part, text_of
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
+from nodedoctor.patterns import regex
 
 MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
 
 _GONE = frozenset({"GPU_IS_LOST", "RESET_REQUIRED"})  # nvml.h: inaccessible until the node or GPU is reset
 _FATAL = "Fatal Python error"  # what faulthandler begins with; then come the frames, the innermost first
-_CRASHED = re.compile(r"\bin (nvml\w+)")
-_WAITING = re.compile(r'"waiting": "(nvml\w+)"')
+_CRASHED = regex(r"\bin (nvml\w+)")
+_WAITING = regex(r'"waiting": "(nvml\w+)"')
 
 
 def document_of(said: str) -> tuple[Mapping[str, Any], bool]:

@@ -12,6 +12,7 @@ from nodedoctor.facts.gpu.gpu import InitError, LostGpu
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.facts.pci.pci import bdf
 from nodedoctor.knowledge.error_codes import CODES
+from nodedoctor.patterns import regex
 
 _TEXTS: tuple[tuple[str, str], ...] = (
     # part of the text in small letters, NVML's name; the first that matches counts
@@ -53,7 +54,7 @@ _WHOLE = re.compile(
     r"|No devices were found\s*$",
     re.MULTILINE,
 )
-_LIBRARY = re.compile(r"NVML library version: (\d[\d.]*)")
+_LIBRARY = regex(r"NVML library version: (\d[\d.]*)")
 _HANDLE = re.compile(
     r"Unable to determine the device handle for (?:gpu )?(?:GPU ?)?(?P<index>\d{1,2}(?!\d|:\d))?:? ?"
     r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])?: ?(?P<error>.+)",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
 from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
+from nodedoctor.patterns import regex
 
-_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_GPU = regex(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _PARTS = frozenset(
     plain(heading)
     for heading in (
@@ -28,7 +28,7 @@ nobody knows whether it is whole proves no absence."""
 _ENOUGH = 3
 """Lines without their heading from which a paste is taken for a part of `-q` (chosen by us, no external
 source): one line alone may come from anywhere."""
-_KEYED = re.compile(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
+_KEYED = regex(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
 
 
 def read_q(text: str) -> Section | None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from nodedoctor.facts.gpu.smi.errors import error_name
+from nodedoctor.patterns import regex
 
 Reader = Callable[[str], Any]
 """Takes the text of a value; None when it is no such value."""
 
-_NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.\d{1,9})?")
-_PCI_ID = re.compile(r"(?:0x)?([0-9A-Fa-f]{4})([0-9A-Fa-f]{4})")
+_NUMBER = regex(r"[+-]?\d{1,18}(?:\.\d{1,9})?")
+_PCI_ID = regex(r"(?:0x)?([0-9A-Fa-f]{4})([0-9A-Fa-f]{4})")
 _ARCHITECTURES = {"ada lovelace": "ada"}
 _RECOVERY = {"reset": "gpu-reset", "reboot": "node-reboot"}
 

@@ -24,7 +24,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "network_socket_interface",
         "rendezvous-failed",
-        r"cluster registration failed|Barrier timed out\. Id: \[Init\]",
+        r"cluster registration failed|Barrier timed out\. (?:Id: \[Init\]|Barrier_id: PjRT_Client_Connect)",
         "not all tasks registered with the coordination service: some never started, died or cannot reach it",
     ),
     symptom(

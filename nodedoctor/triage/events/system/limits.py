@@ -45,8 +45,25 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _LIMITS,
         "disk-full",
-        r"No space left on device|Disk quota exceeded|low on resource: ephemeral-storage",
+        r"No space left on device|Disk quota exceeded|low on resource: ephemeral-storage|\bOutOfDiskError\b",
         "a file system (or /dev/shm) is full",
+        personal=True,
+    ),
+    symptom(  # torch's writer keeps no errno: a full file system, a quota or storage that went away
+        _LIMITS,
+        "write-failed",
+        r"PytorchStreamWriter failed (?:writing|closing)|unexpected pos \d+ vs \d+"
+        r"|(?:write|fwrite)\(\)?.{0,40}: (?:fd \d+ )?failed with ",
+        "a file could not be written to its end: its file system is full, over quota or no longer there",
+        personal=True,
+    ),
+    symptom(
+        _LIMITS,
+        "storage-lost",
+        r"Stale (?:NFS )?file handle|Read-only file system|Transport endpoint is not connected"
+        r"|Cannot send after transport endpoint shutdown",
+        "a file system went away under the program",
+        quoted=True,
         personal=True,
     ),
 )

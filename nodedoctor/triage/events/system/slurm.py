@@ -12,6 +12,15 @@ class OrderedStop:
 
     why: str
 
+    @property
+    def outside(self) -> bool:
+        """True when the scheduler tells a reason of its own; a step is cancelled for a failed task, too."""
+        return self.why in OUTSIDE or "preempt" in self.why
+
+
+OUTSIDE = ("time limit", "job requeue", "preemption")
+"""Reasons that slurmstepd tells behind CANCELLED ... DUE TO (src/slurmd/slurmstepd/req.c)."""
+
 
 @record
 class Attempt:

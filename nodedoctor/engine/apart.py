@@ -1,0 +1,160 @@
+"""Run code that somebody else wrote in a process of its own: whatever it does costs its answer alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from nodedoctor.errors import NodeDoctorError
+
+T = TypeVar("T")
+
+GRACE = 1.0
+"""Seconds after which code that does not heed its own limit is killed; ours."""
+REAP = 0.5
+"""Seconds a killed process has to be gone before it is left behind; as long as any child of ours has."""
+AT_ITS_END = 0.1
+"""Seconds between the end of what a process says and its own; ours."""
+LARGEST = 64 << 20
+"""Bytes of an answer; ours: ten times the longest report of a recorded node."""
+
+
+class EndsTheProcess(NodeDoctorError):
+    """What code does to the process it runs in, in one clause."""
+
+
+def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bool = False) -> T:
+    """What `work` returns, called in a fork that is ended afterwards with all that it started.
+
+    EndsTheProcess, whose message begins with `doing`, for code that ends or crashes it, or returns what
+    cannot be handed over; TimeoutError a second after its `seconds`; OSError when no process is to be had.
+    What the code writes goes to stderr, with `quiet` nowhere.
+    """
+    ours, theirs = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(ours)
+        os.close(theirs)
+        raise
+    if pid == 0:
+        _work_and_end(work, theirs, seconds, quiet)
+    os.close(theirs)
+    answer, by_itself = None, False
+    try:
+        answer = _answer(ours, time.monotonic() + seconds + GRACE)
+        by_itself = answer is None and _is_over(pid)
+    except TimeoutError:
+        raise TimeoutError(f"{doing} took longer than {seconds:.3g} s") from None
+    finally:
+        os.close(ours)
+        status = _killed(pid)
+    if answer is None:
+        how = _how(status) if by_itself else "closes descriptors that are not its own"
+        raise EndsTheProcess(f"{doing} {how}")
+    import pickle
+
+    value: T
+    value, wrong = pickle.loads(answer)
+    if wrong:
+        raise EndsTheProcess(f"{doing} {wrong}")
+    return value
+
+
+def _answer(pipe: int, ends: float) -> bytes | None:
+    """All that was handed over; None where the process ended first."""
+    data, wanted = bytearray(), 8
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    while len(data) < wanted:
+        if not poll.poll(max(ends - time.monotonic(), 0) * 1000):
+            raise TimeoutError
+        more = os.read(pipe, 1 << 18)
+        if not more:
+            return None
+        data += more
+        if len(data) >= 8:
+            wanted = 8 + int.from_bytes(data[:8], "little")
+    return bytes(data[8:])
+
+
+def _is_over(pid: int) -> bool:
+    """Whether a fork whose pipe is closed has ended, or does so at once; it stays there to be killed."""
+    ends = time.monotonic() + AT_ITS_END
+    with contextlib.suppress(ChildProcessError):  # it is gone without a trace
+        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            if time.monotonic() > ends:
+                return False
+            time.sleep(0.001)
+    return True
+
+
+def _killed(pid: int) -> int | None:
+    """Kill a fork and what it started; how it ended, None where it does not."""
+    with contextlib.suppress(OSError):  # it has no session of its own yet, or is gone
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+    ends = time.monotonic() + REAP
+    with contextlib.suppress(ChildProcessError):  # we were started with SIGCHLD ignored
+        while time.monotonic() < ends:
+            gone, status = os.waitpid(pid, os.WNOHANG)
+            if gone:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.001)
+    return None
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "does not end when it is killed"
+    how = f"with {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return f"ends the process {how}"
+
+
+def _work_and_end(work: Callable[[], object], pipe: int, seconds: float, quiet: bool) -> NoReturn:
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)  # an event loop's, which would hear our signals
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, 0)
+        os.dup2(nowhere if quiet else 2, 1)
+        if quiet:
+            os.dup2(nowhere, 2)
+            _end_in(seconds + GRACE)
+        told = _told(work)
+        with contextlib.suppress(Exception):
+            sys.stderr.flush()
+        _end_in(seconds + GRACE)
+        with contextlib.suppress(OSError):  # closed by the work
+            told = len(told).to_bytes(8, "little") + told
+            while told:
+                told = told[os.write(pipe, told) :]
+        signal.pause()  # so that what it started is still of our group when that is ended
+    finally:
+        os._exit(0)
+
+
+def _end_in(seconds: float) -> None:
+    """Should our parent be killed meanwhile, this process ends all the same."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _told(work: Callable[[], object]) -> bytes:
+    """What the work returns, or why it cannot be handed over."""
+    import pickle
+
+    try:
+        told = pickle.dumps((work(), ""))
+        if len(told) > LARGEST:
+            raise OverflowError(f"returned {len(told) >> 20} MiB")
+    except BaseException as error:
+        told = pickle.dumps((None, f"could not answer: {type(error).__name__}: {str(error)[:200]}"))
+    return told

@@ -1,0 +1,75 @@
+"""Who ended first by itself, where nothing tells why: how far a launcher's words about ends reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodedoctor.record import record
+from nodedoctor.triage.causes.who import distinct
+from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
+from nodedoctor.triage.model import Event, Who
+from nodedoctor.triage.story import Story
+
+
+@record
+class FirstEnd:
+    """The ends that no other one came before. `alone`: one process ended while all others were alive."""
+
+    ends: tuple[Event[ProcessExit], ...]
+    people: tuple[Who, ...]
+    alone: bool
+
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes that are told."""
+        return sorted({event.what.code for event in self.ends if event.what.told})
+
+
+def first_end(story: Story) -> FirstEnd | None:
+    """The first processes that ended with an exit code; None where no launcher tells which these were.
+
+    torchelastic notes one time for all that it finds ended at one look: the one that it puts at the root is
+    the first only if no other one has that time (`torch/distributed/elastic/multiprocessing/api.py`).
+    """
+    ends = [event for event in story.of(ProcessExit) if event.what.code > 0 and event.what.signal is None]
+    listed = [event for event in ends if event.what.at]
+    if listed:
+        began = min(event.what.at for event in listed)
+        first = [event for event in listed if event.what.at == began]
+        return _of(first, first) if any(event.what.first for event in listed) else None  # its root is cut off
+    flagged = [event for event in ends if event.what.first]
+    if flagged:
+        return _of(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
+    early = _before_stop(story, ends)
+    return _of(early, early) if any(_people(early)) else None
+
+
+def people_of(event: Event[ProcessExit]) -> list[Who]:
+    """Who ended: one process, or all that a scheduler lists."""
+    return [Who(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
+
+
+def _of(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:
+    if not ends:
+        return None
+    people = tuple(_people(first))
+    lowest = _is_lowest(ends[0]) and not ends[0].who.local_rank
+    return FirstEnd(tuple(ends), people, len(people) == 1 and not lowest)
+
+
+def _people(ends: Sequence[Event[ProcessExit]]) -> list[Who]:
+    return distinct(who for event in ends for who in people_of(event))
+
+
+def _is_lowest(event: Event[ProcessExit]) -> bool:
+    """True for torchelastic's notice: of all that it found ended it names the one with the lowest local rank.
+
+    So those below were alive, and of those above nothing is known.
+    """
+    return "local_rank: " in event.text and not event.what.at
+
+
+def _before_stop(story: Story, ends: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
+    """The ends before the launcher began to stop the others; all of them when it never says so."""
+    stops = {event.place.source: event.place.offset for event in reversed(story.of(Stopped))}
+    return [e for e in ends if e.place.offset < stops.get(e.place.source, e.place.offset + 1)] or ends

@@ -1,0 +1,140 @@
+"""Three gloo ranks of which rank 1 hangs, or works for long while the others wait: `trial_job.py KIND`."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+GUILTY = 1
+LONG = float(os.environ.get("LONG", "25"))
+"""Seconds that work takes, of which there are several thresholds."""
+SCRATCH = Path(os.environ.get("SCRATCH", "/tmp"))
+
+Queue = multiprocessing.Queue  # type: ignore[type-arg]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
+    for number in range(6):
+        step(number)
+    if RANK == GUILTY:
+        KINDS[sys.argv[1]]()
+    if sys.argv[1] == "slow steps":
+        for number in range(6, 6 + int(LONG / 3)):
+            time.sleep(3)
+            step(number)
+    dist.all_reduce(torch.ones(64))
+    step(99)
+    dist.destroy_process_group()
+
+
+def step(number: int) -> None:
+    dist.all_reduce(torch.ones(64))
+    if RANK == 0:
+        print(f"step {number} loss: 1.0", flush=True)
+    time.sleep(0.2)
+
+
+def asleep() -> None:
+    time.sleep(600)
+
+
+def locked() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def reads_a_pipe() -> None:
+    reader, _writer = os.pipe()
+    os.read(reader, 1)
+
+
+def from_loader(work: Callable[[Queue], None]) -> None:
+    queue: Queue = multiprocessing.Queue()
+    multiprocessing.Process(target=work, args=(queue,), daemon=True).start()
+    queue.get()
+
+
+def dies(queue: Queue) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_stuck(queue: Queue) -> None:
+    reads_a_pipe()
+
+
+def other_collective() -> None:
+    dist.broadcast(torch.ones(64), 2)
+
+
+def out_of_memory() -> None:
+    Path(os.environ["MEMORY_CGROUP"], "cgroup.procs").write_text(str(os.getpid()))
+    hoard = bytearray(os.urandom(1 << 20))
+    for _ in range(1024):  # the group's limit ends it long before
+        hoard += hoard[: 1 << 20]
+
+
+def saves() -> None:
+    """As to a slow file server: a piece a moment."""
+    ends = time.monotonic() + LONG
+    with (SCRATCH / "checkpoint").open("wb") as file:
+        while time.monotonic() < ends:
+            file.write(os.urandom(1 << 16))
+            file.flush()
+            time.sleep(0.1)
+
+
+def compiles() -> None:
+    code = f"import time; end = time.time() + {LONG}; all(iter(lambda: time.time() < end, False))"
+    subprocess.run([sys.executable, "-c", code], check=False)
+
+
+def computes() -> None:
+    ends = time.monotonic() + LONG
+    while time.monotonic() < ends:
+        torch.randn(64, 64) @ torch.randn(64, 64)
+
+
+def phases() -> None:
+    """Of a reinforcement learning job: generating takes fifty times as long as an update."""
+    for seconds in (LONG / 50, LONG / 2, LONG / 50, LONG / 2):
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            sorted(os.urandom(1 << 12))
+        (SCRATCH / "rollouts").write_bytes(os.urandom(1 << 20))
+
+
+KINDS: dict[str, Callable[[], None]] = {
+    "asleep": asleep,
+    "locked": locked,
+    "pipe": reads_a_pipe,
+    "loader dead": lambda: from_loader(dies),
+    "loader stuck": lambda: from_loader(is_stuck),
+    "SIGSTOP": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "OOM": out_of_memory,
+    "mismatch": other_collective,
+    "saving": saves,
+    "compiling": compiles,
+    "computing": computes,
+    "RL phases": phases,
+    "slow steps": lambda: None,
+}
+
+
+if __name__ == "__main__":
+    main()
