@@ -15,7 +15,8 @@ from nodedoctor.wording import counted
 from ..unavailable import all_of, none_shown, not_reported
 
 _OWN_LIMITS = {"board_limit": "board limit", "reliability": "reliability limit"}
-"""Reasons that drivers from 615 on name: docs.nvidia.com/deploy/nvml-api, nvmlClocksEventReasons."""
+"""Reasons that drivers from 615 on name (docs.nvidia.com/deploy/nvml-api, nvmlClocksEventReasons); no more is
+said of them there."""
 _SEE_CLOCKS = look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER")
 LOADED_PERCENT = 80
 """Utilisation from which a GPU counts as under load; below it may be between two kernels."""
@@ -51,12 +52,18 @@ def limits(gpus: Gpus) -> Iterator[Finding]:
 
 
 def _lowered(gpu: Gpu, source: str) -> Finding | None:
+    """A finding for clocks below what they could be.
+
+    Each way to lower them has its own way back (nvidia-smi(1)): -lgc and -rgc, -lmc and -rmc, -ac and -rac,
+    -lmcd and -rmcd. Application clocks are deprecated since R580 (NVML change log), not removed. On Hopper
+    memory is locked with -lmcd alone.
+    """
     fix = Fix(
         "Reset the clocks, unless they were lowered on purpose (for reproducible measurements).",
         (
             repair("sudo nvidia-smi -i {} -rgc", gpu.index),
             repair("sudo nvidia-smi -i {} -rmc", gpu.index),
-            repair("sudo nvidia-smi -i {} -rac", gpu.index, when="the driver is older than R580"),
+            repair("sudo nvidia-smi -i {} -rac", gpu.index, when="application clocks were set with -ac"),
             repair(
                 "sudo nvidia-smi -i {} -rmcd",
                 gpu.index,

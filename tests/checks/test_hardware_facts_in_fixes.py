@@ -50,6 +50,17 @@ def test_a_reset_of_one_gpu_disturbs_that_gpu_alone():
         )
 
 
+def test_each_way_to_lower_clocks_has_its_own_way_back():
+    """nvidia-smi(1): -rgc, -rmc, -rac and, for what -lmcd locked, -rmcd with the next load of the driver."""
+    lowered = replace(BUSY, clock_app_graphics_mhz=1200, clock_default_app_graphics_mhz=1980)
+    (found,) = judge("clock.limits", one(lowered))
+    assert found.fix is not None
+    back = {step.command.split()[-1]: step.when for step in found.fix.steps}
+    assert set(back) == {"-rgc", "-rmc", "-rac", "-rmcd"}
+    assert "-ac" in back["-rac"] and "older" not in back["-rac"], "deprecated since R580 is not gone"
+    assert "-lmcd" in back["-rmcd"] and "driver load" in back["-rmcd"]
+
+
 @pytest.mark.parametrize("reason", ["board_limit", "reliability"])
 def test_clocks_that_the_board_itself_holds_low_under_load_are_told(reason: str):
     assert reason in CLOCK_EVENT_REASONS.values()

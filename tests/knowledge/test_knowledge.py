@@ -2,6 +2,7 @@
 
 import re
 
+import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -356,6 +357,34 @@ def test_nvml_nvidia_smi_and_xid_154_speak_of_the_same_recovery_actions():
         assert fix.text and fix.steps and fix.action != "none", row
         assert row.name.lower() not in fix.text.lower(), "a fix says what to do, not its name"
     assert len({recovery_fix(row.word, 3).text for row in xids.recovery_actions()[1:]}) == 7
+
+
+def test_recovery_actions_have_the_numbers_that_nvidia_gives_them():
+    """One release of nvidia-ml-py called 5 GPU_RESET_BUS; NVML's change log names it since 595."""
+    prefix = "NVML_GPU_RECOVERY_ACTION_"
+    theirs = {name.removeprefix(prefix): n for name, n in vars(pynvml).items() if name.startswith(prefix)}
+    theirs.pop("GPU_RESET_BUS", None)
+    assert theirs["DRAIN_P2P"] == 3
+    words = {row.word: row.value for row in xids.recovery_actions()}
+    assert {name.lower().replace("_", "-"): n for name, n in theirs.items()}.items() <= words.items()
+
+
+def test_an_action_newer_than_the_table_gets_no_fix_of_another():
+    fix = recovery_fix("unknown-99", 3)
+    assert fix.action == "investigate" and not any("reset" in step.command for step in fix.steps)
+
+
+def test_clock_event_reasons_have_the_bits_that_nvidia_gives_them():
+    prefix = "nvmlClocksEventReason"
+    names = {name.removeprefix(prefix): n for name, n in vars(pynvml).items() if name.startswith(prefix)}
+    aliases = ("All", "None", "UserDefinedClocks")
+    theirs = {
+        n: re.sub(r"\B([A-Z])", r"_\1", name).lower() for name, n in names.items() if name not in aliases
+    }
+    assert theirs[4] == "sw_power_cap"
+    theirs[0x100] = "display_clocks_setting"  # the word of nvidia-smi; pynvml's has no s
+    assert theirs.items() <= enums.CLOCK_EVENT_REASONS.items()
+    assert list(enums.CLOCK_EVENT_REASONS) == [1 << bit for bit in range(11)]
 
 
 def test_nvlink5_messages_decode_in_both_layouts():

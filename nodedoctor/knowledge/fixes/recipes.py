@@ -60,8 +60,9 @@ def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, .
 
     Without an index only what shows which GPU it is, and the reboot: a wrong number resets another one.
 
-    From Ampere on each GPU is reset alone, also on boards with NVSwitch (nvidia-smi(1), --gpu-reset; on
-    Ampere the fabric manager has to run). Before that nvidia-smi asks for all GPUs of the board.
+    From Ampere on each GPU is reset alone, also on boards with NVSwitch, where on Ampere the fabric manager
+    has to run (nvidia-smi(1), --gpu-reset). Otherwise all GPUs joined by NVLink are reset in one command:
+    given one of them, nvidia-smi fails and names those to add.
     """
     last = reboot("the reset fails and the node is drained")
     if index is None:

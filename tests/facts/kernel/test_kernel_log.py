@@ -151,6 +151,8 @@ XIDS = [
         "fail",
         "restart-service",
     ),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x1 (PF FLR)")], "fail", "reset-gpu"),
+    ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)")], "fail", "reboot"),
     ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x6 (Bus Reset)")], "fail", "reset-gpu"),
     ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x7 (System Reboot)")], "fail", "reboot"),
     ([xid(154, "GPU recovery action changed from 0x0 (None) to 0x1e (New)")], "fail", "investigate"),

@@ -1,7 +1,10 @@
 """What NVML's numbers mean: the enumerations of nvml.h as words.
 
-Source of all of them: https://github.com/NVIDIA/go-nvml/blob/v0.13.3-0/gen/nvml/nvml.h (CUDA 13.3). The words
-are those of `nvidia-smi -q -x` where it has any, so that both sources of a reading say the same.
+Source: https://github.com/NVIDIA/go-nvml/blob/v0.13.3-0/gen/nvml/nvml.h (CUDA 13.3). NVML 615 added what that
+header lacks (docs.nvidia.com/deploy/nvml-api/change-log.html): the recovery actions 6 and 7, with their
+numbers in nvidia-ml-py 13.615.71, and the clock event reasons 0x200 and 0x400, with theirs in cuda-python
+(cuda.bindings.nvml.ClocksEventReasons: 512 and 1024). The words are those of `nvidia-smi -q -x` where it has
+any, so that both sources of a reading say the same.
 """
 
 from __future__ import annotations
