@@ -34,10 +34,14 @@ _GROUND: dict[Cause, Ground] = {
     "collective_mismatch": "compared",
     "peer_died": "death",
     "peer_host_oom": "fault",
+    "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
+_EXPLAINED = {"cannot-map": "open-files"}
+"""Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
 _UNREACHABLE = frozenset(
     (
+        "host-not-found",
         "connect-failed",
         "no-route",
         "store-unreachable",
@@ -97,7 +101,10 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
     for event in story.of(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
+    names = {name for _, name in by_name}
     for (cause, name), events in by_name.items():
+        if _EXPLAINED.get(name) in names:
+            continue
         first = min(events, key=story.moment)
         what = first.what
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
@@ -280,7 +287,7 @@ def is_echo(raised: Raised) -> bool:
     if (
         name == "CalledProcessError"
     ):  # of a launcher about the program it started, or of a program about a tool
-        return _STARTED.search(raised.message) is not None or not raised.frames
+        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 

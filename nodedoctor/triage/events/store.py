@@ -157,6 +157,10 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: PeerGone(found["peer"] or ""),
     ),
     sign(
+        r"communication peer process has unexpectedly disconnected|ORTE has lost communication with",
+        lambda _: PeerGone(""),
+    ),
+    sign(
         r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
         lambda found: BarrierMissed(ranks_in(found[1])),
     ),
@@ -249,6 +253,12 @@ SIGNS: tuple[Sign, ...] = (
         r"Rendezvous(?:Timeout|Connection)Error",
         "the nodes did not all meet at the rendezvous",
         as_warning=True,
+    ),
+    symptom(
+        _SOCKET,
+        "host-not-found",
+        r"\bhost not found: ",  # of torch's store; elsewhere a name may be that of any server
+        "the name of the master could not be resolved",
     ),
     symptom(
         _SOCKET,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.model import LARGEST_WORLD
@@ -196,6 +197,10 @@ SIGNS: tuple[Sign, ...] = (
         r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
         lambda found: ProcessExit(numeral(found["code"] or found["pods"])),
     ),
+    sign(  # of Kubernetes about a pod that has not begun
+        r"\b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b",
+        lambda _: UnreadTrouble(),
+    ),
     symptom(
         "peer_died",
         "crash-loop",
@@ -219,8 +224,15 @@ SIGNS: tuple[Sign, ...] = (
             )
         ),
     ),
+    sign(  # of a unit: the job's or any other one's, so that a mere code says little
+        r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped),"
+        r" status=(?P<code>[1-9]\d*)",
+        lambda found: (
+            UnreadTrouble() if found["how"] == "exited" else ProcessExit(-numeral(found["code"], 64))
+        ),
+    ),
     sign(
-        r"[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
+        r"(?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
         r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?(?P<code>[1-9]\d{0,4})\b(?!.*\bsignal\b)",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
@@ -229,6 +241,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted))",
         lambda found: ProcessExit(_signal(found["signal"]), child=True),
+    ),
+    sign(
+        r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
+        lambda found: ProcessExit(-11 if found["signal"][0] == "s" else -8),
     ),
     symptom(
         "peer_died",
