@@ -108,7 +108,7 @@ def _ended_first(story: Story) -> str:
     if end.people[1:]:
         return f"{who} ended{code}; their launcher does not tell which one was first, and no error is here"
     if who and not end.alone:
-        return f"{who} ended{code}; whether others had ended before is not told, and no error is here"
+        return f"{who} ended{code}; nothing says whether others had ended before, and no error is here"
     return f"{who or 'a process'} ended first{code}, and its own error is not in these logs"
 
 
