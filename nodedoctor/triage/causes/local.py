@@ -81,6 +81,8 @@ _ECHO_WORDS = re.compile(
     r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
+    r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
+    r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"

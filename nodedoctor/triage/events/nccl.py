@@ -216,8 +216,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "collective_mismatch",
         "declared-mismatch",
-        r"Mismatched collective detected|DistributedOperationException"
-        r"|disagree(?:ment|d|s)? (?:error )?between rank ?\d+ and rank ?\d+",
+        r"Mismatched collective detected|DistributedOperationException",
         "the ranks were compared, and they do not do the same",
     ),
     symptom(

@@ -189,6 +189,13 @@ SIGNS: tuple[Sign, ...] = (
             else None
         ),
     ),
+    sign(  # of DeepSpeed, which compares each rank with rank 0
+        r"disagree(?:ment|d|s)? (?:error )?between rank ?(?P<mine>\d+) and rank ?(?P<other>\d+)",
+        lambda found: Mismatch(
+            tuple(Fingerprint(rank_number(found[name]), "") for name in ("mine", "other")),
+            "DeepSpeed compared what they were about to do",
+        ),
+    ),
     sign(
         r"but Rank (?P<one>\d+) has (?P<count>\d+) params, while rank (?P<other>\d+) has inconsistent"
         r" (?P<other_count>\d+)"
