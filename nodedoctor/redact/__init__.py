@@ -4,16 +4,17 @@ A site cannot send a recording away that names its hosts, people and network. He
 the same stand-in in everything one run says, and every value keeps the shape that parsers and checks go by,
 so that a redacted recording is judged like the original.
 
-Three things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
+Four things are replaced: what `learn` found where names and serials are known to stand (`gpu-a3-017` becomes
 `node-1` wherever it stands as a word, also as part of `gpu-a3-017.site.example`, and with it the other
 `gpu-a3-NNN`), what `prose` knows by its ending or by the words of a log around it (`fs07.site.example`,
-`server X`, `user X`, `X@o2ib`, shares, buckets, pods, other people's programs on a GPU), and what has an
+`server X`, `user X`, `X@o2ib`, shares, buckets, pods, other people's programs on a GPU), what `folders` finds
+in paths (projects, mounts, environments, scripts), and what has an
 unmistakable shape (UUID, MAC, IPv6, GUID, IPv4 that is no version, mail, iSCSI names, ids of access keys and
 of Slurm's jobs, what follows `/home/`). A name that is an ordinary word (a host called `node`, a user called
 `data`: see `words`) is replaced only where a name must stand: after `/home/`, `//`, `USER=` and the like,
 before `@`, as the value of a known key. PCI addresses, versions, times, names of interfaces and adapters,
-accounts of distributions and addresses that mean the same everywhere stay, and so do the names of folders,
-file systems and containers' images, programs that are not on a GPU, and numbers of users outside of `uid_N`
+accounts of distributions and addresses that mean the same everywhere stay, and so do the folders of the
+system, containers' images, programs that are not on a GPU, plug-ins, and numbers of users outside of `uid_N`
 and `uid=N`.
 
 What cannot be promised: free text may name anything in words that nothing marks as a name (`rack of team

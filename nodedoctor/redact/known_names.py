@@ -15,6 +15,7 @@ from typing import Any
 from nodedoctor import nodeset
 from nodedoctor.model import Observation
 from nodedoctor.record import record
+from nodedoctor.redact.folders import named_in_paths
 from nodedoctor.redact.names import ACCOUNTS, NOWHERE, public
 from nodedoctor.redact.prose import named_in
 
@@ -24,8 +25,10 @@ SLURM_SUBMIT_HOST SLURM_JOB_NODELIST SLURM_NODELIST SLURM_STEP_NODELIST SLURM_LA
 SLURM_TOPOLOGY_ADDR PET_RDZV_ENDPOINT NodeName NodeHostName NodeAddr"""
 _USER_KEYS = "user username USER LOGNAME USERNAME SUDO_USER SLURM_JOB_USER"
 _LABEL_KEYS = """
-SLURM_CLUSTER_NAME ClusterName SLURM_JOB_PARTITION Partitions PartitionName SLURM_JOB_ACCOUNT Account
-SLURM_JOB_QOS SLURM_JOB_NAME JobName"""
+SLURM_CLUSTER_NAME ClusterName SLURM_JOB_PARTITION SLURM_PARTITION Partitions PartitionName SLURM_JOB_ACCOUNT
+SLURM_ACCOUNT Account SLURM_JOB_QOS SLURM_QOS QOS SLURM_JOB_NAME JobName SLURM_JOB_RESERVATION
+SLURM_RESERVATION ReservationName SLURM_JOB_GROUP SLURM_JOB_COMMENT Comment SLURM_WCKEY WCKey
+SLURM_JOB_LICENSES SLURM_JOB_EXTRA CONDA_DEFAULT_ENV NCCL_HOSTID"""
 HOST_KEYS, USER_KEYS = tuple(_HOST_KEYS.split()), tuple(_USER_KEYS.split())
 LABEL_KEYS = tuple(_LABEL_KEYS.split())
 """Keys of JSON documents, and names before `=`, after which the name of a host stands, of a user, or of what
@@ -45,6 +48,7 @@ _USER = re.compile("(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _VALUE = re.compile(r'[^"\\\s;()]{1,16384}')
 
 _HOSTS = (
+    re.compile(r" - [\w.]{1,32} ([A-Za-z0-9][\w.-]{0,252}):/"),
     re.compile(r" - (?:nfs4?|ceph|glusterfs|beegfs\w*|wekafs) ([\w.-]{1,253})[:/]"),
     re.compile(r" - cifs //([\w.-]{1,253})/"),
     re.compile(r"\d\d:\d\d:\d\d\S{0,20} ([\w.-]{1,253}) (?:kernel|systemd\[1\]): "),
@@ -149,7 +153,7 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     users = dict.fromkeys(name.rstrip(".,:") for name in named)
     labels = dict.fromkeys(name for word in _values(LABEL_KEYS, corpus) for name in word.split(","))
     labels = {name: None for name in labels if _USER.fullmatch(name) and name not in NOWHERE}
-    labels |= dict.fromkeys(prose.labels)
+    labels |= dict.fromkeys((*prose.labels, *named_in_paths(corpus, MOST)))
     serials = dict.fromkeys(text.strip() for text in (*_found(_SERIALS, corpus), *prose.serials))
     addresses, versions = _quads(seen, " ".join(_values(HOST_KEYS, corpus)))
     return Originals(

@@ -74,6 +74,11 @@ def stem(host: str) -> str:
     return before if telling or not (_ours(pieces[0]) or re.search("[0-9]", pieces[0])) else ""
 
 
+def of_ours(name: str) -> bool:
+    """Whether all words of a name are words of ours, or too short to say anything."""
+    return all(_ours(word) for word in re.findall("[a-z]{3,}", name.lower()))
+
+
 def public(host: str) -> bool:
     """Whether a host of a page's address belongs to a project or vendor."""
     labels = host.lower().split(".")

@@ -58,6 +58,8 @@ def _finding(check: str, finding: Finding, redaction: Redaction) -> Finding:
         "because_of": _id(finding["because_of"], redaction) if finding["because_of"] else None,
         "waived": None if finding["waived"] is None else text(finding["waived"]),
     }
+    if "why" in finding:
+        told["why"] = text(finding["why"])
     if "judged_without" in finding:
         told["judged_without"] = text(finding["judged_without"])
     return told

@@ -440,6 +440,30 @@ def test_recorded_nodes_do_hold_names():
     assert len(names) > 30
 
 
+# Paths
+
+PATHS = """
+mountinfo 324 287 0:98 / /mnt/flumoxdata rw,relatime - tmpfs snorkelfs:/export/drabvolume rw
+{"variables": {"SLURM_JOB_RESERVATION": "resv_whippersnap", "SLURM_JOB_GROUP": "grp_wigglesome",
+"CONDA_DEFAULT_ENV": "collywobbles", "NCCL_DEBUG_FILE": "/mnt/flumoxdata/nccl_folderol.%h.%p",
+"LD_LIBRARY_PATH": "/scratch/gribble-7b/lib/libx.so:/usr/local/cuda-12.4/lib64", "TMPDIR": "/tmp/bamboozle"}}
+{"script": "train_kerfuffle.py", "program": "ray::Shenanigan", "exe": "/home/ann/murmuration/bin/python3.11"}
+File "/home/ann/murmuration/train_kerfuffle.py", line 17; File "/data/hootenanny/taradiddle.sbatch"
+File "/home/ann/miniconda3/envs/wobble/lib/python3.11/site-packages/acmelib/zoo.py", line 1
+"""
+NAMED = """flumox snorkel drabvolume whippersnap wigglesome collywobbles folderol gribble bamboozle kerfuffle
+murmuration Shenanigan hootenanny taradiddle wobble"""
+UNNAMED = """/mnt/ /export/ %h.%p /usr/local/cuda-12.4/lib64 /lib/libx.so /tmp/ .py /bin/python3.11 ray::
+/envs/ /lib/python3.11/site-packages/acmelib/zoo.py .sbatch /data/"""
+
+
+def test_names_in_paths_are_replaced_and_the_systems_own_stay():
+    seen = Observation("env", text=PATHS)
+    left = Redaction.of([seen], {}).observation(seen).text
+    assert [name for name in NAMED.split() if name in left] == []
+    assert [word for word in UNNAMED.split() if word not in left] == []
+
+
 # The command line
 
 

@@ -136,9 +136,13 @@ def test_more_gpus_than_the_driver_shows(tmp_path):
 
 def test_object_store_and_shm(tmp_path):
     seen = session(tmp_path)
-    small, large = (Limits(shm=Shm(size, size, "tmpfs", own_mount=True)) for size in (10.0, 200.0))
+    same = seen.object_store_gib
+    small, large, equal = (
+        Limits(shm=Shm(size, size, "tmpfs", own_mount=True)) for size in (10.0, 200.0, same)
+    )
     assert brief(judge("ray.resources", seen, RAYLET, cluster(), small)) == [("warn", "ray:object-store")]
     assert brief(judge("ray.resources", seen, RAYLET, cluster(), large)) == [("pass", "ray:object-store")]
+    assert brief(judge("ray.resources", seen, RAYLET, cluster(), equal)) == [("pass", "ray:object-store")]
 
 
 def test_deaths_in_the_logs(tmp_path):

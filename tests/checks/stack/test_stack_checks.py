@@ -358,6 +358,7 @@ def test_the_second_nccl_of_old_vllm():
     python = target("torch 2.3.0", f"{NCCL} 2.20.5", "vllm-nccl-cu12 2.18.1.0.4.0", source="collect-env")
     found = judge("stack.nccl-copies", python, Torch("2.3.0", "12.1"))
     assert brief(found) == [("warn", "package:vllm-nccl-cu12"), ("unknown", "")]
+    assert "load NCCL 2.18.1, torch" in found[0].summary
     assert "2.18.1" in found[0].summary and "2.20.5" in found[0].summary
     other = replace(OLD, found=("vLLM",))
     found = judge("stack.nccl-copies", target(), TORCH, Libraries((WHEEL, other), (RPATH,)))
