@@ -82,6 +82,16 @@ def test_a_repair_says_what_it_disturbs():
             ), where
 
 
+_ENDS_WORK = re.compile(r"systemctl (?:restart|stop|enable --now) nvidia-(?:fabric|imex)|--gpu-reset|setpci")
+
+
+def test_a_repair_that_may_end_the_work_of_others_has_a_condition():
+    seen = [(where, step) for where, step in every_step() if _ENDS_WORK.search(step.command)]
+    assert len(seen) > 20
+    for where, step in seen:
+        assert step.role == "verify" or (step.when and step.disturbs), (where, step.command)
+
+
 def lacking(fix: Fix | None) -> str:
     """What a fix has not: a first command, or one that shows whether it worked."""
     steps = fix.plan if fix else ()

@@ -83,7 +83,13 @@ def _differs(target: TargetPython, version: str, process: RunningPython) -> Find
         )
     else:
         command = target.install(f"ray=={process.ray}")
-        fix = Fix("Install the cluster's Ray for the job, or restart Ray.", (command,), "config", docs=DOCS)
+        fix = Fix(
+            "Install the cluster's Ray for the job, or restart Ray.",
+            (command,),
+            "config",
+            "the Python environment",
+            docs=DOCS,
+        )
     judge = Finding.fail if target.explicit else Finding.warn
     return judge(summary, subject=subject, evidence=[_line(target, process)], fix=fix)
 

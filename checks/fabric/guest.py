@@ -9,8 +9,9 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.knowledge.fixes.recipes import START_FABRIC
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
 _UNIT = "nvidia-fabricmanager"
@@ -87,7 +88,7 @@ def _start(absent: bool) -> Fix:
     steps = (
         look("systemctl status nvidia-fabricmanager"),
         look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
-        *(() if absent else (repair("sudo systemctl enable --now nvidia-fabricmanager"),)),
+        *(() if absent else (START_FABRIC,)),
     )
     return Fix(
         text, steps, "restart-service", "every job on the board's GPUs", "nodedoctor fabric.guest", _GUIDE

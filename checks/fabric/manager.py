@@ -13,8 +13,9 @@ from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.links.p2p import PeerAccess
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
+from nodedoctor.knowledge.fixes.recipes import START_FABRIC
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 """NVIDIA's guide, which the fixes of all rooms of the fabric point to."""
@@ -27,7 +28,7 @@ START = Fix(
     (
         look("systemctl status nvidia-fabricmanager"),
         look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
-        repair("sudo systemctl enable --now nvidia-fabricmanager"),
+        START_FABRIC,
         look("tail -50 /var/log/fabricmanager.log"),
     ),
     "restart-service",

@@ -12,10 +12,10 @@ from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.places import card, link_said, links_of
 from nodedoctor.knowledge.fixes.gpu import look_at
-from nodedoctor.knowledge.fixes.recipes import gpu_reset
+from nodedoctor.knowledge.fixes.recipes import START_FABRIC, gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix
-from nodedoctor.steps import look, reboot, repair
+from nodedoctor.steps import look, reboot
 from nodedoctor.wording import counted, listed, numbered
 
 BRIDGE_LINKS = 4
@@ -204,7 +204,7 @@ def _board_fix() -> Fix:
         (
             look("systemctl status nvidia-fabricmanager"),
             look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
-            repair("sudo systemctl enable --now nvidia-fabricmanager"),
+            START_FABRIC,
             reboot(),
         ),
         "restart-service",

@@ -59,7 +59,7 @@ def numa(
     allowed = set(cpu_list(limits.cgroup.cpus)) if limits and limits.cgroup.cpus else set()
     far = {index: cpus for index, cpus in near.items() if allowed and not allowed & set(cpus)}
     if far:
-        said = [quoted_like("limits", r"^[\d,-]+$", 'files["/sys/fs/cgroup/cpuset.cpus.effective"]')]
+        said = limits.cgroup.said("cpus") if limits else []
         said += [one for index in far for one in _near_said(gpus, source, index)]
         summary = f"none of this job's CPUs is near {numbered('GPU', far)}"
         yield Finding.warn(summary, evidence=said, fix=_CPUSET)

@@ -1,12 +1,12 @@
 """Is there room on this node: memory, and file systems that answer, can be written and are not full?"""
 
-import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.disk import MOUNTS, Disk, Volume
+from nodedoctor.facts.host.disk import Disk, Volume
 from nodedoctor.facts.host.limits import Limits, Memory, memory_line
+from nodedoctor.facts.host.mounts import line_of
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
@@ -285,8 +285,7 @@ def _name(volume: Volume) -> str:
 
 def _said(volume: Volume) -> list[Evidence]:
     """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
-    line = rf"^\d+ \d+ \S+ \S+ {re.escape(volume.point)} .*"
-    told = [quoted_like("disk", line, place) for place in MOUNTS]
+    told = [quoted_like("disk", line_of(volume.point))]
     if volume.error:
         return [*told, reading("disk", f'errors["{volume.asked}"]')]
     space = ("inodes", "inodes_free") if _few_inodes(volume) else ("free_bytes",)

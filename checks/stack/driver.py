@@ -188,7 +188,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
         yield Finding.fail(
             f"importing torch and starting CUDA raised {imported.error}",
             subject="torch.cuda",
-            evidence=[reading("target-torch", "error")],
+            evidence=[reading("target-torch", "deep.error")],
             fix=Fix(
                 "Read the error; the driver checks show whether the driver works.",
                 (look("nodedoctor driver"),),

@@ -206,7 +206,7 @@ def _told_by_torch(libraries: Libraries, imported: ImportedTorch | None) -> Iter
         yield Finding.warn(
             f"torch, once imported, uses NCCL {said}, not {won[1].version} from {won[0].path}",
             subject="library:libnccl-imported",
-            evidence=[reading("target-torch", "nccl")],
+            evidence=[reading("target-torch", "deep.nccl")],
         )
 
 

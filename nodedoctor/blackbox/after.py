@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodedoctor import __version__
-from nodedoctor.blackbox import keep
+from nodedoctor.blackbox import counters, keep
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
@@ -73,6 +73,8 @@ def ended(
         keep.verdict(folder, document)
         keep.page(folder, document)
         say(f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}")
+    for line in counters.note(watch.gained if watch is not None else ()):
+        say(line)
     say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
     _say_losses(folder, say)
 

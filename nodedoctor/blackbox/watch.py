@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from nodedoctor.blackbox import capture, keep, verdict, ways
+from nodedoctor.blackbox import capture, counters, keep, verdict, ways
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
@@ -35,6 +36,8 @@ ON_HANG = 600.0
 """Seconds the command of --on-hang may take."""
 SETTLING = 1.0
 """Seconds after the last progress in which ranks may still finish what belongs to it."""
+ENDING = 2.0
+"""Seconds for the last look at the counters, when the job has ended."""
 EMPTY = 30.0
 """Seconds without any worker of a Ray job that mean its end."""
 
@@ -89,10 +92,14 @@ class Watch:
         self.last: Sample | None = None
         self.recording: asyncio.Task[None] | None = None
         """The node's recording, begun when a hang was seen."""
+        self.gained: tuple[str, ...] = ()
+        """By how much error counters had grown at the last look, or at the end."""
+        self._counters: asyncio.Task[counters.Counters] | None = None
 
     async def run(self) -> None:
         """Until the job is over."""
         emptied: float | None = None
+        self._counters = asyncio.ensure_future(counters.read())
         async for sample in self._sampler.samples():
             if self._stopped:
                 return
@@ -130,8 +137,12 @@ class Watch:
         self._stopped = True
 
     async def close(self) -> None:
-        """Let go of the sampler."""
+        """Let go of the sampler, and read the counters once more."""
         await self._sampler.close()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._compare(), ENDING)
+        if self._counters is not None:
+            self._counters.cancel()
 
     def state(self) -> dict[str, Any]:
         """What run.json says of the watching itself."""
@@ -145,6 +156,7 @@ class Watch:
             "hang_after": self.progress.threshold,
             "timeout": asdict(self.timeouts.in_force),
             "sampler_restarts": self._sampler.failures,
+            "counters_gained": list(self.gained),
             "hangs": [
                 {"time": hang.time, "why": hang.why, "headline": hang.document.get("headline"),
                  "resumed_after": hang.resumed_after}
@@ -188,7 +200,11 @@ class Watch:
         return bool(new) and (any(rank.rank is not None for rank in new) or waited >= NAMELESS)
 
     async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
-        seen = await capture.look(sample.living, host=self._host, missing=self.progress.missing)
+        seen, _ = await asyncio.gather(
+            capture.look(sample.living, host=self._host, missing=self.progress.missing), self._compare()
+        )
+        live = replace(seen.live, notes=(*seen.live.notes, *counters.note(self.gained)))
+        seen = replace(seen, live=live)
 
         def lately(rank: RankSample) -> Activity:
             return self.progress.activity(rank, suspicion.since + SETTLING)
@@ -211,6 +227,12 @@ class Watch:
         else:
             self._caught_one(seen, suspicion, "HANG")
             self._caught()
+
+    async def _compare(self) -> None:
+        """Read the counters, and note what they have gained since the watching began."""
+        if self._counters is not None:
+            before, now = await asyncio.gather(asyncio.shield(self._counters), counters.read())
+            self.gained = now.gained_since(before)
 
     async def _moves_again(self, suspicion: Suspicion | None, sample: Sample) -> bool:
         """Whether a job that shows no steps goes on: every rank has moved and each is seen to go on.

@@ -69,7 +69,7 @@ def identity(node: Mapping[str, object]) -> list[str]:
     elif node.get("gpus") == 0:
         parts.append("no NVIDIA GPU")
     elif node.get("gpus_on_bus"):
-        parts.append(f"{counted(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none responds")
+        parts.append(f"{counted(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none could be read")
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")

@@ -73,7 +73,8 @@ def _cut_short(story: Story) -> str:
 
 def _first_words(story: Story) -> str:
     """The first line about trouble, where nothing explains it."""
-    told = [event for event in story.trouble if not _table(event)] or story.trouble
+    words = [event for event in story.trouble if any(map(str.isalpha, event.text))]
+    told = [event for event in words if not _table(event)] or words
     first = min(
         told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
     )

@@ -51,7 +51,8 @@ _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29"}
 class ScreenPicture:
     """What a terminal shows, as far as it was written through `shortest`."""
 
-    def __init__(self) -> None:
+    def __init__(self, line_end: str = "\r\n") -> None:
+        self._line_end = line_end
         self._rows: dict[int, list[Cell | None]] = {}
 
     def forget(self) -> None:
@@ -66,7 +67,7 @@ class ScreenPicture:
                 self.forget()
             return data
         rows, (row, column) = drawn
-        writer = _Writer()
+        writer = _Writer(self._line_end)
         for number, cells in sorted(rows.items()):
             before = self._rows.setdefault(number, [])
             after = [new or old for new, old in zip_longest(cells, before)]
@@ -75,7 +76,9 @@ class ScreenPicture:
                 writer.span(number, start, end, after)
             self._rows[number] = after
         writer.use(_PLAIN)
-        return "".join([*writer.parts, f"\x1b[{row + 1};{column + 1}H"]) if writer.parts else ""
+        if writer.parts and (row or column):  # where a person types, not where nothing is
+            writer.parts.append(f"\x1b[{row + 1};{column + 1}H")
+        return "".join(writer.parts)
 
 
 class SlowLineDriver(LinuxDriver):
@@ -83,7 +86,7 @@ class SlowLineDriver(LinuxDriver):
 
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
-        self._picture = ScreenPicture()
+        self._picture = ScreenPicture(_line_end())
         self.leaving = False
 
     def write(self, data: str) -> None:
@@ -110,6 +113,15 @@ class SlowLineDriver(LinuxDriver):
         if isinstance(message, events.Resize):
             self.forget()
         super().process_message(message)
+
+
+def _line_end() -> str:
+    """What goes to the beginning of the next line: most terminals' settings put the return before it."""
+    try:
+        _, output, *_ = termios.tcgetattr(2)
+    except termios.error:
+        return "\r\n"
+    return "\n" if output & termios.OPOST and output & termios.ONLCR else "\r\n"
 
 
 def _drawn(data: str) -> tuple[dict[int, list[Cell | None]], tuple[int, int]] | None:
@@ -195,10 +207,11 @@ def _spans(before: Sequence[Cell | None], after: Sequence[Cell | None]) -> Itera
 class _Writer:
     """Writes spans of rows, each with the shortest way to its place and its styles."""
 
-    def __init__(self) -> None:
+    def __init__(self, line_end: str) -> None:
         self.parts: list[str] = []
         self._pen = _PLAIN
         self._row = -2
+        self._line_end = line_end
 
     def span(self, row: int, start: int, end: int, cells: Sequence[Cell | None]) -> None:
         """One span; wide characters whole."""
@@ -206,7 +219,9 @@ class _Writer:
             start -= 1
         while end < len(cells) and (cells[end] or _BLANK)[0] == "":
             end += 1
-        self.parts.append("\r\n" if not start and row == self._row + 1 else f"\x1b[{row + 1};{start + 1}H")
+        self.parts.append(
+            self._line_end if not start and row == self._row + 1 else f"\x1b[{row + 1};{start + 1}H"
+        )
         self._row, at = row, start
         while at < end:
             blanks = 0

@@ -59,6 +59,7 @@ class Cluster:
 
     def __init__(self, hosts: Hosts, tracking: str) -> None:
         self.hosts = hosts
+        self.tracking = tracking
         self.conf = hosts.folder / "slurm.conf"
         self._daemons: list[subprocess.Popen[bytes]] = []
         prolog = hosts.folder / "prolog"

@@ -217,6 +217,33 @@ def drawn_over(lines: Lines) -> bytes:
     return "".join(f"{bar}\r{' ' * 60}\r{line}\n" for line in lines).encode()
 
 
+def keyed(make: Callable[[int, str], Lines], front: Lines) -> Format:
+    """A record of several lines for every line, behind a heading."""
+    return lambda lines: text([*front, *(row for n, line in enumerate(lines, 1) for row in make(n, line))])
+
+
+def journal_entry(n: int, line: str) -> Lines:
+    """An entry as `journalctl -o verbose` prints it."""
+    head = at(n).strftime("Sat %Y-%m-%d %H:%M:%S.%f UTC") + f" [s=ab;i={n:x};b=1;m=2;t=3;x=4]"
+    fields = ("_UID=0", "PRIORITY=6", "_HOSTNAME=node-1", "_PID=812", f"MESSAGE={line}", "_TRANSPORT=stdout")
+    return [head, *("    " + field for field in fields)]
+
+
+def notebook(lines: Lines) -> dict[str, Any]:
+    """A notebook of Jupyter with what a cell printed."""
+    output = {"name": "stderr", "output_type": "stream", "text": [line + "\n" for line in lines]}
+    return {
+        "cells": [{"cell_type": "code", "source": ["!torchrun t.py"], "outputs": [output]}],
+        "nbformat": 4,
+    }
+
+
+def status_line(lines: Lines) -> bytes:
+    """A recorded tmux: its status line is drawn elsewhere on the screen again and again."""
+    drawn = '\x1b7\x1b[50;1H\x1b[42m[0] 0:bash*  "node-1" 10:20 21-Nov-26\x1b[m\x1b8'
+    return "".join(f"{line}\r\n{'' if n % 5 else drawn}" for n, line in enumerate(lines)).encode()
+
+
 def otel(n: int, line: str) -> dict[str, Any]:
     """A log record of OpenTelemetry as JSON."""
     record = {"timeUnixNano": str(nanos(n)), "severityText": "INFO", "body": {"stringValue": line}}
@@ -321,6 +348,8 @@ PREFIXED: dict[str, Format] = {
     "mmengine": each(lambda n: at(n).strftime("%m/%d %H:%M:%S - mmengine - INFO - ")),
     "NeMo": each(lambda n: f"[NeMo I {iso(n, 0, ' ')} nemo_logging:381] "),
     "Determined": each(lambda n: f"[{iso(n, 6)}Z] a1b2c3d4 || INFO: "),
+    "Rust": each(lambda n: f"{iso(n, 6)}Z  INFO trainer::run: "),
+    "Nomad": each(lambda n: f"{iso(n, 6)}Z [INFO]  client.alloc: "),
     "two layers": each(
         lambda n: at(n).strftime(f"trainer-1  | %b %d %H:%M:%S node-1 run[812]: {level(n)} - ")
     ),
@@ -611,6 +640,54 @@ PAYLOADS: dict[str, Format] = {
         ["Date", "Host", "Service", "Content"], lambda n, line: [iso(n), "n1", "t", line], quote=1
     ),
     "TSV": table(["timestamp", "msg"], lambda n, line: [iso(n), line], mark="\t"),
+    "one field": one_document(lambda lines: {"status": "FAILED", "exit_code": 1, "logs": "\n".join(lines)}),
+    "one field of a nested object": one_document(
+        lambda lines: {"job": {"id": 3, "stderr": "\n".join(lines), "stdout": ""}}, indent=2
+    ),
+    "list of lines": one_document(lambda lines: {"stdout_lines": lines, "rc": 1}, indent=4),
+    "answer of a task": lambda lines: (
+        b"fatal: [gpu1]: FAILED! => "
+        + json.dumps({"msg": "non-zero return code", "rc": 1, "stdout_lines": lines}).encode()
+        + b"\n"
+    ),
+    "notebook": one_document(notebook, indent=1),
+    "YAML list": keyed(lambda n, line: [f"  - {json.dumps(line)}"], ["logs:"]),
+    "YAML list in single quotes": keyed(lambda n, line: ["- '" + line.replace("'", "''") + "'"], ["logs:"]),
+    "YAML records": keyed(
+        lambda n, line: [f"- time: '{iso(n)}Z'", f"  message: {json.dumps(line)}", "  level: info"], []
+    ),
+    "YAML block": lambda lines: text(
+        ["job: train", "steps:", "  - exit: 1", "    log: |", *("      " + line for line in lines)]
+    ),
+    "list of Python": lambda lines: text(["[", *(f"    {line!r}," for line in lines), "]"]),
+    "text of Python": lambda lines: (repr("\n".join(lines)) + "\n").encode(),
+    "escaped line ends": lambda lines: (
+        "\\n".join(line.replace("\\", "\\\\") for line in lines) + "\n"
+    ).encode(),
+    "journalctl verbose": keyed(journal_entry, []),
+    "XML": keyed(
+        lambda n, line: [f"<record><date>{iso(n)}</date><message>{html.escape(line)}</message></record>"],
+        ["<log>"],
+    ),
+    "XML over lines": keyed(
+        lambda n, line: [
+            "<record>",
+            f"  <date>{iso(n)}</date>",
+            f"  <message>{html.escape(line)}</message>",
+            "</record>",
+        ],
+        ["<log>"],
+    ),
+    "CSV with paths of fields": table(
+        ["insertId", "jsonPayload.message", "timestamp"], lambda n, line: [f"a{n}", line, iso(n) + "Z"]
+    ),
+    "JSON in JSON in JSON": json_lines(
+        lambda n, line: {
+            "log": json.dumps({"message": json.dumps({"msg": line, "level": "info"})}) + "\n",
+            "stream": "stderr",
+            "time": iso(n, 9) + "Z",
+        }
+    ),
     "semicolons": table(["zeit", "host", "text"], lambda n, line: [iso(n), "n1", line], mark=";"),
 }
 
@@ -647,6 +724,27 @@ ENCODED: dict[str, Format] = {
     "HTML page": lambda lines: (
         b"<html><body><pre>\n" + text([html.escape(line) for line in lines]) + b"</pre></html>\n"
     ),
+    "HTML line breaks": lambda lines: (
+        "<div>" + "<br/>".join(html.escape(line).replace("  ", "&nbsp; ") for line in lines) + "</div>\n"
+    ).encode(),
+    "HTML table": lambda lines: text(
+        [f'<tr><td class="n">{n}</td><td>{html.escape(line)}</td></tr>' for n, line in enumerate(lines, 1)]
+    ),
+    "HTML elements": lambda lines: text(
+        [
+            f'<div class="line"><span>{iso(n)}</span> <span>{html.escape(line)}</span></div>'
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "HTML numbers": lambda lines: text(
+        ["".join(f"&#{ord(char)};" if char in "<>&\"'[]" else char for char in line) for line in lines]
+    ),
+    "line separators": lambda lines: "\u2028".join(lines).encode(),
+    "code spans": lambda lines: text([f"`{line}`" for line in lines]),
+    "links of a terminal": lambda lines: text(
+        [f"\x1b]8;;file:///x\x1b\\{line}\x1b]8;;\x1b\\" for line in lines]
+    ),
+    "tmux": status_line,
     "fence": lambda lines: b"```\n" + text(lines) + b"```\n",
     "fence with a name": lambda lines: b"Here is the log:\n\n```text\n" + text(lines) + b"```\n",
     "script(1)": lambda lines: (

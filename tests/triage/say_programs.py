@@ -65,6 +65,104 @@ SAID = {
         "user_code_exception",
         [],
     ),
+    "a compiler that does not know the GPU": (
+        raised(6, "RuntimeError: Internal Triton PTX codegen error:")
+        + "[rank6]: ptxas fatal   : Value 'sm_100' is not defined for option 'gpu-name'\n",
+        "version_mismatch",
+        [],
+    ),
+    "a tool that failed, and a second traceback that was cut": (
+        "subprocess.CalledProcessError: Command '['/v/bin/ptxas', '-v', '/tmp/a.ptx']' returned non-zero exit"
+        " status 255.\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "/v/core.py", line 314, in run\n    self.run()\n',
+        "user_code_exception",
+        [],
+    ),
+    "a loader that crashed": (
+        "ERROR: Unexpected segmentation fault encountered in worker.\nTraceback (most recent call last):\n"
+        '  File "/v/dataloader.py", line 990, in _try_get_data\n    data = self._data_queue.get()\n',
+        "peer_died",
+        [],
+    ),
+    "an assertion on the device": (
+        "/p/Loss.cu:240: nll_loss_kernel: block: [0,0,0], thread: [17,0,0] Assertion `t >= 0 && t < n`"
+        " failed.\n",
+        "user_code_exception",
+        [],
+    ),
+    "hydra's short trace": (
+        "Error executing job with overrides: []\n\ntrain.py 74 <module>\nmain()\n",
+        "undetermined",
+        [],
+    ),
+    "a unit of systemd out of memory": (
+        "Nov 21 10:00:05 gpu17 systemd[1]: train.service: A process of this unit has been killed by the OOM"
+        " killer.\nNov 21 10:00:05 gpu17 systemd[1]: train.service: Main process exited, code=killed,"
+        " status=9/KILL\n",
+        "peer_host_oom",
+        [],
+    ),
+    "a unit of systemd that crashed": (
+        "Nov 21 10:00:05 gpu17 systemd[1]: train.service: Main process exited, code=dumped, status=11/SEGV\n",
+        "peer_died",
+        [],
+    ),
+    "a GPU that was not free enough for an engine": (
+        f"{ENGINE}ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU"
+        f" memory utilization (0.95, 45.01 GiB).\n{DEAD}",
+        "peer_cuda_oom",
+        [],
+    ),
+    "no room for an engine's cache": (
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n",
+        "peer_cuda_oom",
+        [],
+    ),
+    "no room for a transform": (
+        raised(3, "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED"),
+        "peer_cuda_oom",
+        [3],
+    ),
+    "no room on a TPU": (
+        "2026-11-21 00:27:49.642380: E tensorflow/compiler/xla/xla_util.cc:88]   (1) RESOURCE_EXHAUSTED:"
+        " Attempting to reserve 6.48G at the bottom of memory. That was not possible.\n",
+        "peer_cuda_oom",
+        [],
+    ),
+    "a master whose name is not known": (
+        raised(1, "ValueError: host not found: Name or service not known"),
+        "network_socket_interface",
+        [],
+    ),
+    "a peer of MPI": (
+        "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure"
+        " in the peer process.\n  Local host: n3\n  Peer host:  n6\n",
+        "peer_died",
+        [],
+    ),
+    "an image that cannot be pulled": (
+        "Warning  Failed  12s (x3 over 40s)  kubelet  Error: ErrImagePull\n",
+        "undetermined",
+        [],
+    ),
+    "a container that waits": (
+        'Error from server (BadRequest): container "pytorch" in pod "w-0" is waiting to start:'
+        " PodInitializing\n",
+        "undetermined",
+        [],
+    ),
+    "NCCL's first words for a refused connection": (
+        "h1:94:95 [0] include/socket.h:390 NCCL WARN Connect to 10.38.10.112<21724> failed : Connection"
+        " refused\nh1:94:95 [0] NCCL INFO init.cc:695 -> 2\n",
+        "network_socket_interface",
+        [],
+    ),
+    "what libmlx5 prints": (
+        "(Actor pid=90, ip=10.0.0.3) mlx5: n7: got completion with error:\n(Actor pid=90, ip=10.0.0.3)"
+        " 00000000 00008914 10000a0c 000ab0d2\n",
+        "network_ib",
+        [],
+    ),
     "JAX ended itself": (
         "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
         " detected fatal errors. This most likely indicates that another task died.\n",

@@ -206,3 +206,8 @@ def test_the_process_that_aborted_all_is_the_one_that_got_a_signal(rank: int, tm
     fault = "[pod-7:6939 :0:10213] Caught signal 11 (Segmentation fault: address not mapped to object)\n"
     text = f"{fault}MPI_ABORT was invoked on rank {rank} in communicator MPI_COMM_WORLD\nwith errorcode 1.\n"
     assert culprits(judged(tmp_path, text)) == [rank]
+
+
+def test_all_that_ended_by_one_signal_at_one_look_are_named(tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, elastic([(0, -11), (1, -11), (2, -15)], 0))) == [0, 1]
+    assert culprits(judged(tmp_path, elastic([(0, -15), (1, -6), (2, -11)], 2))) == [2]

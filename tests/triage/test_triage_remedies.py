@@ -34,6 +34,13 @@ ASKED = [
     ("RuntimeError: PytorchStreamReader failed reading zip archive\n", "checkpoint before it"),
     ("RuntimeError: Error(s) in loading state_dict for Net: size mismatch for w\n", "another split"),
     ("KeyError: 'LOCAL_RANK'\n", "torchrun"),
+    ("ValueError: No available memory for the cache blocks.\n", "a larger share"),
+    ("ValueError: host not found: Name or service not known\n", "MASTER_ADDR"),
+    (
+        "RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode\n"
+        "OSError: [Errno 24] Too many open files\n",
+        "ulimit -n",
+    ),
     ("RuntimeError: PytorchStreamWriter failed writing file data/3: file write failed\n", "quota"),
     ("OSError: [Errno 30] Read-only file system: '/data/out'\n", "findmnt"),
     ("['python', '-u', 'train.py', '--local_rank=1'] exits with return code = -7\n", "df -h /dev/shm"),

@@ -13,7 +13,7 @@ from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import own_cgroup
 from nodedoctor.facts.host.env import Env
-from nodedoctor.facts.host.mounts import parse_mountinfo
+from nodedoctor.facts.host.mounts import line_of, parse_mountinfo
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
@@ -104,7 +104,7 @@ class Container:
         return cls(
             runtime=marks[0][0] if marks and not host else None,
             marks=tuple(mark for _, mark in marks),
-            said=tuple(_said(mark) for _, mark in marks),
+            said=tuple(_said(mark, files, variables) for _, mark in marks),
             namespaces=namespaces,
             image=image,
             image_said_by=said_by,
@@ -152,10 +152,10 @@ def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
     roots = {mount.point: mount.root for mount in mounts}
     manager = files.text("/run/host/container-manager") or files.text("/run/systemd/container") or ""
     told = env.get("container") or manager
-    apptainer = "APPTAINER_CONTAINER" in env or "SINGULARITY_CONTAINER" in env
+    apptainer = next((n for n in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER") if n in env), "")
     tests: list[tuple[Runtime, str, bool]] = [
         ("apptainer", "/.singularity.d", "/.singularity.d" in files.stats),
-        ("apptainer", "APPTAINER_CONTAINER", apptainer),
+        ("apptainer", apptainer, bool(apptainer)),
         ("enroot", "/ lies in enroot's data", bool(re.search(r"/(?:enroot|pyxis_)", roots.get("/", "")))),
         ("enroot", "/etc/apt/apt.conf.d/enroot", "/etc/apt/apt.conf.d/enroot" in files.stats),
         ("kubernetes", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST" in env),
@@ -180,22 +180,25 @@ def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
 _CONTROL_GROUP = re.compile("kubepods|libpod|docker|containerd|lxc")
 
 
-def _said(mark: str) -> Evidence:
+def _said(mark: str, files: Files, env: Mapping[str, str]) -> Evidence:
     """Where the mark of a runtime stands."""
     group = _CONTROL_GROUP.match(mark)
     if mark.startswith("/") and " " not in mark:
         return reading("container", f'files["{mark}"]', f'stats["{mark}"]')
     if group and "control group" in mark:
-        return quoted_like("container", rf"^.*{group[0]}.*$", 'files["/proc/self/cgroup"]')
+        ours = group[0] in (files.text("/proc/self/cgroup") or "")
+        who = "self" if ours else "1"
+        return quoted_like("container", rf"^.*{group[0]}.*$", f'files["/proc/{who}/cgroup"]')
     if re.fullmatch("[A-Z_]+", mark):
         return reading("env", f"variables.{mark}", like=rf"^{mark}=.*")
     if mark == "a service account":
         return reading("container", f'stats["{_MARKERS[3]}"]')
+    if mark.startswith("its manager") and env.get("container"):
+        return reading("env", "variables.container", like=r"^container=.*")
     if mark.startswith("its manager"):
         return reading("container", 'files["/run/host/container-manager"]', 'files["/run/systemd/container"]')
     if " lies in " in mark:
-        point = re.escape(mark.partition(" ")[0])
-        return quoted_like("container", rf"^\d+ \d+ \S+ \S+ {point} .*", 'files["/proc/self/mountinfo"]')
+        return quoted_like("container", line_of(mark.partition(" ")[0]), 'files["/proc/self/mountinfo"]')
     return reading("container", 'links["/proc/self/ns/pid"]')
 
 

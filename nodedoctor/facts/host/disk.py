@@ -30,8 +30,6 @@ from nodedoctor.record import record
 EACH_SECONDS = 3
 MOST_MOUNTS = 24
 GIB = 1024**3
-MOUNTS = tuple(f'files["{path}"]' for path in MOUNTINFOS)
-"""Where the table of mounts may stand in what the probe printed."""
 _ALWAYS = {
     "/": "/",
     "/tmp": "/tmp",

@@ -88,6 +88,12 @@ def _contains(point: str, path: str) -> bool:
     return point == "/" or path == point or path.startswith(point.rstrip("/") + "/")
 
 
+def line_of(point: str) -> str:
+    """A pattern for the line of a mount point, with blanks in it as the kernel writes them."""
+    written = re.sub(r"[ \t\n\\]", lambda found: f"\\{ord(found[0]):03o}", point)
+    return rf"^\d+ \d+ \S+ \S+ {re.escape(written)} .*"
+
+
 def _plain(field: str) -> str:
     """Undo the kernel's octal escapes of blanks, tabs, newlines, backslashes."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), field)

@@ -16,6 +16,12 @@ from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 ONE_GPU = "processes on this GPU"
 KERNEL_LOG = look("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
 HOLDERS = look("sudo fuser -v /dev/nvidia*")
+START_FABRIC = repair(
+    "sudo systemctl enable --now nvidia-fabricmanager",
+    when="no job runs on the board's GPUs",
+    disturbs="every job on the board's GPUs",
+)
+"""It sets up the NVSwitches anew (fabric manager user guide): a job that still runs may lose its links."""
 _MONITORS_TO_FILE = (
     "systemctl list-units --state=running --plain --no-legend 'nvidia-persistenced*' '*dcgm*' '*exporter*' "
     "| awk '{print $1}' > nodedoctor-stopped.txt"

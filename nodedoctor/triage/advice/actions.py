@@ -270,7 +270,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     "nvlink_fabric": (
         (
             "Start or repair the Fabric Manager; its version must be the driver's.",
-            ("systemctl status nvidia-fabricmanager", "systemctl restart nvidia-fabricmanager"),
+            ("systemctl status nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"),
             "restart-service",
         ),
         ("In a VM without NVSwitches, disable only NVLS.", ("export NCCL_NVLS_ENABLE=0",), "config"),

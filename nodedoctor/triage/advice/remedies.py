@@ -359,6 +359,19 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "Read the worker's own lines above: the engine only reports that it ended. Without any, look for an"
         " out-of-memory kill on its node."
     ),
+    "engine-crowded": _steps(
+        "Look at what else holds that GPU, a trainer beside the engine included; then give the engine a"
+        " smaller share (vLLM gpu_memory_utilization).",
+        "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv",
+    ),
+    "engine-no-cache": _text(
+        "Give the engine a larger share of the GPU (vLLM gpu_memory_utilization, SGLang"
+        " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
+    ),
+    "host-not-found": _text(
+        "Compare MASTER_ADDR with the names that the node resolves: in Kubernetes the master's service may be"
+        " younger than the worker."
+    ),
     "amdgpu-reset": _steps("See what the kernel says of the GPU.", "dmesg -T | grep -i amdgpu"),
     "memory-limit-touched": _text("Ask for more memory, or read less at once."),
     "rank-given-twice": _text(

@@ -36,7 +36,7 @@ def killed(story: Story) -> Iterator[Candidate]:
     deaths = [e for e in story.of(ProcessExit) if e.what.at <= began and _own(story, e, forced)]
     if not deaths:
         return
-    first = [event for event in deaths if event.what.first] or _before_stop(story, deaths)
+    first = _at_one_look(deaths) or _before_stop(story, deaths)
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
@@ -44,15 +44,19 @@ def killed(story: Story) -> Iterator[Candidate]:
     people = tuple(distinct(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(story) or blamed(*(e.who for e in chosen if e.who.pid))
     ordered = len(people) == 1 or any(event.what.first for event in chosen)
-    culprits = people if ordered and signal != 6 else ()  # victims abort too, often before the guilty rank
+    helper = all(event.what.child for event in chosen)
+    # victims abort too, often before the guilty rank
+    culprits = people if ordered and (signal != 6 or helper) else ()
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
-    who = called(people)
-    were = "were" if who and len(people) > 1 else "was"
+    who = called(people) or ("" if helper else "a process")
+    if helper:
+        who = "a data-loader worker" + (f" of {who}" if who else "")
+    were = "were" if not helper and len(people) > 1 else "was"
     yield Candidate(
         "peer_died",
-        "death" if signal != 6 else "echo",
+        "death" if signal != 6 or helper else "echo",
         "high" if culprits else "medium",
-        f"{who or 'a process'} {were} ended by {name}",
+        f"{who} {were} ended by {name}",
         tuple(chosen[:4]),
         culprits,
         parties=() if culprits else people,
@@ -173,7 +177,7 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
         return False
     if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
-    return not (signal == 6 and _watchdog_aborts(story))
+    return not (signal == 6 and not event.what.child and _watchdog_aborts(story))
 
 
 def _watchdog_aborts(story: Story) -> bool:
@@ -181,6 +185,13 @@ def _watchdog_aborts(story: Story) -> bool:
     return bool(story.waits) or any(
         story.of(kind) for kind in (Dying, Failed, NcclError, PeerGone, Heartbeat)
     )
+
+
+def _at_one_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
+    """The death that its launcher saw first, and the others by the same signal that it saw at that moment."""
+    first = [event for event in deaths if event.what.first]
+    seen = {(event.what.at, event.what.signal) for event in first if event.what.at}
+    return first and [*first, *(e for e in deaths if not e.what.first and (e.what.at, e.what.signal) in seen)]
 
 
 def _before_stop(story: Story, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:

@@ -34,10 +34,14 @@ _GROUND: dict[Cause, Ground] = {
     "collective_mismatch": "compared",
     "peer_died": "death",
     "peer_host_oom": "fault",
+    "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
+_EXPLAINED = {"cannot-map": "open-files"}
+"""Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
 _UNREACHABLE = frozenset(
     (
+        "host-not-found",
         "connect-failed",
         "no-route",
         "store-unreachable",
@@ -77,6 +81,8 @@ _ECHO_WORDS = re.compile(
     r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly"
+    r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
+    r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
@@ -95,7 +101,10 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
     for event in story.of(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
+    names = {name for _, name in by_name}
     for (cause, name), events in by_name.items():
+        if _EXPLAINED.get(name) in names:
+            continue
         first = min(events, key=story.moment)
         what = first.what
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
@@ -278,7 +287,7 @@ def is_echo(raised: Raised) -> bool:
     if (
         name == "CalledProcessError"
     ):  # of a launcher about the program it started, or of a program about a tool
-        return _STARTED.search(raised.message) is not None or not raised.frames
+        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 

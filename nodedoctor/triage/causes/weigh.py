@@ -108,7 +108,7 @@ def close(best: Weighed, rest: Iterable[Weighed]) -> bool:
     """True when another candidate blames somebody or something else and has nearly as many points."""
     one = best.candidate
     return any(
-        (other.candidate.cause, _ranks(other.candidate)) != (one.cause, _ranks(one))
+        (other.candidate.cause != one.cause or _ranks(other.candidate) not in (frozenset(), _ranks(one)))
         and other.decides
         and best.points - other.points < CLOSE
         for other in rest

@@ -63,6 +63,9 @@ TOLD_AS_WARNING = (
 BEHIND = 2
 """Lines behind an exception in which its handler may say so."""
 
+BRIEF = 3
+"""Words of a line that says how the program went on and not after what: a longer one is of something else."""
+
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
 _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
@@ -152,9 +155,9 @@ class _OpenErrors:
         """True for a line that says how the program went on after the held exception."""
         if not handled(text) or warned(text, len(text)):
             return False
-        if handled(" ".join(text.split()[:2])):
-            return True
         said = _words(text)
+        if handled(" ".join(text.split()[:2])) and len(said) <= BRIEF:
+            return True
         return any(said & _words(_about(event)) for event in self._held)
 
     def released(self) -> Iterator[Event[Any]]:

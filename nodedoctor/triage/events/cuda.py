@@ -75,8 +75,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
         r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
-        r"|CUBLAS_STATUS_ALLOC_FAILED|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
-        r"|RESOURCE_EXHAUSTED: Out of memory|cudaErrorMemoryAllocation|CUDNN_STATUS_ALLOC_FAILED"
+        r"|\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED"
+        r"|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
+        r"|RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)"
+        r"|cudaErrorMemoryAllocation"
         r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
         r"|(?:NPU|XPU) out of memory)",
         _gpu_full,
@@ -101,7 +103,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "user_code_exception",
         "cuda-program-fault",
-        r"an illegal memory access was encountered|device-side assert triggered|misaligned address"
+        r"block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `"
+        r"|an illegal memory access was encountered|device-side assert triggered|misaligned address"
         r"|an illegal instruction was encountered|the launch timed out and was terminated"
         r"|unspecified launch failure|hardware stack error|Memory access fault by GPU node"
         r"|invalid device ordinal"
@@ -152,7 +155,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "version_mismatch",
         "wrong-build",
-        r"undefined symbol: |no kernel image is available|device kernel image is invalid"
+        r"undefined symbol: |Value 'sm_\w{1,8}' is not defined for option 'gpu-name'"
+        r"|no kernel image is available|device kernel image is invalid"
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"
         r"|forward compatibility was attempted"

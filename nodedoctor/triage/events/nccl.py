@@ -107,7 +107,8 @@ SIGNS: tuple[Sign, ...] = (
         "connect-failed",
         r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect"
         r"|\w*[sS]ocket\w*) ?: [Cc]onnect to \S+ "
-        r"(?:failed|returned .*exceeded error retry count)",
+        r"(?:failed|returned .*exceeded error retry count)"
+        r"|WARN (?:Connect to \S+|Call to connect) failed : ",
         "NCCL could not connect to a peer's address",
     ),
     symptom(
@@ -127,7 +128,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _IB,
         "ib-completion-error",
-        r"Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)",
+        r"mlx\d+: \S{1,64}: got completion with error:"  # libmlx5, not of flushed entries
+        r"|Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)",
         "InfiniBand gave up on a peer: its port, the cable, the switch, or its process ended",
     ),
     symptom(
@@ -214,8 +216,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "collective_mismatch",
         "declared-mismatch",
-        r"Mismatched collective detected|DistributedOperationException"
-        r"|disagree(?:ment|d|s)? (?:error )?between rank ?\d+ and rank ?\d+",
+        r"Mismatched collective detected|DistributedOperationException",
         "the ranks were compared, and they do not do the same",
     ),
     symptom(

@@ -92,8 +92,14 @@ COUNTED = re.compile(
 BAR = re.compile(
     r"(?P<done>\d{1,12})(?:\.\d+)?/(?P<total>\d{1,12})(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
 )
+_ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
+"""Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
+_VALUE = re.compile(r"[\d.]+")
 _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
 """Names whose number is a setting and no count: `save_steps=500`."""
+_FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
+SHORTEST_LIMIT = 300
+"""Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
 _SERVING = re.compile(r"Application startup complete|Uvicorn running")
 TROUBLE = re.compile(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception")
 _WORK = (
@@ -144,11 +150,20 @@ def read(text: str) -> object | None:
     if _DONE.search(text):
         return Finished()
     for kind, pattern in _WORKS:
-        if pattern.search(text):
+        if pattern.search(text) and not _soon_done(text):
             return LongWork(kind)
     if _SERVING.search(text):
         return Serving()
     return None
+
+
+def _soon_done(text: str) -> bool:
+    """True for the bar of work that came to its end before anybody who waited for it would have given up."""
+    bar = _FULL.search(text)
+    if bar is None:
+        return False
+    hours, minutes, seconds = (int(part or 0) for part in bar.groups())
+    return 3600 * hours + 60 * minutes + seconds < SHORTEST_LIMIT
 
 
 def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
@@ -162,6 +177,10 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     if found is None:
         return None
     title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: found.start()]).strip()
+    row = _ROW.match(title)
+    if row is not None:
+        name = _VALUE.sub("0", title[row.end() :])
+        return f"{name[-60:]}/{row['total']}/{found['total']}", (float(row["done"]), float(found["done"]))
     return f"{title[-60:]}/{found['total']}", (float(found["done"]),)
 
 

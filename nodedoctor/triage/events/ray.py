@@ -47,6 +47,8 @@ SIGNS: tuple[Sign, ...] = (
     sign(r"^\s+pid: (?P<pid>\d+)$", lambda _: ActorPid()),
     # verl ends the names of its actors in the number of their node and their rank on it
     sign(r"^\s+name: \w+_0:(?P<rank>\d{1,3})$", lambda _: ActorPid()),
+    # Ray Train's index of the worker whose task failed first (ray/train/_internal/utils.py)
+    sign(r"^Worker (?P<rank>\d+) has failed\.$", lambda _: ActorPid()),
     sign(
         r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)",
         lambda f: TaskFailed(f["error"] or ""),

@@ -77,6 +77,7 @@ class Prose:
 ANNOUNCES = re.compile(
     r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
     r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
+    r"|^\W{0,3}(?:Fatal error|Error (?:executing|running|launching|starting|from server))\b"
     r"|terminate called|\bAborted(?: \(core|[.!]?$)|\bAborting\b(?! request)"
 )
 

@@ -157,6 +157,10 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: PeerGone(found["peer"] or ""),
     ),
     sign(
+        r"communication peer process has unexpectedly disconnected|ORTE has lost communication with",
+        lambda _: PeerGone(""),
+    ),
+    sign(
         r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
         lambda found: BarrierMissed(ranks_in(found[1])),
     ),
@@ -183,6 +187,13 @@ SIGNS: tuple[Sign, ...] = (
             Mismatch(fingerprints(found.string))
             if "Detected mismatch" in found.string or fingerprints(found.string)
             else None
+        ),
+    ),
+    sign(  # of DeepSpeed, which compares each rank with rank 0
+        r"disagree(?:ment|d|s)? (?:error )?between rank ?(?P<mine>\d+) and rank ?(?P<other>\d+)",
+        lambda found: Mismatch(
+            tuple(Fingerprint(rank_number(found[name]), "") for name in ("mine", "other")),
+            "DeepSpeed compared what they were about to do",
         ),
     ),
     sign(
@@ -242,6 +253,12 @@ SIGNS: tuple[Sign, ...] = (
         r"Rendezvous(?:Timeout|Connection)Error",
         "the nodes did not all meet at the rendezvous",
         as_warning=True,
+    ),
+    symptom(
+        _SOCKET,
+        "host-not-found",
+        r"\bhost not found: ",  # of torch's store; elsewhere a name may be that of any server
+        "the name of the master could not be resolved",
     ),
     symptom(
         _SOCKET,

@@ -33,6 +33,7 @@ LEVELS = (
     "Debug", "Info", "Notice", "Warning", "Error", "Critical",
 )  # fmt: skip
 _TOKEN = re.compile(r"^ *\d+| {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
+_HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
 _NUMBER = re.compile(r"\d+")
 _MONTHS = [
     "Jan",
@@ -198,6 +199,21 @@ def _of_clocks(pattern: re.Pattern[str]) -> frozenset[int]:
         if marks[0] == marks[1] and marks[0] in (":", "/", "-", r"\-")
     )
     return frozenset(index for first in threes for index in (first, first + 1, first + 2))
+
+
+HEADINGS = 8
+"""Lines above an indented block at most. Ours."""
+
+
+def block(texts: Sequence[str]) -> int:
+    """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without."""
+    rows = [text for text in texts if text.strip()]
+    depths = [len(text) - len(text.lstrip(" ")) for text in rows]
+    for index in reversed(range(min(HEADINGS, len(rows) - 1))):
+        below = min(depths[index + 1 :])
+        if below > depths[index] and _HEADING.match(rows[index]) and "Traceback" not in rows[index]:
+            return below
+    return 0
 
 
 def margin(texts: Iterable[str]) -> int:

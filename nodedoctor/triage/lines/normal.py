@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -11,7 +11,8 @@ from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
 from nodedoctor.triage.lines import unwrap
 from nodedoctor.triage.lines.join import Column, column, width
-from nodedoctor.triage.lines.learned import ALL, FEWEST, learned, margin, repeating
+from nodedoctor.triage.lines.learned import ALL, FEWEST, block, learned, margin, repeating
+from nodedoctor.triage.lines.listing import opener
 from nodedoctor.triage.lines.prefixes import (
     LONGEST,
     Habit,
@@ -25,6 +26,8 @@ from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512
 """Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""
+FRONT = 200
+"""Characters in front of an object in a line."""
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""
 CLOCKS_DIFFER = 300.0
@@ -65,8 +68,8 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     """The lines of a log as its processes printed them."""
     pieces = _pieces(raws, lost)
     sample = list(islice(pieces, SAMPLE))
-    if _all_quoted([piece.entry.text for piece in sample]):
-        sample, pieces = list(map(_unquoted, sample)), map(_unquoted, pieces)
+    if take := opener([piece.entry.text for piece in sample]):
+        sample, pieces = list(_taken_out(sample, take)), _taken_out(pieces, take)
     texts = [piece.entry.text for piece in sample]
     if begin := column(texts):
         rows = Column(begin, max(map(len, texts)))
@@ -91,15 +94,11 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
                 yield line
 
 
-def _all_quoted(texts: list[str]) -> bool:
-    """Whether a program printed the lines of another as Python shows them: `b'step 1\\n'`."""
-    quoted = sum(unwrap.unquoted(text.strip()) is not None for text in texts if text.strip()[:1] in "b'\"")
-    return quoted > FEWEST and quoted >= ALL * sum(bool(text.strip()) for text in texts)
-
-
-def _unquoted(piece: _Piece) -> _Piece:
-    text = unwrap.unquoted(piece.entry.text.strip())
-    return piece if text is None else _Piece(piece.place, replace(piece.entry, text=text.rstrip("\r\n")))
+def _taken_out(pieces: Iterable[_Piece], take: Callable[[str], str | None]) -> Iterator[_Piece]:
+    for piece in pieces:
+        text = take(piece.entry.text)
+        if text is not None:
+            yield _Piece(piece.place, replace(piece.entry, text=text))
 
 
 def _clocks_differ(pieces: list[_Piece]) -> float:
@@ -138,7 +137,7 @@ def _inside(lines: Iterator[Line], lost: Lost) -> Iterator[Line]:
 
 def _habit(texts: list[str]) -> Habit:
     """What the lines have in common in front, behind the prefixes that are known."""
-    blanks = margin(texts)
+    blanks = margin(texts) or block(texts)
     rest = [bare(text[blanks:]) for text in texts if text.strip()]
     patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
     while len(patterns) < LAYERS and (pattern := learned(rest, is_known, _means)):
@@ -194,7 +193,8 @@ def _pieces(raws: Iterator[RawLine], lost: Lost) -> Iterator[_Piece]:
 def _decoded(data: bytes) -> str:
     if b"\0" in data[:4096]:
         data = data.replace(b"\0", b"")
-    most = len(data) if data[:1] in b"{[ ," or b"\r" in data else 4 * LONGEST
+    long = data[:1] in b"{[ ," or b"\r" in data or data[-1:] == b"}"
+    most = len(data) if long else 4 * LONGEST
     return data[:most].decode("utf-8", "replace")
 
 
@@ -205,6 +205,8 @@ def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
         records = unwrap.one(text)
         lost.lines += records is None and text.rstrip()[-1:] != "}"
         return records
+    if head[:1] == "<" and (entry := unwrap.tagged(text)):
+        return [entry]
     if head[:1] == '"':
         entry = unwrap.pair(text)
         return [entry] if entry else None
@@ -212,6 +214,10 @@ def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
         return records
     if '"stream"' in text and text.rstrip("]) ")[-1:] == "}":  # fluentd's, behind what it is about
         return unwrap.one(text[text.find('{"') :].rstrip("]) "))
+    if text[-1:] == "}" and (begin := text.find('{"', 0, FRONT)) > 0:  # what a task answered, behind its name
+        records = unwrap.one(text[begin:])
+        if records and (len(records) >= unwrap.SEVERAL or unwrap.has_streams(text)):
+            return records
     stream = _STREAM.match(text) if text[:2] == "20" else None
     if stream and text[stream.end() : stream.end() + 2] == '{"':
         inner = unwrap.one(text[stream.end() :])

@@ -6,6 +6,7 @@ text is a rank within one process group. Nothing here raises, whatever the bytes
 
 from __future__ import annotations
 
+import html
 import re
 import string
 from collections.abc import Callable, Iterator
@@ -33,7 +34,9 @@ LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
 
 _COLOUR = re.compile(
-    r"\x1b[_P^][^\x07\x1b]{0,200}(?:\x07|\x1b\\\\)|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]{0,200}\x07"
+    r"\x1b7[^\n]{0,400}?\x1b8"  # drawn elsewhere on the screen, with the cursor saved and put back
+    r"|\x1b[_P^][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)"
+    r"|\x1b(?:[()][0-9A-Z]|[=>78DEHMNOZc])"
 )
 _HALF_COLOUR = re.compile(r"\[\d{1,3}(?:;\d{1,3})*m")
 """A colour without its escape character, which pages and chats leave out."""
@@ -76,21 +79,15 @@ _LOGGER = re.compile(
 )
 _SHORT_DATE = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: - | \| | )")
 _NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
+_VALUE = re.compile(r"[a-z_][\w.]*:\d")
+"""The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PLACED = re.compile(r" {2,}[\w.-]+\.\w{1,4}:\d+$")
-_ENTITY = {
-    "&nbsp;": " ",
-    "&lt;": "<",
-    "&gt;": ">",
-    "&quot;": '"',
-    "&#34;": '"',
-    "&#39;": "'",
-    "&#x27;": "'",
-    "&amp;": "&",
-}
-_ENTITIES = re.compile("|".join(_ENTITY))
-_TAGS = r"(?:</?(?:span|div|pre|code|p|td|tr|br|b|li|font|html|body)(?: [^<>]{0,200})? ?/?>)+"
-_MARKED_UP = re.compile(rf"^{_TAGS}|{_TAGS}$")
+_ENTITIES = re.compile(r"&(?:nbsp|lt|gt|quot|apos|amp|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
+_TAG = r"</?(?:span|div|pre|code|p|td|tr|br|b|li|font|html|body)(?: [^<>]{0,200})? ?/?>"
+_MARKED_UP = re.compile(rf"^(?:{_TAG})+|(?:{_TAG})+$")
+_TAGS = re.compile(_TAG)
+_CELLS = re.compile(r"</td>\s*<td(?: [^<>]{0,200})?>")
 _UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
 """Characters of no width, which pages and chats put between what is copied from them."""
 _UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
@@ -162,21 +159,21 @@ def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) ->
     `who` is what an envelope said; the line's own prefixes know better.
     """
     for drawn in drawings(raw) if "\r" in raw else (raw,):
-        piece = drawn[:LONGEST]
-        text = _plain(piece).strip(_UNSEEN).replace("\xa0", " ")
-        if text[:1] == "<" or text[-1:] == ">":
-            text = _MARKED_UP.sub("", text)
-        if "&" in text:
-            text = _ENTITIES.sub(lambda found: _ENTITY[found[0]], text)
+        text = _plain(drawn[:LONGEST])
         if text:
             yield from _glued(text, place, habit, who)
 
 
 def _plain(text: str) -> str:
-    """A text without colours and blanks behind it."""
+    """A text without colours, the marks of a page or a chat, and blanks behind it."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
-    return (_HALF_COLOUR.sub("", text) if "[" in text else text).rstrip()
+    text = (_HALF_COLOUR.sub("", text) if "[" in text else text).rstrip().strip(_UNSEEN).replace("\xa0", " ")
+    if (text[:1] == "<" or text[-1:] == ">") and _MARKED_UP.search(text):
+        text = _TAGS.sub("", _CELLS.sub("\t", text))
+    if "&" in text:
+        text = _ENTITIES.sub(lambda found: html.unescape(found[0]).replace("\xa0", " "), text)
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "`" else text
 
 
 def bare(text: str) -> str:
@@ -251,6 +248,8 @@ class _Prefix:
     """For each severity, the outermost first, whether it may be that of somebody who passes lines on."""
     logged: bool = False
     """A logger speaks: what follows a time or a severity may be its name."""
+    basic: bool = False
+    """A severity and a colon were in front: a logger's name and a colon follow."""
     labels: tuple[tuple[str, int], ...] = ()
 
     def know(self, **facts: object) -> None:
@@ -307,7 +306,9 @@ def _take(text: str, prefix: _Prefix) -> str | None:
             read(found, prefix)
             return text[found.end() :]
     if prefix.logged:
-        found = _LOGGER.match(text) or (_NAMED.match(text) if prefix.level else None)
+        found = _LOGGER.match(text)
+        if found is None and prefix.level and (prefix.basic or not _VALUE.match(text)):
+            found = _NAMED.match(text)
         if found and not (found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end())):
             return text[found.end() :]
     return None
@@ -394,6 +395,7 @@ def _read_level(found: re.Match[str], prefix: _Prefix) -> None:
     prefix.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(first, first)
     prefix.severities += (True,)
     prefix.logged = True
+    prefix.basic = found[0].endswith(":")
 
 
 def _read_command(found: re.Match[str], prefix: _Prefix) -> None:

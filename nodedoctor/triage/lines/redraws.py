@@ -21,6 +21,9 @@ def drawings(line: str) -> list[str]:
     drawn = line.split("\r")
     if len(drawn) <= FIRST + LAST:
         return drawn
+    shapes = {_LETTERS.sub(" ", text) for text in drawn}
+    if len(shapes) * 2 > len(drawn):  # no bar: lines that end so
+        return drawn
     kept = drawn[:FIRST]
     known: set[str] = set()
     for text in drawn[FIRST:-LAST]:

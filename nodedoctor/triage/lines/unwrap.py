@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import html
 import io
 import json
 import re
@@ -31,6 +32,10 @@ TEXT = (
     "stringvalue",
 )  # fmt: skip
 """Names under which loggers and collectors keep the text, the surest first; case does not matter."""
+STREAMS = ("stdout_lines", "stderr_lines", "stdout", "stderr", "logs", "log_tail")
+"""Names under which what runs a command keeps the lines that it printed, beside a text of its own."""
+SEVERAL = 3
+"""Lines that make a text a log, whatever it is called."""
 TRACES = ("exc_info", "exception", "exc_text", "stack_trace", "stacktrace", "traceback", "stack_info")
 _TIME = (
     "asctime", "time", "timestamp", "@timestamp", "ts", "datetime", "date", "timegenerated", "@t",
@@ -49,6 +54,7 @@ _LEVELS = {
 }  # fmt: skip
 """First letters of severities, the numbers of logging and those of syslog."""
 _PAIR = re.compile(r'^\s*"([@\w.]{1,40})"\s*:\s*("(?:[^"\\]|\\.)*")\s*,?\s*$')
+_TAGGED = re.compile(r"\s*<\w.*?<(message|msg|text|log|body|line|event)>(.*)</\1>[\s</>\w]*$")
 _CUT = re.compile(r'"(?:log|message|MESSAGE|msg|textPayload|body|line)"\s*:\s*"((?:[^"\\]|\\.)*)')
 
 
@@ -166,10 +172,30 @@ def _records(value: Any, who: Who, depth: int) -> list[Record]:
     if text is not None and not _is_a_document(named):
         return list(_said(text, named, mine))
     found: list[Record] = []
-    for item in value.values():
-        if isinstance(item, (dict, list)):
+    for name, item in value.items():
+        if isinstance(item, dict) or (isinstance(item, list) and not _is_lines(item)):
             found += _records(item, mine, depth + 1)
+        else:
+            known = str(name).lower() in (*TEXT, *STREAMS)
+            found += [Record(line, mine) for line in _lines(item, 1 if known else SEVERAL)]
     return [_filled(entry, named) for entry in found] if len(found) == 1 else found
+
+
+def has_streams(text: str) -> bool:
+    """Whether a JSON text has a field for what a command printed."""
+    return any(f'"{name}":' in text for name in STREAMS)
+
+
+def _lines(value: Any, least: int = SEVERAL) -> list[str]:
+    """The lines of a text of several, and of a list of lines: a whole log may stand in one field."""
+    if isinstance(value, list) and _is_lines(value):
+        value = "".join(line if line.endswith("\n") else line + "\n" for line in value)
+    lines = value.rstrip("\n").split("\n") if isinstance(value, str) and value else []
+    return [line.rstrip("\r") for line in lines] if len(lines) >= least else []
+
+
+def _is_lines(value: list[Any]) -> bool:
+    return all(isinstance(item, str) for item in value)
 
 
 def _text(value: Any) -> str:
@@ -194,6 +220,8 @@ def _said(text: str, named: Mapping[str, Any], who: Who) -> Iterator[Record]:
     whole_line = not (_DOCKER >= named.keys() >= {"log", "stream", "time"}) or text.endswith("\n")
     for line in text.rstrip("\n").split("\n"):
         yield Record(line, who, time, level, whole_line)
+    for name in STREAMS:
+        yield from (Record(line, who, time, level) for line in _lines(named.get(name), 1))
     error = named.get("error")
     more = {**(error if isinstance(error, dict) else {}), **named}
     for name in TRACES:
@@ -214,6 +242,8 @@ def _listed(value: list[Any], who: Who, depth: int) -> list[Record]:
     fields = [_field(item) for item in value]
     if fields and all(name for name, _ in fields):
         return _records(dict(fields), who, depth + 1)
+    if _is_lines(value):
+        return [Record(line, who) for line in _lines(value)]
     found: list[Record] = []
     for item in value:
         if isinstance(item, list) and len(item) in (2, 3) and isinstance(item[1], str) and moment(item[0]):
@@ -302,7 +332,7 @@ def _when(named: Mapping[str, Any]) -> float | None:
 def table(rows: Iterable[list[str]]) -> Iterator[Record]:
     """The records of a table whose first row names the columns."""
     rows = iter(rows)
-    names = [cell.strip().lower() for cell in next(rows, [])]
+    names = list(map(_column, next(rows, [])))
     found: list[Record] = []
     for row in rows:
         named = dict(zip(names, row, strict=False))
@@ -310,6 +340,11 @@ def table(rows: Iterable[list[str]]) -> Iterator[Record]:
         if text:
             found += _said(text, named, _who(named, Who()))
     yield from _ordered(found)
+
+
+def _column(cell: str) -> str:
+    """The name of a column; of a field within another, its own: `jsonPayload.message`."""
+    return cell.strip().lower().rpartition(".")[2]
 
 
 def rows(data: bytes, mark: str) -> Iterator[list[str]]:
@@ -332,7 +367,7 @@ def separator(head: str) -> str:
     if len(first) > LONGEST_HEADING or "\r" in first.rstrip("\r"):  # bars that are drawn again and again
         return ""
     for mark in (",", "\t", ";"):
-        names = [cell.strip().lower() for cell in next(csv.reader([first], delimiter=mark), [])]
+        names = list(map(_column, next(csv.reader([first], delimiter=mark), [])))
         if len(names) > 1 and any(name in TEXT for name in names) and all(len(name) < 40 for name in names):
             row = _first_row(rest, mark)
             return mark if abs(len(row) - len(names)) < 2 else ""
@@ -345,6 +380,31 @@ def _first_row(text: str, mark: str) -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=mark), [])
     except csv.Error:
         return []
+
+
+_MARKS = ("\u2028", "<br>", "<br/>", "<br />", "\\n")
+"""What ends lines in a text that was copied out of a page, a database or a program's answer."""
+
+
+def mark_of_lines(head: str) -> str:
+    """What ends the lines of a log that has hardly any line feed; '' where line feeds do."""
+    rows = head.rstrip().count("\n")
+    if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
+        return ""
+    if rows == 0 and unquoted(head.strip()) is not None:
+        return "\\n"
+    for mark in _MARKS:
+        count = head.count(mark)
+        if count >= SEVERAL and (rows == 0 if mark == "\\n" else count > 4 * rows):
+            return mark
+    return ""
+
+
+def marked_lines(text: str, mark: str) -> Iterator[Record]:
+    """The lines of such a log."""
+    value = unquoted(text.strip()) if mark == "\\n" else None
+    lines = text.replace(mark, "\n") if value is None else value
+    yield from (Record(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
 
 
 def is_screen(head: str) -> bool:
@@ -395,6 +455,12 @@ def _entry(fields: Mapping[str, Any]) -> Iterator[Record]:
     text = fields.get("message")
     if isinstance(text, str):
         yield from _said(text, fields, _who(fields, Who()))
+
+
+def tagged(text: str) -> Record | None:
+    """The text in a line that is an element of XML; None for others."""
+    found = _TAGGED.match(text)
+    return Record(html.unescape(found[2])) if found else None
 
 
 def _unescaped(text: str) -> str:

@@ -30,7 +30,8 @@ _LAUNCHER = re.compile(
 )
 _DIGITS = re.compile(r"\d+")
 _NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_GPU = re.compile(r"(?<![a-z])gpu[_-]?(\d{1,3})(?!\d)", re.IGNORECASE)
+_GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
+"""A GPU's index is not padded: `gpu-005` is a host."""
 
 
 @dataclass(slots=True)

@@ -117,7 +117,9 @@ def _form(head: bytes) -> str:
         return "screen"
     if unwrap.is_document(text):
         return "document"
-    return "table" if unwrap.separator(text) else "lines"
+    if unwrap.separator(text):
+        return "table"
+    return "marked" if unwrap.mark_of_lines(text) else "lines"
 
 
 def _read_part(part: Part, reading: Reading) -> None:
@@ -151,6 +153,8 @@ def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
         records = iter(found) if found else None
     elif len(data) < unwrap.LARGEST_DOCUMENT and form == "table":
         records = unwrap.table(unwrap.rows(data, unwrap.separator(head)))
+    elif form == "marked" and len(data) < unwrap.LARGEST_DOCUMENT:
+        records = unwrap.marked_lines(data.decode("utf-8", "replace"), unwrap.mark_of_lines(head))
     elif form == "screen":
         records = unwrap.screen(data)
     elif form == "journal":

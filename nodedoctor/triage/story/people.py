@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from nodedoctor.triage.model import Event, Who
 
 def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
-    events = _of_tasks(_of_world(events))
+    events = _of_tasks(_of_world(_without_launchers(events)))
     known = _rank_by_pid(events)
     by_bus = _rank_by_bus(events)
     alone = _one_node(events)
@@ -26,7 +27,7 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     def named(event: Event[Any]) -> Event[Any]:
         rank = _rank_of(known, event.who)
         if rank is None and isinstance(event.what, Xid):
-            rank = by_bus.get((_short(event.who.host), event.what.bus))
+            rank = _rank_on_bus(by_bus, event.who.host, event.what.bus)
         if rank is None and alone and isinstance(event.what, ProcessExit):
             rank = event.who.local_rank
         if event.who.rank is not None or rank is None:
@@ -34,6 +35,23 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
         return replace(event, who=replace(event.who, rank=rank))
 
     return [named(event) for event in events]
+
+
+def _without_launchers(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Slurm's tasks are ranks, unless each of them is a launcher with several ranks of its own."""
+    launched = {event.place.source for event in events if _AGENT.search(f"{event.origin} {event.text}")}
+
+    def known(event: Event[Any]) -> Event[Any]:
+        if event.place.source not in launched or not _SRUN.search(event.text):
+            return event
+        what = replace(event.what, tasks=()) if isinstance(event.what, ProcessExit) else event.what
+        return replace(event, what=what, who=replace(event.who, rank=None))
+
+    return [known(event) for event in events]
+
+
+_AGENT = re.compile(r"torch[./]distributed[./](?:elastic|run|launch)\b")
+_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d[\d,-]*: ")
 
 
 def _of_world(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -56,6 +74,14 @@ def _rank_by_bus(events: list[Event[Any]]) -> dict[tuple[str, int], int]:
         for event in events
         if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
     }
+
+
+def _rank_on_bus(by_bus: dict[tuple[str, int], int], host: str | None, bus: int) -> int | None:
+    """The rank on a GPU; a kernel's log that names no host is of the only one that has a GPU on that bus."""
+    if host is not None:
+        return by_bus.get((_short(host), bus))
+    ranks = [rank for (_, other), rank in by_bus.items() if other == bus]
+    return ranks[0] if len(ranks) == 1 else None
 
 
 def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:

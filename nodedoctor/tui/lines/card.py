@@ -37,6 +37,8 @@ _PROOF = 2
 """Lines of proof on the card where the steps fit below them, else one; enter shows all of it."""
 _UNMEASURED = 6
 """Lines about what was not measured where all is well; what to do next stays in view."""
+_AROUND = 13
+"""Lines of that page beside those, with what to do next."""
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 _MEASURED = ("bandwidth", "collective", "compute", "deep")
 """Subjects of checks that put load on the node, and so run only when they are asked for."""
@@ -107,8 +109,11 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
     return paras
 
 
-def all_clear(state: State, of_fleet: bool) -> list[Para]:
-    """What a node without a cause gets: what was looked at, what was not measured, what to do next."""
+def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
+    """What a node without a cause gets: what was looked at, what was not measured, what to do next.
+
+    On a page of a small `room` less is said of what was not measured.
+    """
     report = state.report
     status = Status(report["verdict"])
     counts = report["counts"]
@@ -124,8 +129,10 @@ def all_clear(state: State, of_fleet: bool) -> list[Para]:
     text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
     paras += [Para(text, " " * 6), Para(), Para("Not measured", style=LABEL)]
     unmeasured = _unmeasured(report["results"])
-    paras += [Para(text, f"  {name}  ") for name, text in unmeasured[:_UNMEASURED]]
-    if more := len(unmeasured) - _UNMEASURED:
+    shown = max(1, min(_UNMEASURED, room.height - _AROUND if room else _UNMEASURED))
+    wide = max((len(name) for name, _ in unmeasured[:shown]), default=0)
+    paras += [Para(text, f"  {name:<{wide}}  ", most=1) for name, text in unmeasured[:shown]]
+    if more := len(unmeasured) - shown:
         paras += (
             [Para(f"{more} more: the row of checks not judged lists them", "  ", QUIET)] if more > 0 else []
         )
@@ -186,21 +193,46 @@ def _proof(finding: Finding, room: Size | None, most: int) -> Iterator[Para]:
 def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
     """The numbered steps; a last resort stands in the list that `c` opens, under its own key.
 
-    What does not fit below `above` is named in a line, and comes out of view.
+    What does not fit below `above` is named in a line, and comes out of view: all but the decisive repair.
     """
     safe = {key: list(_step(key, step)) for key, step in known.items() if step["role"] != "last-resort"}
-    shown = _in_view(list(safe.values()), room, above) if room else len(safe)
-    for number, paras in enumerate(safe.values()):
-        if number == shown and room:
-            rest = {key: step for key, step in known.items() if key not in list(safe)[:shown]}
-            yield Para(_ranges(rest), lead_style=QUIET, style="cyan", most=1)
-            yield from (Para() for _ in range(_left(room, above, list(safe.values())[:shown]) - 1))
-        yield from paras
+    whole = list(safe.values())
+    shown = _in_view(whole, room, above) if room else len(whole)
+    if room and shown < len(whole):
+        shown, repair = _with_repair(whole, shown, safe.get(_decisive(known), []), room, above)
+        yield from (para for paras in [*whole[:shown], repair] for para in paras)
+        rest = {key: step for key, step in known.items() if key not in list(safe)[:shown]}
+        yield Para(_ranges(rest), lead_style=QUIET, style="cyan", most=1)
+        yield from (Para() for _ in range(_left(room, above, [*whole[:shown], repair]) - 1))
+        whole = whole[shown:]
+    yield from (para for paras in whole for para in paras)
     if last := len(known) - len(safe):
         text = (
             f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
         )
         yield Para(text, " " * 10, "red")
+
+
+def _decisive(known: Mapping[str, Step]) -> str:
+    """The key of the repair that the others prepare or clear up after: the last that interrupts something."""
+    repairs = {key: told_step(step) for key, step in known.items() if step["role"] == "repair"}
+    keys = [key for key, said in repairs.items() if said.interrupts] or list(repairs)
+    return keys[-1] if keys else ""
+
+
+def _with_repair(
+    steps: Sequence[Sequence[Para]],
+    shown: int,
+    repair: Sequence[Para],
+    room: Size,
+    above: Sequence[Para],
+) -> tuple[int, Sequence[Para]]:
+    """How many steps to show above a repair that is not among them, and the repair; none where none fits."""
+    if repair not in steps[:shown]:
+        for fewer in range(shown, 0, -1):
+            if _left(room, above, [*steps[:fewer], repair]) > 0:
+                return fewer, repair
+    return shown, ()
 
 
 def _step(key: str, step: Step) -> Iterator[Para]:
@@ -229,13 +261,13 @@ def _height(paras: Sequence[Para], room: Size) -> int:
 
 
 def _ranges(known: Mapping[str, Step]) -> str:
-    """`4-9 repair, a verify: c shows and copies each`."""
+    """`4-9 repair, a verify: press c`."""
     words = [
         (word, [key for key, _ in group])
         for word, group in groupby(known.items(), key=lambda one: told_step(one[1]).word.lower())
     ]
     said = [f"{keys[0]}{f'-{keys[-1]}' if len(keys) > 1 else ''} {word}" for word, keys in words]
-    return f"{', '.join(said)}: c shows and copies each"
+    return f"{', '.join(said)}: press c"
 
 
 def _follows(report: Report, cause: Cause) -> Iterator[Para]:

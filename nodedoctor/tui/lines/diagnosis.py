@@ -172,12 +172,13 @@ def _ranks(document: Json) -> Iterator[Entry]:
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    made = ranks.groups(ranks.seats(document))
+    seats = ranks.seats(document)
+    made = ranks.groups(seats)
     for mark, style, meaning, seated in made:
         if mark in ("X", "!"):
             continue
         text = f"{ranks.names(seated)}: {meaning}"
-        paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(seated))
+        paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(ranks.alone(seats, seated)))
         yield Entry(Row("", "who", style, "", text, body=style if mark == "?" else ""), paras)
     missing = triaged.missing(document)
     if missing and all(mark != "?" for mark, *_ in made):

@@ -22,6 +22,7 @@ WIDEST = 16
 MOST = 4096
 _LETTERS = "abcdefghijklmnopqrstuvwyz"
 _GUILTY, _PARTY, _DIED, _MISSING, _DONE, _OTHER = "X", "!", "x", "?", "=", "."
+_ABSENT = "-"
 _STYLES = {
     _GUILTY: "bold red",
     _PARTY: "bold yellow",
@@ -85,6 +86,12 @@ def groups(made: Sequence[Seat]) -> list[tuple[str, str, str, list[Seat]]]:
         found.setdefault((seat.mark, seat.meaning), []).append(seat)
     order = sorted(found, key=lambda key: (_ORDER.find(key[0]) % (len(_ORDER) + 1), key[0]))
     return [(mark, _STYLES.get(mark, "cyan"), meaning, found[mark, meaning]) for mark, meaning in order]
+
+
+def alone(made: Sequence[Seat], members: Sequence[Seat]) -> list[Seat]:
+    """All ranks, of which only these are marked: each stays in its place."""
+    shown = {(seat.world, seat.rank) for seat in members}
+    return [seat if (seat.world, seat.rank) in shown else replace(seat, mark=_ABSENT) for seat in made]
 
 
 def names(members: Sequence[Seat]) -> str:

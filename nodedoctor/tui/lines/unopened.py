@@ -24,7 +24,9 @@ _FLEET: _Ways = (
     ("$", "nodedoctor fleet --ray", "the nodes of this Ray cluster"),
     ("$", "nodedoctor fleet --reports DIR", "reports that were saved"),
 )
+_LIVE: _Ways = (("$", "nodedoctor watch", "on a node with GPUs: load, clocks, heat, the kernel log"),)
 _PAGES = {
+    "live": ("What each GPU does, every second", _LIVE),
     "triage": ("Why a job died or hangs, which rank and which node", _TRIAGE),
     "compare": ("What has changed on this node", _COMPARE),
     "fleet": ("Many nodes side by side: which ones differ", _FLEET),

@@ -317,7 +317,7 @@ class ChecksScreen(Screen[None]):
 
     def _paras(self, state: State, key: str) -> list[Para]:
         if key == home.WELL:
-            return card.all_clear(state, self._of_fleet())
+            return card.all_clear(state, self._of_fleet(), self.panes.page.room)
         if key.startswith(home.FOLD):
             name = key.removeprefix(home.FOLD)
             return card.fold(state, name, home.folds(state).get(name, ()))

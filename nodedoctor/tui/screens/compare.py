@@ -33,6 +33,7 @@ class CompareScreen(Screen[None]):
         Binding("o", "jump", "Open the check", id="jump", tooltip="on the Checks screen"),
         Binding("d", "another", "Compare with another", id="another"),
     ]
+    EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("d", "Compare with"), ("s", "Save"), ("1", "Checks"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("d", "Compare with"),
         ("o", "Open the check"),
@@ -53,7 +54,7 @@ class CompareScreen(Screen[None]):
         yield Tabs("compare")
         yield Lines(classes="title")
         yield self.panes
-        yield Hints(self.HINTS)
+        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the app's state."""
@@ -78,6 +79,7 @@ class CompareScreen(Screen[None]):
         self.post_message(Mark("compare", Status.FAIL.word if worse else "", f"({worse})"))
         title = inert(f"   {heading(self._saved)} -> {_other(state.report, self._saved)}")
         self.query_one(Lines).show([(("compare", LABEL), *_tally(self._comparison), (title, ""))])
+        self.query_one(Hints).show(self.HINTS)
         self.panes.listing.show([_row(key, item) for key, item in self._items.items()])
         self.on_listing_moved()
 

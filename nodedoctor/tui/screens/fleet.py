@@ -39,6 +39,7 @@ class FleetScreen(Screen[None]):
         ("c", "Copy names"),
         ("n", "Next problem"),
     )
+    EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("1", "Checks"), (":", "Commands"))
     MATRIX_HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("enter", "Open report"),
         ("m", "List"),
@@ -61,7 +62,7 @@ class FleetScreen(Screen[None]):
         yield Tabs("fleet")
         yield Lines(id="head")
         yield self.panes
-        yield Hints(self.HINTS)
+        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the nodes as they answer."""
@@ -78,6 +79,7 @@ class FleetScreen(Screen[None]):
         self._round = now
         if now is None:
             return
+        self.query_one(Hints).show(self.MATRIX_HINTS if self._matrix else self.HINTS)
         first, second = nodes.head(now)
         bad = sum(node.severity.is_problem for node in now.fleet.nodes)
         self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
@@ -161,8 +163,8 @@ class FleetScreen(Screen[None]):
         self._narrow("")
 
     def _set_matrix(self, matrix: bool) -> None:
+        self._by_hand = self._by_hand and matrix is self._matrix
         self._matrix = matrix
-        self.query_one(Hints).show(self.MATRIX_HINTS if matrix else self.HINTS)
 
     def _alike(self) -> str:
         """The nodes of the selected line of the matrix."""
@@ -170,6 +172,8 @@ class FleetScreen(Screen[None]):
         return next((row.name for row in self.panes.listing.rows if row.key == key), "")
 
     def _narrow(self, text: str) -> None:
+        if text != self._needle:
+            self._by_hand = False
         self._needle = text
         self.show(self._round)
 

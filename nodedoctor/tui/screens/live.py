@@ -17,7 +17,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import load
+from nodedoctor.tui.lines import load, unopened
 from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines
@@ -44,6 +44,7 @@ class LiveScreen(Screen[None]):
         ("z", "Zoom"),
         ("1", "Checks"),
     )
+    EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("1", "Checks"), ("6", "Probes"), (":", "Commands"))
 
     def __init__(self, engine: Engine, glyphs: Glyphs) -> None:
         super().__init__()
@@ -89,6 +90,7 @@ class LiveScreen(Screen[None]):
         self._state = state
         if state is not None and self.recorded:
             self._sample = LoadSample(loads=tuple(load.recorded(state.report["facts"] or {})))
+            self.query_one(Hints).show(self.HINTS[1:] if self._sample.loads else self.EMPTY)
         self._draw()
 
     def on_listing_moved(self, event: Listing.Moved) -> None:
@@ -180,6 +182,8 @@ class LiveScreen(Screen[None]):
             if str(one.gpu.index) == key:
                 yield from load.about(one, ranks)
         yield from load.host_lines(self._host, self._ports)
+        if self.recorded and not self._sample.loads:
+            yield from unopened.page("live")
         if not self._log and not self.recorded:
             yield Para("nothing yet", f"{'kernel':<9} ", QUIET)
         for number, line in enumerate(reversed(self._log)):

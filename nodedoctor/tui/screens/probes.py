@@ -76,9 +76,16 @@ class ProbesScreen(Screen[None]):
         """Show a new state."""
         self._state = state
         if state is not None:
-            self.query_one(Lines).show([tuple(_title(state))])
+            self._show_title(state)
             self.panes.listing.show(list(_rows(state)))
             self.on_listing_moved()
+
+    def _show_title(self, state: State) -> None:
+        """How many answered; where one is read on the whole screen, which."""
+        read = inert(self.panes.listing.key or "") if self.panes.zoomed == "page" else ""
+        self.query_one(Lines).show(
+            [(("probes", LABEL), *((f"   {read}", LABEL),) * bool(read), *_title(state))]
+        )
 
     def select(self, evidence: Sequence[Evidence]) -> None:
         """Read what the probe of some evidence printed, at the line of the evidence; escape goes back."""
@@ -95,7 +102,9 @@ class ProbesScreen(Screen[None]):
         self.panes.page.reveal(step)
 
     def on_panes_zoomed(self, event: Panes.Zoomed) -> None:
-        """Back to the cause whose evidence was read."""
+        """Say what is read; back to the cause whose evidence was read."""
+        if self._state is not None:
+            self._show_title(self._state)
         if not event.pane and self._evidence:
             self._evidence = ()
             self.query_one(Hints).show(self.HINTS)
@@ -125,7 +134,6 @@ class ProbesScreen(Screen[None]):
 
 def _title(state: State) -> Iterator[tuple[str, str]]:
     seen = state.report["probes"]
-    yield "probes", LABEL
     yield f"   {len(seen)} answered or given up", ""
     for outcome in _ORDER[:-1]:
         count = sum(one["outcome"] == outcome.value for one in seen)

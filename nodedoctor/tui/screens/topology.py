@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -25,6 +25,8 @@ from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.tabs import Tabs
 
 CELL = 6
+_AROUND = ">" + " " * 5 + "NUMA"
+"""What else stands in a line: the cursor, blanks between the parts, the last column."""
 ODD = "bold red"
 
 
@@ -35,6 +37,7 @@ class TopologyScreen(Screen[None]):
         Binding("m", "cycle", "Link, path or bandwidth", id="matrix"),
         Binding("enter", "jump", "Open the finding", id="jump"),
     ]
+    EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("1", "Checks"), ("6", "Probes"), (":", "Commands"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("m", "Link, path, bandwidth"),
         ("enter", "Open the finding"),
@@ -54,7 +57,7 @@ class TopologyScreen(Screen[None]):
         yield Tabs("topology")
         yield Lines(id="head")
         yield self.panes
-        yield Hints(self.HINTS)
+        yield Hints(self.EMPTY)
 
     def on_mount(self) -> None:
         """Follow the app's state."""
@@ -73,13 +76,15 @@ class TopologyScreen(Screen[None]):
         if not found:
             self.query_one("#head", Lines).show([(("topology", LABEL),)])
             self.panes.page.show("", list(_nothing(state)))
+            self.query_one(Hints).show(self.EMPTY)
             return
+        self.query_one(Hints).show(self.HINTS if len(found) > 1 else self.HINTS[1:])
         matrix = found[self._which % len(found)]
-        wide = self.size.width >= 110
+        nics = _heads(matrix, self.size.width)
         self.query_one("#head", Lines).show(
-            [tuple(_title(matrix, len(found))), tuple(_columns(matrix, wide))]
+            [tuple(_title(matrix, len(found))), tuple(_columns(matrix, nics))]
         )
-        self.panes.listing.show([_row(matrix, gpu, wide) for gpu in matrix.gpus])
+        self.panes.listing.show([_row(matrix, gpu, nics) for gpu in matrix.gpus])
         if not self._by_hand:
             odd = [a for pair in matrix.odd for a in pair]
             # The first of those with most odd pairs; the first GPU where none is odd.
@@ -148,27 +153,27 @@ def _title(matrix: Matrix, count: int) -> Iterator[Part]:
     yield (f"   m: {count - 1} more" if count > 1 else ""), QUIET
 
 
-def _columns(matrix: Matrix, wide: bool) -> Iterator[Part]:
+def _columns(matrix: Matrix, nics: Mapping[str, str]) -> Iterator[Part]:
     yield " " * (CELL + 1), ""
     yield "".join(f"{gpu:>{CELL - 1}} " for gpu in matrix.gpus) + "  ", LABEL
-    if wide and matrix.nics:
-        yield "".join(f"{_short(nic):>{_nic_cell(matrix)}}" for nic in matrix.nics) + "   ", LABEL
+    if nics:
+        yield "".join(f"{name:>{_cell(nics)}}" for name in nics.values()) + "   ", LABEL
     elif matrix.nics:
         yield f"{'nearest NIC':<16}", LABEL
     yield "NUMA" if matrix.numa else "", LABEL
 
 
-def _row(matrix: Matrix, gpu: str, wide: bool) -> Row:
+def _row(matrix: Matrix, gpu: str, nics: Mapping[str, str]) -> Row:
     parts: list[Part] = []
     for other in matrix.gpus:
         cell = matrix.cells.get((gpu, other), "--" if gpu == other else "?")
         odd = (gpu, other) in matrix.odd
         parts.append((f"{cell:>{CELL - 1}}{'<' if odd else ' '}", ODD if odd else ""))
     parts.append(("  ", ""))
-    if wide and matrix.nics:
-        for nic in matrix.nics:
+    if nics:
+        for nic in nics:
             cell = matrix.paths.get((gpu, nic), "")
-            parts.append((f"{cell:>{_nic_cell(matrix)}}", "" if cell in ("PIX", "PXB") else QUIET))
+            parts.append((f"{cell:>{_cell(nics)}}", "" if cell in ("PIX", "PXB") else QUIET))
         parts.append(("   ", ""))
     elif matrix.nics:
         parts.append((f"{matrix.nearest.get(gpu, ''):<16}", ""))
@@ -176,12 +181,16 @@ def _row(matrix: Matrix, gpu: str, wide: bool) -> Row:
     return Row(gpu, f"{gpu:<{CELL - 1}}", LABEL, "", parts=tuple(parts))
 
 
-def _nic_cell(matrix: Matrix) -> int:
-    return max(5, *(len(_short(nic)) + 1 for nic in matrix.nics))
+def _heads(matrix: Matrix, width: int) -> dict[str, str]:
+    """What heads the column of each adapter; none where there is no room for a column each."""
+    room = width - len(_AROUND) - (len(matrix.gpus) + 1) * CELL
+    whole = {nic: inert(nic)[:12] for nic in matrix.nics}
+    short = {nic: inert(nic.replace("mlx5_", "mlx_"))[:8] for nic in matrix.nics}
+    return next((heads for heads in (whole, short) if heads and _cell(heads) * len(heads) <= room), {})
 
 
-def _short(nic: str) -> str:
-    return inert(nic.replace("mlx5_", "mlx_"))[:8]
+def _cell(heads: Mapping[str, str]) -> int:
+    return max(5, *(len(head) + 1 for head in heads.values()))
 
 
 def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Para]:

@@ -40,6 +40,7 @@ class TriageScreen(Screen[None]):
         Binding("r", "reread", "Read the logs again", id="rerun", tooltip="a running job goes on writing"),
         Binding("c", "copy", "Copy the command", id="copy-fix"),
     ]
+    EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("o", "Open logs"), ("1", "Checks"), (":", "Commands"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("c", "Steps"),
         ("enter", "Read"),
@@ -63,7 +64,7 @@ class TriageScreen(Screen[None]):
         yield Tabs("triage")
         yield Lines(id="head")
         yield self.panes
-        yield Hints(self.HINTS)
+        yield Hints(self.HINTS if self._entries else self.EMPTY)
 
     def on_mount(self) -> None:
         """Nothing is open yet."""
@@ -95,6 +96,7 @@ class TriageScreen(Screen[None]):
         self.query_one("#head", Lines).show([(*first, (self._read_at, QUIET)), second])
         word, _ = diagnosis.outcome(self._document)
         self.post_message(Mark("triage", word))
+        self.query_one(Hints).show(self.HINTS)
         self.panes.listing.show([entry.row for entry in made])
         self.on_listing_moved()
 

@@ -65,13 +65,20 @@ def test_torchrun(python: str, fault: str, shown: str, tmp_path: Path) -> None:
     assert shown in str(found["headline"])
 
 
-def test_ray(tmp_path: Path) -> None:
-    """The raylet was started before us, the driver passes its own runtime_env, one actor is asleep."""
+@pytest.mark.parametrize("armed", [False, True])
+def test_ray(armed: bool, tmp_path: Path) -> None:
+    """The raylet was started before us, the driver passes its own runtime_env or ours, one actor sleeps."""
     python = os.environ.get("NODEDOCTOR_RAY_PYTHON", "")
     if not python:
         pytest.skip("no Ray: set NODEDOCTOR_RAY_PYTHON to a Python that has it")
     env = {**os.environ, "HOME": str(tmp_path), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     env.pop("RAY_ADDRESS", None)
+    if armed:
+        block = subprocess.run(
+            [sys.executable, "-m", "nodedoctor", "arm", "--ray", "--dir", str(tmp_path / "armed")],
+            capture_output=True, text=True, check=True, env=env,
+        )  # fmt: skip
+        env["ARMED"] = block.stdout
     env["PATH"] = f"{Path(python).parent}{os.pathsep}{env['PATH']}"
     ray = str(Path(python).with_name("ray"))
     head = [
@@ -101,3 +108,5 @@ def test_ray(tmp_path: Path) -> None:
     for one in (found, json.loads(asked.stdout)):
         assert [who["rank"] for who in one["culprits"]] == [2], asked.stderr
         assert "load_batch" in str(one["headline"])
+    stacks = "".join(path.read_text() for path in (tmp_path / "jobs").glob("*/stacks/rank-2-*.txt"))
+    assert stacks and ("Thread 0x0000000000000000" in stacks) != armed  # py-spy's threads have numbers

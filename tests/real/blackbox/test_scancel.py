@@ -13,6 +13,7 @@ from slurm_cluster import Cluster, running, until
 
 pytestmark = pytest.mark.real
 
+FREEZER = Path("/sys/fs/cgroup/freezer")
 RANK = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -32,15 +33,14 @@ IN_TASK = "srun --task-prolog={prolog} {bin}/nodedoctor run --dir {folder}/ran -
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, nvml_folder: Path
 ) -> Iterator[Cluster]:
-    freezer = Path("/sys/fs/cgroup/freezer")
-    if request.param == "cgroup" and not (freezer / "tasks").exists():
+    if request.param == "cgroup" and not (FREEZER / "tasks").exists():
         pytest.skip("needs root and the freezer of cgroup v1")
     folder = tmp_path_factory.mktemp("slurm")
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
     with running(folder, nvml_folder, request.param) as made:
         yield made
-    for left in sorted(freezer.glob("slurm_gpu-node-*/**/"), reverse=True):
+    for left in sorted(FREEZER.glob("slurm_gpu-node-*/**/"), reverse=True):
         left.rmdir()
 
 
@@ -57,6 +57,7 @@ def test_nothing_is_left(command: str, cluster: Cluster) -> None:
     number = cluster.slurm("sbatch", "--parsable", "-N1", f"--output={out}", f"{folder}/job.sh").strip()
     until(lambda: out.exists() and "step 3" in out.read_text())
     assert left(cluster)
+    assert bool(list(FREEZER.glob("slurm_gpu-node-*/uid_0/job_*"))) == (cluster.tracking == "cgroup")
     cluster.slurm("scancel", number)
     until(lambda: not left(cluster))
     subprocess.run(["rm", "-rf", f"{folder}/ran", f"{folder}/watched"], check=True)

@@ -14,10 +14,21 @@ from nodedoctor.triage.model import LARGEST_WORLD, Event, Line, Who
 
 _WHERE = "a collective of Horovod's"
 
+
+def _gaps(ready: tuple[int, ...]) -> BarrierMissed | None:
+    """The ranks below the highest one that came; of those above it the list tells nothing."""
+    missing = sorted(set(range(max(ready, default=0))) - set(ready))
+    return BarrierMissed(tuple(missing), _WHERE, passing=True) if missing else None
+
+
 SIGNS: tuple[Sign, ...] = (
     sign(
         r"\[missing ranks: ?(?P<missing>[\d, ]+)\]",
         lambda found: BarrierMissed(ranks_in(found["missing"]), _WHERE, passing=True),
+    ),
+    sign(  # until 0.13 it listed who had come
+        r"\[ready ranks: ?(?P<ready>[\d, ]+)\]",
+        lambda found: _gaps(ranks_in(found["ready"])),
     ),
     sign(r"Horovod has been shut down", lambda _: Dying("Horovod shut down, as after the end of any rank")),
 )

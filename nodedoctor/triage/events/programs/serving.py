@@ -20,6 +20,21 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
     ),
     symptom(
+        "peer_cuda_oom",
+        "engine-crowded",
+        r"Free memory on device .{0,60} is less than desired GPU memory utilization",
+        "less of the GPU was free than an inference engine is set to take",
+        personal=True,
+    ),
+    symptom(
+        "peer_cuda_oom",
+        "engine-no-cache",
+        r"No available memory for the cache blocks"
+        r"|Not enough memory\. Please try to increase --mem-fraction-static",
+        "the model left an inference engine no GPU memory for its cache",
+        personal=True,
+    ),
+    symptom(
         "cpu_stuck_or_slow_rank",
         "engine-waits",
         r"No available shared memory broadcast block found in \d+ ?s|RPC call to \w+ timed out",

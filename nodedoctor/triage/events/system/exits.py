@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.model import LARGEST_WORLD
@@ -32,6 +33,8 @@ class ProcessExit:
     at: str = ""
     tasks: tuple[int, ...] = ()
     """Those that a scheduler lists together as ended this way."""
+    child: bool = False
+    """A helper of the process ended, which takes part in no collective: a worker that loads data."""
     told: bool = True
     """False where its launcher says that it failed, and not with which code."""
 
@@ -110,7 +113,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: _ended(-_signal(found["name"] or found["signal"])),
     ),
     sign(
-        r"Unable to shutdown process (?P<pid>\d+) via \d+, forcefully exit",
+        r"Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit",
         lambda _: Forced(),
     ),
     sign(r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
@@ -135,7 +138,7 @@ SIGNS: tuple[Sign, ...] = (
         _prose,
     ),
     sign(  # the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
-        r"process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on"
+        r"process rank (?P<rank>\d+) with PID (?:(?P<pid>\d+)|\S+) on node (?P<host>\S+) exited on"
         r"(?: signal (?P<signal>\d+)|(?: signal)?\s*$)",
         lambda found: ProcessExit(
             -numeral(found["signal"]) if found["signal"] else 1, first=True, told=bool(found["signal"])
@@ -149,6 +152,14 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
         lambda _: ProcessExit(1, first=True, told=False),
+    ),
+    sign(  # MPICH's and Intel MPI's; only the latter tells the rank
+        r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
+        lambda _: ProcessExit(1, first=True, told=False),
+    ),
+    sign(
+        r"(?:EXIT STRING: .{1,40}\(signal |KILLED BY SIGNAL: )(?P<signal>\d+)\b",
+        lambda found: ProcessExit(-numeral(found["signal"])),
     ),
     sign(
         r"detected that one or more processes exited with non-zero"
@@ -186,6 +197,10 @@ SIGNS: tuple[Sign, ...] = (
         r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
         lambda found: ProcessExit(numeral(found["code"] or found["pods"])),
     ),
+    sign(  # of Kubernetes about a pod that has not begun
+        r"\b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b",
+        lambda _: UnreadTrouble(),
+    ),
     symptom(
         "peer_died",
         "crash-loop",
@@ -209,8 +224,15 @@ SIGNS: tuple[Sign, ...] = (
             )
         ),
     ),
+    sign(  # of a unit: the job's or any other one's, so that a mere code says little
+        r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped),"
+        r" status=(?P<code>[1-9]\d*)",
+        lambda found: (
+            UnreadTrouble() if found["how"] == "exited" else ProcessExit(-numeral(found["code"], 64))
+        ),
+    ),
     sign(
-        r"[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
+        r"(?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
         r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?(?P<code>[1-9]\d{0,4})\b(?!.*\bsignal\b)",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
@@ -218,7 +240,11 @@ SIGNS: tuple[Sign, ...] = (
         r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
         r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted))",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(_signal(found["signal"]), child=True),
+    ),
+    sign(
+        r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
+        lambda found: ProcessExit(-11 if found["signal"][0] == "s" else -8),
     ),
     symptom(
         "peer_died",
@@ -242,7 +268,9 @@ SIGNS: tuple[Sign, ...] = (
 class ElasticBlock:
     """The failure list of torchelastic: `rank : 1 (local_rank: 1)`, then `exitcode : -9 (pid: 42)`."""
 
-    _ROW = re.compile(r"^\s*(time|host|rank|exitcode) +: +(.*)$")
+    _ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(.*)$")
+    _ENTRY = re.compile(r"^\s*\[\d+\]:\s*$")
+    _ORDER = ("time", "host", "rank", "exitcode", "error_file")
 
     def __init__(self) -> None:
         self._root = False
@@ -252,11 +280,17 @@ class ElasticBlock:
         """An exit with what the block says about it, when this line completes one."""
         if "Root Cause (first observed failure)" in text:
             self._root = True
+            self._row = {}
         elif text.startswith("====") or "Failures:" in text:
             self._root, self._row = False, {}
+        elif self._ENTRY.match(text):
+            self._row = {}
         row = self._ROW.match(text) if ":" in text else None
         if row is None:
             return None
+        later = self._ORDER[self._ORDER.index(row[1]) :]
+        if any(name in self._row for name in later):
+            self._row = {}  # the end of the entry before is missing: this is of another process
         self._row[row[1]] = row[2].strip()
         if row[1] != "exitcode":
             return None

@@ -53,6 +53,10 @@ SIGNS: tuple[Sign, ...] = (
         decisive=False,
     ),
     sign(
+        r"process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
+        lambda _: HostOom("systemd"),
+    ),
+    sign(
         r"OOMKilled|low on resource: memory",
         lambda _: HostOom("Kubernetes"),
     ),

@@ -1,0 +1,66 @@
+"""Logs that were printed as data: a list of quoted lines, or records whose fields have lines of their own."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from nodedoctor.triage.lines.learned import ALL, FEWEST
+from nodedoctor.triage.lines.unwrap import TEXT, unquoted
+
+FIELDS = 0.8
+"""Share of the lines that are fields of records, from which a log is a list of these. Ours."""
+_EMPTY = re.compile(r"\s*(?:[\[\](){},]*|(?:- )?[\w-]+:|</?\w+>|[-=]{3,})\s*$")
+"""What such a list has between its texts."""
+_ITEM = re.compile(r"\s*(?:- )?(?P<text>b?(?:'.*'|\".*\")),?[\])]*\s*$")
+_FIELD = re.compile(
+    r"\s*(?:- )?(?P<name>[@\w.]{1,40})(?:=|:(?: |$))(?P<value>(?![|>][+-]?$).*)$"
+    r"|\s*<(?P<tag>\w{1,40})>(?P<inner>.*)</(?P=tag)>\s*$"
+)
+
+
+def opener(texts: Sequence[str]) -> Callable[[str], str | None] | None:
+    """What takes the log's line out of a line of such a list, None where it has none; None for other logs."""
+    rows = [text for text in texts if not _EMPTY.match(text)]
+    quoted = sum(_quoted(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
+    framed = quoted == len(rows) < len([text for text in texts if text.strip()])
+    if quoted >= ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
+        return lambda text: None if _EMPTY.match(text) else _quoted(text) or text
+    names = Counter(name for text in rows if (name := _field(text)[0]))
+    if sum(names.values()) < FIELDS * len(rows):
+        return None
+    begun = sum(text.lstrip().startswith("- ") for text in rows)
+    sure = begun > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
+    name = next((name for name in TEXT if names[name] > FEWEST or (sure and names[name] == begun)), "")
+    beside = any(count * 2 >= names[name] for other, count in names.items() if other != name)
+    return (lambda text: _said(text, name)) if name and beside else None
+
+
+def _quoted(text: str) -> str | None:
+    """A line as Python prints it in a list, or YAML."""
+    found = _ITEM.match(text)
+    return _value(found["text"]).rstrip("\r\n") if found else None
+
+
+def _value(text: str) -> str:
+    """What quotes hold. YAML doubles the mark within marks; Python turns to the other mark then."""
+    if len(text) > 2 and text[0] == text[-1] == "'" and "''" in text[1:-1]:
+        return text[1:-1].replace("''", "'")
+    value = unquoted(text)
+    return text if value is None else value
+
+
+def _field(text: str) -> tuple[str, str]:
+    found = _FIELD.match(text)
+    if found is None:
+        return "", ""
+    return (found["name"] or found["tag"]).lower(), found["value"] if found["name"] else found["inner"]
+
+
+def _said(text: str, name: str) -> str | None:
+    """The text of a record; None for its other fields. What is no field at all is kept."""
+    if _EMPTY.match(text):
+        return None
+    field, value = _field(text)
+    return None if field and field != name else _value(value.strip()) if field else text
