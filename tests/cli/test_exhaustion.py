@@ -75,7 +75,8 @@ def test_little_address_space(mib: int):
     most = mib << 20
     code, document, errors = run(lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)))
     if document is None:
-        assert code == 70 and len(errors.splitlines()) == 1 and "memory" in errors
+        # What modules of Python log when they cannot be loaded may stand before.
+        assert code == 70 and "memory" in errors.splitlines()[-1] and "bug" not in errors
     assert code in (0, 2, 3, 70)
 
 
