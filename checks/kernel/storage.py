@@ -166,8 +166,8 @@ def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
 
 _MEANING = {
-    "uncorrected": "uncorrected hardware errors",
-    "corrected": "corrected hardware errors",
+    "uncorrected": "uncorrected errors of CPU or memory",
+    "corrected": "corrected errors of CPU or memory",
     "recorded": "machine checks recorded, no details in this log",
     "hot": "CPU throttled by heat",
 }

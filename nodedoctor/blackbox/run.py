@@ -142,10 +142,13 @@ class StartedJob:
         if self._watch is None or not self._watch.hangs or self._watch.hangs[-1].resumed_after is not None:
             return
         self._say(f"ending the job {seconds:g} s after the hang was seen (--kill-after)")
-        for number, wait in ((signal.SIGTERM, KILLING), (signal.SIGKILL, 0.0)):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
-            await asyncio.sleep(wait)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGTERM)
+        await asyncio.sleep(KILLING)
+        # torchrun gives each rank a session of its own, and one that is stopped does not end by SIGTERM.
+        for pid in (*(rank.pid for rank in self._watch.living), -self.pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
     def _forward(self, number: int) -> None:
         """Hand a signal on that was sent to us; of an end that is near, keep what there is already now."""

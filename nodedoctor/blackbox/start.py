@@ -183,7 +183,8 @@ def die_as(status: int) -> int:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its own
-        signal.signal(number, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL can only be sent
+            signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         return 128 + number
     return os.WEXITSTATUS(status)

@@ -132,6 +132,11 @@ class Watch:
                     self._asked = None
                     await self._look(suspicion, sample)
 
+    @property
+    def living(self) -> tuple[RankSample, ...]:
+        """The ranks that ran at the last look."""
+        return self.last.living if self.last is not None else ()
+
     def stop(self) -> None:
         """Take in no further sample. Up to Python 3.11 wait_for() may swallow a cancellation (gh-86296)."""
         self._stopped = True

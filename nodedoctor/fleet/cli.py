@@ -35,10 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     from nodedoctor.cli import outputs
     from nodedoctor.fleet.document import document
 
+    on_screen = _has_screen(arguments)  # asked before: a terminal that hangs up is none any more
     try:
         _check(arguments)
         outputs.start_debug_log(arguments)
-        gathered = _on_screen(arguments) if _has_screen(arguments) else asyncio.run(_gather(arguments))
+        gathered = _on_screen(arguments) if on_screen else asyncio.run(_gather(arguments))
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         from nodedoctor.redact.of_nodes import redacted_nodes
 
         found = redacted_nodes(found)
-    if not _has_screen(arguments) and not emit(_rendered(found, arguments)):
+    if not on_screen and not emit(_rendered(found, arguments)):
         return Exit.OUTPUT
     written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
     if written != Exit.OK:

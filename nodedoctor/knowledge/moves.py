@@ -7,9 +7,10 @@ packages and limits; an administrator has root on the node; broken hardware is f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nodedoctor.model import Action, Finding, Move, Owner, Schedulable, Status
+from nodedoctor.patterns import regex
 
 REASON = 80
 """Characters of a reason: what `sinfo -R` and a node condition's column show of it; our choice."""
@@ -55,6 +56,13 @@ _SAID: Mapping[Move, str] = {
 }
 
 
+_COMMANDS: Mapping[str, re.Pattern[str]] = {
+    "reboot": regex(r"\breboot\b"),
+    "reset-gpu": regex(r"--gpu-reset\b"),
+    "restart-service": regex(r"\bsystemctl (?:restart|start)\b"),
+}
+
+
 def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owner, Move]:
     """Who has to act on a cause, and how; `shared` when all like devices say the same.
 
@@ -73,7 +81,9 @@ def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owne
     if subject in _YOURS and move in ("fix-config", "fix-job", "restart-service"):
         return "you", "fix-config" if subject == "env" else move
     if subject in _HARDWARE and action == "investigate":
-        return "provider", "investigate" if shared or finding.status is not Status.FAIL else "replace-node"
+        # The other end of a link is a cable and a switch's port: to replace the node would not repair these.
+        open_question = shared or finding.status is not Status.FAIL or _is_port(finding.subject)
+        return "provider", "investigate" if open_question else "replace-node"
     return owner, move
 
 
@@ -91,9 +101,27 @@ def schedulable(status: Status, owner: Owner, action: Move) -> Schedulable:
     return "yes" if action in ("fix-config", "investigate", "none", "fix-job") else "drain-when-idle"
 
 
-def said(action: str) -> str:
-    """An action as words that follow a semicolon; empty for none and for an unknown one."""
+def said(action: str, owner: str = "", subjects: Sequence[str] = ()) -> str:
+    """An action as words that follow a semicolon; empty for none and for an unknown one.
+
+    What to do depends on whose move it is, and on the one device that a cause is about.
+    """
+    if action == "fix-job" and owner == "you":
+        return "restart the job"
+    if action == "investigate" and owner == "provider" and len(subjects) == 1 and _is_port(subjects[0]):
+        return "check cable and switch port"
     return next((words for move, words in _SAID.items() if move == action), "")
+
+
+def carries_out(action: str, command: str) -> bool:
+    """Whether a command does what an action says: reboots the node, resets a GPU, restarts a service."""
+    pattern = _COMMANDS.get(action)
+    return pattern is not None and pattern.search(command) is not None
+
+
+def _is_port(subject: str) -> bool:
+    """Whether a subject is a port of a NIC: `port:mlx5_3/1`, without a counter's name behind it or with."""
+    return subject.startswith("port:")
 
 
 def side_of(owner: str, action: str) -> str:
@@ -105,9 +133,10 @@ def side_of(owner: str, action: str) -> str:
     return "NODE" if owner in ("administrator", "provider") else "CANNOT TELL"
 
 
-def reason_of(headline: str, action: Move) -> str:
+def reason_of(headline: str, action: Move, owner: Owner, subjects: Sequence[str]) -> str:
     """A drain reason: one plain line with the whole action, without what a shell would trip over."""
-    tail = f"; {said(action)}" if said(action) else ""
+    words = said(action, owner, subjects)
+    tail = f"; {words}" if words else ""
     plain = re.sub(r"[^ -~]", "?", headline).translate(_HARMLESS)
     room = REASON - len(tail)
     return (plain if len(plain) <= room else plain[: room - 3].rstrip() + "...") + tail

@@ -45,13 +45,15 @@ HOLD_PACKAGES = (
 (linux-modules-nvidia-580-6.8.0-60-generic), Red Hat's precompiled kmod packages as well: a kernel that is
 upgraded alone starts without a driver. Source: docs.nvidia.com/datacenter/tesla/driver-installation-guide/
 version-locking.html; apt-mark(8), zypper(8)."""
+_USERS, *_RELOADED = driver_reload()
 RELOAD = Fix(
     "Reboot, or stop the processes using the driver and load the new kernel module. Hold the "
     "driver packages, so that no unattended upgrade repeats this during a job.",
     (
+        _USERS,
         look("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
         *HOLD_PACKAGES,
-        *driver_reload(),
+        *_RELOADED,
     ),
     action="reboot",
     disturbs=_EVERY_JOB,

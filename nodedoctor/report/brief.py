@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from nodedoctor.knowledge.moves import carries_out
 from nodedoctor.model import Status
 from nodedoctor.report.document import (
     Cause,
@@ -88,11 +89,12 @@ class _Page:
         self._labelled("owner", whose(cause), 1)
         self._prose("why", why, _MOST["why"])
         self._proof(finding)
-        follows = ", ".join(self._follows(cause))
-        if finding["fix"]:
-            self._prose("fix", finding["fix"]["text"], _MOST["fix"])
-            self._steps(finding["fix"], _BLOCK - (len(self.lines) - start) - _MOST["also"] * bool(follows))
-        self._labelled("also", follows, _MOST["also"])
+        follows, fix = ", ".join(self._follows(cause)), finding["fix"]
+        also = 1 if fix and _goal(cause, fix) else _MOST["also"]
+        if fix:
+            self._prose("fix", fix["text"], _MOST["fix"])
+            self._steps(fix, _BLOCK - (len(self.lines) - start) - also * bool(follows), cause)
+        self._labelled("also", follows, also)
 
     def others(self, causes: Sequence[Cause]) -> None:
         """The causes that are not written out, two lines each."""
@@ -149,18 +151,37 @@ class _Page:
         if len(lines) > len(shown):
             self.lines.append(f"{_INDENT}| ... {counted(len(lines) - len(shown), 'more line')} with -v")
 
-    def _steps(self, fix: Fix, room: int) -> None:
-        """Whole commands in at most so many lines, each under what it is for; a last resort is for -v."""
-        steps = told(fix)
-        shown = _fitting(steps, room - bool(fix["verify"]))
+    def _steps(self, fix: Fix, room: int, cause: Cause) -> None:
+        """Whole commands in at most so many lines, each under what it is for.
+
+        The first ones. Where none of them does what the headline says: the first look, what to keep, and the
+        one that does. Other last resorts are for -v.
+        """
+        steps, goal = told(fix), _goal(cause, fix)
+        ticket = cause["action"] == "replace-node"
+        room -= bool(fix["verify"]) + ticket
+        shown = _fitting(steps, room)
+        if goal and goal not in shown:
+            first = {step.word: step for step in reversed(steps) if not (step.last or step.word == REPAIR)}
+            shown = [*_fitting([step for step in steps if step in first.values()], room - 3), goal]
+        hidden = [step for step in steps if step not in shown]
         for before, step in zip([None, *shown], shown, strict=False):
+            if step == goal:
+                self._more(hidden)
             if before is None or before.heading != step.heading:
                 self._wrapped(_INDENT, step.heading, 1)
             self.lines.append(f"{_INDENT}$ {step.command}")
-        if hidden := steps[len(shown) :]:
+        if goal not in shown:
+            self._more(hidden)
+        if ticket:
+            self._labelled("ticket", "nodedoctor --ticket ticket.md", 1)
+        self._labelled("verify", fix["verify"] or "", 1)
+
+    def _more(self, hidden: Sequence[StepText]) -> None:
+        """How many steps are for -v."""
+        if hidden:
             last = ", also the last resort" if hidden[-1].last else ""
             self.lines.append(f"{_INDENT}... {counted(len(hidden), 'more step')} with -v{last}")
-        self._labelled("verify", fix["verify"] or "", 1)
 
     def _prose(self, label: str, text: str, most: int) -> None:
         """Whole sentences, as many as fit in so many lines; a first one that does not fit is cut."""
@@ -195,6 +216,11 @@ class _Page:
 
     def _paint(self, status: str, word: str) -> str:
         return f"\x1b[{COLOUR[Status(status)]}m{word}\x1b[0m" if self._colour else word
+
+
+def _goal(cause: Cause, fix: Fix) -> StepText | None:
+    """The step that does what the cause's headline says."""
+    return next((step for step in told(fix) if carries_out(cause["action"], step.command)), None)
 
 
 def _fitting(steps: Sequence[StepText], room: int) -> list[StepText]:

@@ -39,7 +39,7 @@ def well(report: Report) -> str:
 
 def of_cause(cause: Cause) -> str:
     """Where to look, what is broken and what to do, in one line."""
-    action = said(cause["action"])
+    action = said(cause["action"], cause["owner"], cause["subjects"])
     tail = f"; {action}" if action else ""
     preview = " (preview)" if cause.get("preview") else ""
     return f"{side_of(cause['owner'], cause['action'])}{preview}: {inert(cause['headline'])}{tail}"

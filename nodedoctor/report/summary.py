@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nodedoctor.model import Severity, Status
-from nodedoctor.report.document import Finding, Report, full_summary, problems_first, severity
+from nodedoctor.report.document import Finding, Report, full_summary, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import and_more, of_cause
+from nodedoctor.report.lead import and_more, of_cause, well
 from nodedoctor.report.text import tally
 from nodedoctor.wording import about
 
@@ -28,6 +28,8 @@ def render(report: Report) -> str:
     least = min(severity(worst), Severity.WARN)
     more = sum(severity(finding) >= least for _, finding in problems) - 1
     said = about(worst["subject"] or "", full_summary(worst))
+    if more and is_blind(worst):
+        return _line(well(report))
     tail = f" (and {more} more)" if more else ""
     return _line(f"{Status(worst['status']).word} {check}: {said}", tail)
 

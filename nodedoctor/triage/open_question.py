@@ -107,6 +107,8 @@ def _ended_first(story: Story) -> str:
     who = called(end.people)
     if end.people[1:]:
         return f"{who} ended{code}; their launcher does not tell which one was first, and no error is here"
+    if who and not end.alone:
+        return f"{who} ended{code}; nothing says whether others had ended before, and no error is here"
     return f"{who or 'a process'} ended first{code}, and its own error is not in these logs"
 
 

@@ -18,9 +18,11 @@ import pytest
 RUN = (sys.executable, "-m", "nodedoctor", "run")
 
 
-def run(folder: Path, *command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *command: str, options: tuple[str, ...] = (), seconds: float = 60
+) -> subprocess.CompletedProcess[str]:
     argv = [*RUN, "--dir", str(folder), *options, "--", *command]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=seconds)
 
 
 def kept(folder: Path) -> Path:
@@ -47,8 +49,10 @@ def test_a_command_that_cannot_be_started(command: str, code: int, tmp_path: Pat
     assert command in done.stderr and "Traceback" not in done.stderr
 
 
-def test_ends_by_the_signal_of_the_command(tmp_path: Path) -> None:
-    assert run(tmp_path, "sh", "-c", "kill -SEGV $$").returncode == -signal.SIGSEGV
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGRTMIN])
+def test_ends_by_the_signal_of_the_command(number: int, tmp_path: Path) -> None:
+    done = run(tmp_path, "sh", "-c", f"kill -{int(number)} $$")
+    assert (done.returncode, "Traceback" in done.stderr) == (-number, False)
 
 
 def test_a_folder_that_cannot_be_made_does_not_stop_the_job(tmp_path: Path) -> None:
@@ -116,6 +120,25 @@ def test_the_job_goes_on_when_nodedoctor_is_killed(tmp_path: Path) -> None:
         assert job.stdout.readline() == "ready\n"
         job.kill()
         assert job.stdout.readline() == "still here\n"
+
+
+@pytest.mark.slow
+def test_a_stopped_rank_in_a_session_of_its_own_does_not_outlive_the_job(tmp_path: Path) -> None:
+    """torchrun starts ranks so, and may itself not end by SIGTERM."""
+    rank = (
+        "import os, time\n"
+        "for step in range(6):\n"
+        "    time.sleep(0.1)\n"
+        "    print('step', step, 'loss 1.0', os.getpid(), flush=True)\n"
+        "os.kill(os.getpid(), 19)\n"
+    )
+    (tmp_path / "rank.py").write_text(rank)
+    places = "RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1 LOCAL_RANK=0"
+    script = f"trap '' TERM; {places} setsid {sys.executable} {tmp_path}/rank.py & wait; wait"
+    options = ("--hang-after", "2", "--kill-after", "1")
+    done = run(tmp_path / "jobs", "sh", "-c", script, options=options, seconds=110)
+    assert done.returncode == -signal.SIGKILL
+    assert not Path(f"/proc/{done.stdout.split()[-1]}").exists()
 
 
 def test_who_is_told_to_end_and_killed_takes_the_job_along(tmp_path: Path) -> None:

@@ -460,9 +460,9 @@ def test_a_subject_has_many_names() -> None:
 # Words.
 
 
-@given(st.text(), st.sampled_from(["reboot", "investigate", "none", "replace-node"]))
-def test_a_reason_is_one_plain_line(headline: str, action: str) -> None:
-    reason = reason_of(headline, action)  # type: ignore[arg-type]
+@given(st.text(), st.sampled_from(["reboot", "investigate", "none", "replace-node"]), st.text())
+def test_a_reason_is_one_plain_line(headline: str, action: str, subject: str) -> None:
+    reason = reason_of(headline, action, "provider", [subject])  # type: ignore[arg-type]
     assert len(reason) <= REASON and reason.isascii() and not set(reason) & set('"`\\\n\r\x1b')
 
 

@@ -11,10 +11,11 @@ from any_report import reports
 from hypothesis import given
 from recorded import judged
 
+from nodedoctor.knowledge.moves import carries_out
 from nodedoctor.model import Report as Found
 from nodedoctor.report import brief, json, ticket
 from nodedoctor.report.document import Report
-from nodedoctor.report.lead import of_cause
+from nodedoctor.report.lead import of_cause, root
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
@@ -44,6 +45,23 @@ def test_one_cause_fits_a_terminal(node: Path, width: int) -> None:
 def test_nothing_but_a_command_is_wider_than_the_page(node: Path) -> None:
     lines = brief.render(document(node), width=100).splitlines()
     assert not [line for line in lines[2:] if len(line) > 100 and not line.startswith("     $ ")]
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+def test_what_the_headline_asks_for_can_be_typed(node: Path) -> None:
+    """The one cause's command that reboots, resets or restarts as its headline says is on the page."""
+    report = document(node)
+    if len(report["causes"]) == 1 and (found := root(report, report["causes"][0])) and found[1]["fix"]:
+        page, steps = brief.render(report, width=80), found[1]["fix"]["steps"]
+        action = report["causes"][0]["action"]
+        goals = [step["command"] for step in steps if carries_out(action, step["command"])]
+        assert not goals or any(f"     $ {goal}\n" in page for goal in goals), (action, goals)
+        assert action != "replace-node" or "nodedoctor --ticket ticket.md" in page
+
+
+def test_a_port_asks_for_its_cable_and_not_for_another_node() -> None:
+    first = brief.render(document(HERE / "nodes" / "pasted-verbs-one-rail-down")).splitlines()[0]
+    assert first == "NODE: mlx5_6 port 1 is down; check cable and switch port"
 
 
 def test_the_first_line_says_what_is_broken_whose_move_it_is_and_what_to_ask_for() -> None:

@@ -62,7 +62,7 @@ def screens(state: State) -> Iterator[tuple[str, Any]]:
     for probe in state.report["probes"]:
         yield f"probe {probe['name']}", list(probes._told(probe, "", Output((), {}), ()))
     for matrix in matrices(state.report["facts"]):
-        yield matrix.title, [topology._row(matrix, gpu, True) for gpu in matrix.gpus]
+        yield matrix.title, [topology._row(matrix, gpu, topology._heads(matrix, 140)) for gpu in matrix.gpus]
     yield "file", file_name(state.report)
 
 

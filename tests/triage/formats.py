@@ -25,6 +25,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.panel import Panel
+from rich.text import Text
 
 Lines = list[str]
 Format = Callable[[Lines], bytes]
@@ -189,6 +191,30 @@ def rich_handler(width: int) -> Format:
             record = logging.LogRecord("train", severity, "/job/train.py", 100 + n % 7, "%s", (line,), None)
             record.created = at(n).timestamp()
             handler.emit(record)
+        return out.getvalue().encode()
+
+    return made
+
+
+def rich_console(width: int) -> Format:
+    """What `log` of a console of rich prints: the time when it changes, and the place at the right margin."""
+
+    def made(lines: Lines) -> bytes:
+        out = io.StringIO()
+        console = Console(file=out, width=width, force_terminal=False)
+        for line in lines:
+            console.log(Text(line))
+        return out.getvalue().encode()
+
+    return made
+
+
+def rich_panel(width: int) -> Format:
+    """A frame of rich around the log, which is broken at words to fit into it."""
+
+    def made(lines: Lines) -> bytes:
+        out = io.StringIO()
+        Console(file=out, width=width, force_terminal=False).print(Panel(Text("\n".join(lines))))
         return out.getvalue().encode()
 
     return made
@@ -719,6 +745,10 @@ ENCODED: dict[str, Format] = {
     ),
     "rich of 200": rich_handler(200),
     "rich of 120": rich_handler(120),
+    "rich console of 80": rich_console(80),
+    "rich console of 140": rich_console(140),
+    "rich panel of 80": rich_panel(80),
+    "rich panel of 160": rich_panel(160),
     "tqdm.write": drawn_over,
     "HTML-escaped": lambda lines: text([html.escape(line) for line in lines]),
     "HTML page": lambda lines: (

@@ -163,6 +163,45 @@ SAID = {
         "network_ib",
         [],
     ),
+    "a plain exception": (
+        raised(3, "Exception: Current loss scale already at minimum"),
+        "user_code_exception",
+        [3],
+    ),
+    "an exception of one's own": (raised(1, "OutOfResources: shared memory"), "user_code_exception", [1]),
+    "a pickle that is empty": (raised(1, "EOFError: Ran out of input"), "user_code_exception", [1]),
+    "a group that was never made": (
+        raised(
+            0, "ValueError: Default process group has not been initialized, please call init_process_group."
+        ),
+        "user_code_exception",
+        [0],
+    ),
+    "a panic": (
+        "thread '<unnamed>' panicked at src/lib.rs:4:5:\nindex out of bounds\n",
+        "user_code_exception",
+        [],
+    ),
+    "arguments that the program does not know": (
+        "usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --lr 3\n",
+        "user_code_exception",
+        [],
+    ),
+    "a program that is not there": (
+        "python: can't open file '/job/train.py': [Errno 2] No such file or directory\n",
+        "user_code_exception",
+        [],
+    ),
+    "Open MPI's handler of signals": (
+        "[n1:1234] *** Process received signal ***\n[n1:1234] Signal: Segmentation fault (11)\n",
+        "peer_died",
+        [None],
+    ),
+    "MPICH's launcher": (
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n",
+        "peer_died",
+        [],
+    ),
     "JAX ended itself": (
         "F1121 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX distributed service"
         " detected fatal errors. This most likely indicates that another task died.\n",

@@ -172,6 +172,7 @@ def test_the_notice_without_its_list_tells_who_was_the_lowest(tmp_path: Path) ->
     assert culprits(judged(tmp_path, _notice(3, 2))) == [3]
     lowest = judged(tmp_path, _notice(0, 2)).verdict  # of the others nothing is known
     assert not lowest.culprits and [who.rank for who in lowest.parties] == [0]
+    assert "nothing says whether others had ended before" in lowest.headline
 
 
 def test_who_gave_up_waiting_did_not_end_first(tmp_path: Path) -> None:

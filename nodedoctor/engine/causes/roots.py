@@ -268,17 +268,18 @@ class _Work:
         subjects = sorted(set(shared), key=_natural) if shared else [finding.subject] if head else []
         owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
         preview = all(named.finding.preview for named in found)
+        about = tuple(subject for subject in subjects if subject)
         return Cause(
             id=root,
             headline=title,
             status=finding.status,
-            subjects=tuple(subject for subject in subjects if subject),
+            subjects=about,
             explains=explains,
             unjudged=unjudged,
             owner=owner,
             action=action,
             schedulable="yes" if preview else schedulable(finding.status, owner, action),
-            reason=reason_of(title, action),
+            reason=reason_of(title, action, owner, about),
             fix=finding.fix,
             preview=preview,
         )

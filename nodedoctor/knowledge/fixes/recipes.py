@@ -99,7 +99,7 @@ def driver_reload() -> tuple[Step, ...]:
         last_resort("xargs -r sudo modprobe -r < nodedoctor-modules.txt", when=after, disturbs=ALL_JOBS),
         last_resort("tac nodedoctor-modules.txt | xargs -r sudo modprobe -a", when=after, disturbs="nothing"),
         last_resort("xargs -r sudo systemctl start < nodedoctor-stopped.txt", when=after, disturbs="nothing"),
-        reboot("a module is still in use and the node is drained"),
+        reboot("the node is drained, instead of the reload"),
     )
 
 

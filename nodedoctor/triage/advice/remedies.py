@@ -368,6 +368,7 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "Give the engine a larger share of the GPU (vLLM gpu_memory_utilization, SGLang"
         " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
     ),
+    "not-begun": _text("Correct the command: the line says which argument or file it is."),
     "host-not-found": _text(
         "Compare MASTER_ADDR with the names that the node resolves: in Kubernetes the master's service may be"
         " younger than the worker."

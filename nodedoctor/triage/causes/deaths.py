@@ -150,6 +150,23 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
+def node_silent(story: Story) -> Iterator[Candidate]:
+    """All ranks of the other nodes waited, and the log of this one ends without a word of trouble.
+
+    Of fewer ranks than a third of the world `missing.silent` tells, however they are spread over logs.
+    """
+    waited = {wait.who.rank for wait in story.waits}
+    silent = sorted(story.ranks_seen - waited)
+    world = set(range(max(story.expected or 0, len(story.ranks_seen))))
+    alike = len({wait.work.signature for wait in story.waits}) == 1 and not story.folded
+    many = 1 < len(silent) <= len(waited) < 3 * len(silent) and waited | set(silent) == world
+    if alike and many and _cut_off(story, silent):
+        culprits = tuple(Who(rank=rank) for rank in silent)
+        waits = tuple(wait.event for wait in story.waits[:4])
+        headline = f"{called(culprits)} stopped without a message, as when a node is lost; the others waited"
+        yield Candidate("peer_died", "absence", "low", headline, waits, culprits)
+
+
 def _silent(story: Story, victims: set[int]) -> list[int]:
     """The ranks that saw no connection close, when enough others say so to make their silence strange."""
     if len(victims) < 2 or story.folded:
@@ -203,4 +220,4 @@ def _before_stop(story: Story, deaths: list[Event[ProcessExit]]) -> list[Event[P
     return early or [Event(e.what, e.place, Who(), e.time, e.text) for e in deaths]
 
 
-RULES = (killed, ray_deaths, signalled, nodes_lost, store_host_gone, connections_closed)
+RULES = (killed, ray_deaths, signalled, nodes_lost, store_host_gone, connections_closed, node_silent)

@@ -88,8 +88,10 @@ _ECHO_WORDS = re.compile(
     r"|ACL stream synchronize failed"
     r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
 )
-_SERVER = re.compile(r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)")
-"""A server outside of the job: its silence is no echo of a process that ended."""
+_OWN = re.compile(
+    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
+)
+"""No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
 _STARTED = re.compile(
     r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
 )
@@ -282,7 +284,7 @@ def left_early(story: Story) -> Iterator[Candidate]:
 def is_echo(raised: Raised) -> bool:
     """True for exceptions that only report that something elsewhere ended."""
     name = raised.type.rpartition(".")[2]
-    if _SERVER.search(raised.message):
+    if _OWN.search(raised.message):
         return False
     if (
         name == "CalledProcessError"

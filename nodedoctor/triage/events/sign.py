@@ -95,7 +95,9 @@ def symptom(
 
 def _from(found: re.Match[str]) -> str:
     """What a line says from a match on."""
-    return shorten(found.string[found.start() :], WORDS, placeholder=" ...").rstrip(" .,;:'\"")
+    said = shorten(found.string[found.start() :], WORDS, placeholder=" ...").rstrip(" .,;:")
+    whole_quotes = said.count("'") % 2 == 0 and said.count('"') % 2 == 0
+    return said if whole_quotes else said.rstrip("'\"")
 
 
 def identified(who: Who, found: re.Match[str]) -> Who:

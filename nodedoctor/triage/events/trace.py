@@ -18,12 +18,12 @@ LONGEST_STACK = 64
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
-    r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable))(?:\(\w+\))?"
+    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
-_QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*)(?::\s(.*))?$")
-"""Behind a stack, a class with its module is an exception, whatever it is called."""
+_QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$")
+"""Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")

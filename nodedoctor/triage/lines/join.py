@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from nodedoctor.triage.lines.prefixes import is_known
+
 NARROWEST = 40
 """Characters; no terminal is narrower."""
 OFTEN = 3
@@ -44,16 +46,23 @@ def _head(text: str) -> str:
 
 _ROW = re.compile(r"(?:\[[\d/:., ]{8,26}\]| {10,28}) (?:DEBUG   |INFO    |WARNING |ERROR   |CRITICAL) (?=.)")
 """How the handler of rich begins a line: the time, left out while it is the same, and a severity."""
-_PLACE = re.compile(r" +([\w.-]+\.\w{1,4}:\d+)$")
+_CLOCKED = re.compile(r"\[[\d/:., ]{8,26}\] (?=\S)")
+"""How a console of rich begins a line; the place at the right margin shows where the next one begins."""
+_PLACE = re.compile(r" +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
 
 
 def column(texts: Sequence[str]) -> int:
-    """Where the column begins into which rich's handler broke the texts; 0 where it did not print them."""
+    """Where the column begins into which rich broke the texts; 0 where it did not print them."""
+    wide = max(map(len, texts), default=0)
     begins = Counter(found.end() for text in texts if (found := _ROW.match(text)))
-    begin, often = begins.most_common(1)[0] if begins else (0, 0)
-    rows = sum(bool(text.strip()) for text in texts)
-    inside = sum(not text[:begin].strip() for text in texts if text.strip())
-    return begin if often > 1 and inside + often >= rows * 3 // 4 else 0
+    if not begins:
+        placed = (text for text in texts if len(text) == wide and _PLACE.search(text))
+        begins = Counter(found.end() for text in placed if (found := _CLOCKED.match(text)))
+    begin = begins.most_common(1)[0][0] if begins else 0
+    rows = Column(begin, wide)
+    often = sum(rows.is_head(text) for text in texts) if begin else 0
+    inside = sum(not text[:begin].strip() and not rows.is_head(text) for text in texts if text.strip())
+    return begin if often > 1 and inside + often >= sum(bool(text.strip()) for text in texts) * 3 // 4 else 0
 
 
 class Column:
@@ -66,6 +75,9 @@ class Column:
     def is_head(self, row: str) -> bool:
         """Whether a text begins in this row."""
         found = _ROW.match(row)
+        if found is None and len(row) == self._wide and _PLACE.search(row):
+            found = _CLOCKED.match(row)
+            return not row[: self._begin].strip() or (found is not None and found.end() == self._begin)
         return found is not None and found.end() == self._begin
 
     def head(self, row: str) -> str:
@@ -74,7 +86,11 @@ class Column:
         self._room = self._wide - self._begin - (len(place[1]) + 1 if place else 0)
         row = (row[: place.start()] if place else row).rstrip()
         self._last = row[self._begin :]
-        return row.lstrip()
+        return row.lstrip() if row[: self._begin].strip() else self._last
+
+    def inside(self, row: str) -> str:
+        """A row that is a line of its own; one of the column without the blanks in front of it."""
+        return row if row[: self._begin].strip() else row[self._begin :].rstrip()
 
     def between(self, row: str) -> str | None:
         """What was between the row above and this one; None when this is a line of its own."""
@@ -87,3 +103,43 @@ class Column:
         folded = len(self._last) == self._room < len(first) + len(last)  # a word too long for any row
         self._last = text
         return None if fits else "" if folded else " "
+
+
+_WALLS = "│┃║"
+_BORDER = re.compile(r"[╭╰┌└├┏┗╔╚].*[╮╯┐┘┤┓┛╗╝]$")
+
+
+def framed(texts: Sequence[str]) -> int:
+    """How wide the texts are that rich drew a frame around; 0 without one."""
+    rows = [text for text in texts if text.strip()]
+    walls = Counter(len(text) for text in rows if text[0] in _WALLS and text[-1] in _WALLS)
+    wide, often = walls.most_common(1)[0] if walls else (0, 0)
+    borders = sum(_BORDER.match(text) is not None for text in rows)
+    return wide - 4 if borders and wide > NARROWEST and often + borders == len(rows) else 0
+
+
+def unframed(text: str) -> str | None:
+    """A row without the frame around it; None for the frame's own rows."""
+    if _BORDER.match(text):
+        return None
+    return text[2:-2].rstrip() if text[:1] in _WALLS and text[-1:] in _WALLS and text else text
+
+
+class Framed(Column):
+    """The same for a frame, whose rows show no heads: only a known prefix does."""
+
+    def __init__(self, wide: int) -> None:
+        super().__init__(0, wide)
+
+    def is_head(self, row: str) -> bool:
+        """Whether a text begins in this row for sure."""
+        return not row.strip() or is_known(row)
+
+    def head(self, row: str) -> str:
+        """The first row of a text."""
+        return self.inside(row)
+
+    def inside(self, row: str) -> str:
+        """A row that is a line of its own."""
+        self._room, self._last = self._wide, row.rstrip()
+        return self._last

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
 from nodedoctor.triage.lines import unwrap
-from nodedoctor.triage.lines.join import Column, column, width
+from nodedoctor.triage.lines.join import Column, Framed, column, framed, unframed, width
 from nodedoctor.triage.lines.learned import ALL, FEWEST, block, learned, margin, repeating
 from nodedoctor.triage.lines.listing import opener
 from nodedoctor.triage.lines.prefixes import (
@@ -71,6 +71,11 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     if take := opener([piece.entry.text for piece in sample]):
         sample, pieces = list(_taken_out(sample, take)), _taken_out(pieces, take)
     texts = [piece.entry.text for piece in sample]
+    if wide := framed(texts):
+        boxed = Framed(wide)
+        sample = list(_unbroken(_taken_out(sample, unframed), boxed))
+        pieces = _unbroken(_taken_out(pieces, unframed), boxed)
+        texts = [piece.entry.text for piece in sample]
     if begin := column(texts):
         rows = Column(begin, max(map(len, texts)))
         sample, pieces = list(_unbroken(iter(sample), rows)), _unbroken(pieces, rows)
@@ -245,7 +250,7 @@ def _unbroken(pieces: Iterator[_Piece], rows: Column) -> Iterator[_Piece]:
             continue
         if begun is not None:
             yield begun
-        begun = piece
+        begun = _Piece(piece.place, replace(piece.entry, text=rows.inside(text)))
     if begun is not None:
         yield begun
 

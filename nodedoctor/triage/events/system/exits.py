@@ -224,6 +224,29 @@ SIGNS: tuple[Sign, ...] = (
             )
         ),
     ),
+    sign(  # Open MPI's handler of signals, MPICH's and Intel MPI's hydra
+        r"(?:^|\[(?P<host>[\w.-]+):(?P<pid>\d+)\] )Signal: [A-Z][A-Za-z -]{2,30} \((?P<signal>4|6|7|8|11)\)"
+        r"|EXIT STRING: [A-Z][A-Za-z ]{2,30} \(signal (?P<exit>\d{1,2})\)"
+        r"|KILLED BY SIGNAL: (?P<killed>\d{1,2})",
+        lambda found: ProcessExit(-numeral(found["signal"] or found["exit"] or found["killed"], 64)),
+    ),
+    symptom(
+        "user_code_exception",
+        "not-begun",
+        r"^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )"
+        r"|^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)",
+        "the program could not begin with what it was started with",
+        quoted=True,
+        owner="CONFIG",
+    ),
+    symptom(
+        "user_code_exception",
+        "panic",
+        r"^thread '[^']{0,60}' (?:\(\d+\) )?panicked at ",
+        "a library written in Rust gave up",
+        quoted=True,
+        personal=True,
+    ),
     sign(  # of a unit: the job's or any other one's, so that a mere code says little
         r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped),"
         r" status=(?P<code>[1-9]\d*)",
@@ -233,7 +256,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"(?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
-        r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?(?P<code>[1-9]\d{0,4})\b(?!.*\bsignal\b)",
+        r"(?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(

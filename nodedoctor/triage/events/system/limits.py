@@ -60,7 +60,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _LIMITS,
         "storage-lost",
-        r"Stale (?:NFS )?file handle|Read-only file system|Transport endpoint is not connected"
+        r"\[Errno 5\] Input/output error: |Remote I/O error|Stale (?:NFS )?file handle"
+        r"|Read-only file system|Transport endpoint is not connected"
         r"|Cannot send after transport endpoint shutdown",
         "a file system went away under the program",
         quoted=True,
