@@ -22,6 +22,7 @@ BRIDGE_LINKS = 4
 """Each NVLink bridge of Ampere and Hopper cards carries four links (three bridges: twelve)."""
 SLOW = 0.9
 """Of a link's line rate: sources print 50 or 53.125, 25 or 26.562 GB/s for the same link."""
+_FABRIC = ("fabric.manager@node", "fabric.guest@node")
 _UNREADABLE = Fix(
     "Run `nvidia-smi nvlink -s` on the host and check the kernel log.",
     (look("nvidia-smi nvlink -s"),),
@@ -57,7 +58,7 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
     dark = [gpu for gpu in links.gpus if gpu.state == "all-inactive"]
     findings += [finding for gpu in dark if (finding := _dark(gpu, links, gpus, board))]
     silent = [gpu for gpu in links.gpus if gpu.state == "unreadable"]
-    if board and board.fabric and len(findings) == len(links.gpus) > 1 and not any(up.values()):
+    if _switched(board) and len(findings) == len(links.gpus) > 1 and not any(up.values()):
         findings = [replace(finding, fix=_board_fix()) for finding in findings]
     yield from findings
     for gpu in silent:
@@ -79,6 +80,11 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         yield Finding.unknown("not-visible-here", "link state not reported", fix=_UNREADABLE)
     else:
         yield Finding.skip("no GPU here uses NVLink")
+
+
+def _switched(board: Board | None) -> bool:
+    """Whether the fabric manager must run here: also in a virtual machine that owns its NVSwitches."""
+    return bool(board and (board.fabric or (board.virtual and board.nvswitches)))
 
 
 def _stated(gpu: GpuLinks) -> bool:
@@ -112,7 +118,7 @@ def _down(
     fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
     warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
     if active == 0:
-        fail, warn = (finding.explained_by("fabric.manager@node") for finding in (fail, warn))
+        fail, warn = (finding.explained_by(*_FABRIC) for finding in (fail, warn))
     if active >= count:
         return None
     if wanted:
@@ -174,7 +180,7 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     said = [*links_of(links.source, gpu.index), *(card(links.source, known) if known else [])]
     summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
-    return finding.explained_by("fabric.manager@node").led_by(f"GPU {gpu.index} has no NVLink")
+    return finding.explained_by(*_FABRIC).led_by(f"GPU {gpu.index} has no NVLink")
 
 
 def _without(

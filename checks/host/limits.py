@@ -159,7 +159,7 @@ def memlock(
 
     A shell on the host is only a note: slurmd, container runtimes and units set their own limits. Processes
     of a container or a Slurm job step get the limits seen there. A container without /dev/infiniband/uverbs*
-    can use no RDMA, so nothing is needed for it.
+    can use no RDMA, so nothing is needed for it. Where RDMA ports were not looked at, a low limit is unknown.
 
     Why: RDMA registers the buffers of every connection; with a low limit, ibv_reg_mr and ibv_create_qp fail,
     and with them ncclCommInit or the first collective between nodes.
@@ -172,7 +172,7 @@ def memlock(
     Error texts:
     - Call to ibv_reg_mr failed
     """
-    needed = rails is None or (not rails.off and any(port.active for port in rails.ports))
+    needed = None if rails is None else not rails.off and any(port.active for port in rails.ports)
     if container is not None and container.inside and host is not None and not host.uverbs:
         needed = False
     runtime = container.runtime if container else None
@@ -186,8 +186,9 @@ def memlock(
         own = limits.rlimits.get("memlock_bytes")
         exempt = container is not None and container.may_lock_memory
         evidence = own_limit("Max locked memory")
-        judged = _judge_memlock(own, needed, exempt, "shell", evidence, raise_limit("memlock", runtime))
         given = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
+        matters = needed if given else needed is not False
+        judged = _judge_memlock(own, matters, exempt, "shell", evidence, raise_limit("memlock", runtime))
         yield judged if given else _only_noted(judged)
 
 
@@ -200,8 +201,9 @@ def _only_noted(judged: Finding) -> Finding:
 
 
 def _judge_memlock(
-    bound: Bound | None, needed: bool, exempt: bool, who: str, evidence: Evidence, fix: Fix
+    bound: Bound | None, needed: bool | None, exempt: bool, who: str, evidence: Evidence, fix: Fix
 ) -> Finding:
+    """`needed` tells whether jobs here use RDMA; None where its ports were not looked at."""
     best, least = limit("memlock"), limit("memlock_min")
     if bound is None:
         return Finding.unknown("denied", f"the limit of {who} could not be read", subject=who)
@@ -211,6 +213,9 @@ def _judge_memlock(
     if exempt:
         summary = f"{amount}, not enforced (capability IPC_LOCK)"
         return Finding.info(summary, subject=who, evidence=[evidence])
+    if needed is None:
+        summary = f"{amount}, RDMA needs {best.value}; its ports were not looked at"
+        return Finding.unknown("not-visible-here", summary, subject=who, evidence=[evidence])
     if not needed:
         summary = f"{amount}, no active RDMA port that needs more"
         return Finding.info(summary, subject=who, evidence=[evidence], fix=fix)

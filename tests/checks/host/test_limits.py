@@ -155,7 +155,9 @@ ROOT = Container(capabilities=("IPC_LOCK",), user_namespace_maps_all=True)
 MEMLOCK_CASES = [
     ("unlimited", "unlimited unlimited", ACTIVE, HOST, "pass"),
     ("8 MiB in a container with RDMA", EIGHT_MIB, ACTIVE, DOCKER, "fail"),
-    ("8 MiB in a container, RDMA not known", EIGHT_MIB, None, DOCKER, "fail"),
+    ("8 MiB in a container, RDMA not known", EIGHT_MIB, None, DOCKER, "unknown"),
+    ("20 GiB in a container, RDMA not known", TWENTY_GIB, None, DOCKER, "unknown"),
+    ("unlimited, RDMA not known", "unlimited unlimited", None, DOCKER, "pass"),
     ("20 GiB in a container with RDMA", TWENTY_GIB, ACTIVE, DOCKER, "warn"),
     ("8 MiB of a login shell", EIGHT_MIB, ACTIVE, HOST, "note"),
     ("8 MiB of a login shell, RDMA not known", EIGHT_MIB, None, HOST, "note"),
@@ -207,6 +209,12 @@ def test_locked_memory_of_those_who_train_counts_instead():
     assert "64 KiB" in found[1].summary
     good = processes(rank(0, "1048576 1048576"))
     assert brief(judge("limits.memlock", limits(memlock=EIGHT_MIB), ACTIVE, HOST, good)) == [("pass", "rank")]
+
+
+def test_locked_memory_of_ranks_is_no_fault_where_rdma_was_not_looked_at():
+    trains = processes(rank(0, "1048576 1048576", memlock=EIGHT_MIB), RAYLET)
+    found = judge("limits.memlock", limits(), HOST, trains)
+    assert brief(found) == [("unknown", "rank"), ("unknown", "raylet")]
 
 
 def test_locked_memory_that_cannot_be_read_is_unknown():

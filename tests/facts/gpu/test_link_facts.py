@@ -21,6 +21,7 @@ from recorded import alarms, driver_files, machine, nvml, pci, processes, replay
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
+from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth, nvml_growth
 from nodedoctor.facts.gpu.links.nvlink_smi import nvlink_status, read_links
@@ -164,6 +165,20 @@ MIG = "Nvlink queries are not supported for Devices in MIG mode\n"
 )
 def test_links_are_judged_by_model_and_peers(text: str, findings: list[tuple[str, str]]):
     assert brief(judge("nvlink.links", links_of(text))) == findings
+
+
+@pytest.mark.parametrize(
+    ("virtual", "switches", "action"),
+    [(False, 4, "restart-service"), (True, 4, "restart-service"), (True, 0, "reset-gpu")],
+)
+def test_no_link_at_all_is_no_fault_of_one_gpu_where_the_fabric_manager_runs(
+    virtual: bool, switches: int, action: str
+):
+    """Also in a virtual machine that owns its NVSwitches: the fix is that of fabric.guest, not a reset."""
+    board = Board("H100 SXM5 80GB", "HGX H100/H200 8-GPU", 8, 8, switches, virtual)
+    found = judge("nvlink.links", links_of(status(*[f"{H100} {UUID}\n{DARK}"] * 8)), board)
+    assert [finding.fix and finding.fix.action for finding in found] == [action] * 8
+    assert all("fabric.guest@node" in finding.explainers for finding in found)
 
 
 def test_a_link_slower_than_its_model_is_named():
