@@ -11,7 +11,7 @@ from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look
-from nodedoctor.wording import short_name
+from nodedoctor.wording import listed, short_name
 
 _TRAINING = re.compile(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
@@ -29,19 +29,33 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Why: an OOM kill explains a rank that died without a message; the other ranks wait until their timeout.
     Fix disturbs: the job (restart with lower memory use or a higher limit).
     Judges: FAIL when the kernel killed a process that trains, by its name; WARN for any other process when
-    the node was out of memory, and a note when a control group's own limit was reached.
+    the node was out of memory, and a note when a control group's own limit was reached, or when the kernel
+    found no free block of memory for itself ("page allocation failure").
     Fix: Give the job more memory or lower its loaders and caches.
-    Threshold: No threshold: the kernel's own reports.
+    Threshold: No threshold: the kernel's own reports (mm/oom_kill.c, mm/page_alloc.c). A failed allocation
+    is only a note: its caller often tries a smaller one, or drops one packet.
     False positives: Kills that a test or another user provoked in a control group of their own.
     Error texts:
     - Out of memory: Killed process
     - Memory cgroup out of memory: Killed process
+    - page allocation failure
     """
     killed = [kill for kill in log.oom if log.counts(kill.when, moment)]
     for name, victims in _by_name(killed).items():
         yield _killed(name, victims)
     if not killed:
         yield Finding.ok(f"no OOM kill in {log.span}")
+    unmet = [stall for stall in log.stalls if stall.kind == "no-block" and log.counts(stall.when, moment)]
+    if unmet:
+        yield _unmet(unmet)
+
+
+def _unmet(unmet: list[Stall]) -> Finding:
+    """Requests of the kernel's own for memory: mostly of blocks too large for memory in many pieces."""
+    drivers = sorted({stall.where for stall in unmet if stall.where})
+    inside = f" for {listed(drivers)}" if drivers else ""
+    summary = f"page allocation failure{inside}{times(unmet)}"
+    return Finding.info(summary, subject="kernel:pages", evidence=evidence_of(unmet))
 
 
 def _by_name(killed: Iterable[OomKill]) -> dict[str, list[OomKill]]:
@@ -94,7 +108,7 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - blocked for more than 120 seconds
     - watchdog: BUG: soft lockup
     """
-    stalls = [stall for stall in log.stalls if log.counts(stall.when, moment)]
+    stalls = [s for s in log.stalls if s.kind != "no-block" and log.counts(s.when, moment)]
     groups: dict[tuple[str, str | None], list[Stall]] = {}
     for stall in stalls:
         what = stall.where if stall.kind == "dead-mount" else stall.name

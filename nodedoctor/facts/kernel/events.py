@@ -17,7 +17,9 @@ DriverKind = Literal[
     "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
 ]
 Severity = Literal["corrected", "non-fatal", "fatal", "link-down"]
-StallKind = Literal["hung-task", "soft-lockup", "hard-lockup", "rcu-stall", "crash", "oops", "dead-mount"]
+StallKind = Literal[
+    "hung-task", "soft-lockup", "hard-lockup", "rcu-stall", "crash", "oops", "dead-mount", "no-block"
+]
 NicKind = Literal[
     "dead",
     "firmware",
@@ -120,7 +122,8 @@ class OomKill:
 class Stall:
     """A task or processor that made no progress, a program that crashed in a library, a fault of the kernel.
 
-    `where` is the module or library its stack or address lies in, of a dead mount the server.
+    `no-block` is a request of the kernel's own for memory that it could not meet. `where` is the module or
+    library its stack or address lies in, of a dead mount the server.
     """
 
     when: When

@@ -47,7 +47,7 @@ _OOM = ("Killed process", "Kill process", "oom_memcg=")
 _RECORDED = "recorded text"
 _HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "detected expedited")
 _CRASH = ("segfault at", "general protection", " trap ", "BUG: ", "kernel BUG", "Oops: ", "Kernel panic")
-_STALL = (*_HANG, *_CRASH, "self-detected stall", "nfs: server ", "was evicted by")
+_STALL = (*_HANG, *_CRASH, "page allocation failure", "self-detected stall", "nfs: server ", "was evicted by")
 _RAM = ("EDAC ", "hardware memory error", "Memory failure:")
 _NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband", "efa 0")
 _IOMMU = ("DMAR:", "AMD-Vi:", "arm-smmu")

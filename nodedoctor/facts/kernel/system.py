@@ -58,6 +58,9 @@ _SOFT = regex(
 )
 _HARD = regex(r"hard LOCKUP on cpu|NMI watchdog: Watchdog detected hard LOCKUP")
 _RCU = regex(r"rcu\w*:? .*(?:self-)?detected (?:expedited )?stalls?\b")
+_NO_BLOCK = regex(
+    r"(?P<name>.{1,64}): page allocation failure[:.] order:\d{1,2}\b"
+)  # mm/page_alloc.c, warn_alloc
 _CRASH = regex(
     r"(?P<name>[^\s\[][^\[]{0,63})\[(?P<pid>\d{1,9})\]:? (?:segfault at|general protection|trap \w).*?"
     r" in (?P<where>[^\s\[]{1,128})\["
@@ -193,6 +196,8 @@ def stall(line: KernelLine, after: Iterable[str]) -> Stall | None:
         if found := pattern.search(line.text):
             pid, seconds = int(found.group("pid")), int(found.group("seconds"))
             return Stall(line.when, text, kind, pid, found.group("name"), seconds, _module(after))  # type: ignore[arg-type]
+    if found := _NO_BLOCK.search(line.text):
+        return Stall(line.when, text, "no-block", name=found.group("name"), where=_module(after))
     if _OOPS.search(line.text):
         fault = next((found.group(1) for found in map(_RIP.search, after) if found), None)
         return Stall(line.when, text, "oops", where=fault)

@@ -461,6 +461,21 @@ def test_killed_for_memory(lines, status, words):
     assert all(word in told for word in words), told
 
 
+@pytest.mark.parametrize("stop", [":", "."])
+def test_memory_that_the_kernel_did_not_get_for_itself_is_a_note(stop: str):
+    """mm/page_alloc.c, warn_alloc; 2.6.32 wrote a full stop."""
+    lines = (
+        f"[7.0] kworker/3:1: page allocation failure{stop} order:9, mode:0x40dc0(GFP_KERNEL)",
+        "[7.0] Call Trace:",
+        "[7.0]  mlx5_frag_buf_alloc_node+0x8b/0x1c0 [mlx5_core]",
+        "[7.0]  </TASK>",
+    )
+    well, one = found("kernel.oom", *lines)
+    assert (well.status.value, one.subject) == ("pass", "kernel:pages")
+    assert "mlx5_core" in one.summary and one.fix is None
+    assert [finding.status.value for finding in found("kernel.hung", *lines)] == ["pass"]
+
+
 @pytest.mark.parametrize(
     ("lines", "status", "words"),
     [
