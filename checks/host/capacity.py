@@ -131,13 +131,10 @@ def _swap(memory: Memory, cold: bool) -> Finding:
     fix = Fix(swap.text, (repair("sudo swapoff -a"),), "config", slow, "nodedoctor limits.memory")
     if used > _SWAPPED_GIB and cold:
         summary = f"{used:.1f} GiB swapped out, nothing waits for it; training nodes need no swap"
-        return Finding.info(f"{summary} ({swap.source})", subject="swap", evidence=evidence, fix=fix)
+        return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
     if used > _SWAPPED_GIB:
         return Finding.warn(f"{used:.1f} GiB swapped out", subject="swap", evidence=evidence, fix=fix)
-    summary = (
-        f"{memory.swap_total_gib:.0f} GiB of swap configured, not used; training nodes need none "
-        f"({swap.source})"
-    )
+    summary = f"{memory.swap_total_gib:.0f} GiB of swap configured, not used; training nodes need none"
     return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
 
 

@@ -88,9 +88,8 @@ def devices(
             _ANEW,
             "nodedoctor container.devices",
         )
-        yield Finding.info(
-            f"{rights} ({uses}){seccomp}", subject="container:rights", evidence=evidence, fix=fix
-        )
+        found = Finding.info(f"{rights}{seccomp}", subject="container:rights", evidence=evidence, fix=fix)
+        yield found.matters_as(f"{uses}.")
     elif not told:
         yield Finding.ok(rights, evidence=evidence)
 

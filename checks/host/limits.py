@@ -220,9 +220,9 @@ def _judge_memlock(
         summary = f"{amount}, no active RDMA port that needs more"
         return Finding.info(summary, subject=who, evidence=[evidence], fix=fix)
     if bound.soft < least.number * GIB:
-        summary = f"{amount}, RDMA needs {best.value} ({best.source})"
+        summary = f"{amount}, RDMA needs {best.value}"
         return Finding.fail(summary, subject=who, evidence=[evidence], fix=fix)
-    summary = f"{amount}, enough for small jobs only; recommended: {best.value} ({best.source})"
+    summary = f"{amount}, enough for small jobs only; recommended: {best.value}"
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 

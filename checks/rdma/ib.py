@@ -82,11 +82,10 @@ def _uncabled(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """Adapters that never had a link, on a node that shows no sign of needing one."""
     count = counted(len(rails.ports), "port")
     yield Finding.info(
-        f"no link on {count} since the driver was loaded: no cable, or the switch is off; "
-        "--expect ib=COUNTxRATE makes this a failure",
+        f"no link on {count} since the driver was loaded: no cable, or the switch is off",
         subject="ib:unlinked",
         evidence=ib.evidence(rails.ports[0]),
-    )
+    ).matters_as("Nothing shows that they are meant to have one; with --expect ib=COUNTxRATE this fails.")
     yield from _aside(rails)
 
 
@@ -149,9 +148,9 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib, meant: str) -> Finding:
             "Without a rate it may be a port of the node's own network, which training does not use."
         )
         return unsure.in_preview()
-    if meant:
-        summary = f"{summary}; it should have a link: {meant}"
     finding = Finding.fail(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
+    if meant:
+        finding = finding.matters_as(f"It should have a link: {meant}.")
     return finding.led_by(f"{port.hca} port {port.number}{_LEAD.get(port.state or '', ' is down')}")
 
 
