@@ -32,7 +32,9 @@ _STATES = {
     "Z": "is dead and not yet collected",
     "gone": "has no process any more",
 }
+_PLURAL = {"is": "are", "hangs": "hang", "has": "have"}
 _DEAD = ("Z", "gone")
+_STOPPED = ("T", "t")
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
 _UNNAMED = re.compile(r"synchronize|wait")
 _RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
@@ -70,12 +72,17 @@ def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
 
 
 def _states(live: LiveJob) -> Iterator[Candidate]:
-    """A stopped or unkillable process, seen so both times."""
+    """A stopped or unkillable process, seen so both times.
+
+    What all of them do is no rank's fault, unless they are stopped: nobody can go on then.
+    """
     held = [p for p in live.processes if p.states[0] == p.states[1] and p.states[1] in _STATES]
-    if held and len(held) < len(live.processes):
+    if held and (len(held) < len(live.processes) or all(p.states[1] in _STOPPED for p in held)):
         who = tuple(_who(live, process) for process in held)
-        cause: Cause = "peer_died" if held[0].states[1] in _DEAD else "cpu_stuck_or_slow_rank"
-        headline = f"{called(who)} {_STATES[held[0].states[1]]}"
+        state = held[0].states[1]
+        cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
+        verb, _, rest = _STATES[state].partition(" ")
+        headline = f"{called(who)} {agree(len(who), verb, _PLURAL[verb])} {rest}"
         evidence = tuple(_event(live, process, _doing(process)) for process in held[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
 

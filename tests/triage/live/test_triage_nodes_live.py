@@ -163,6 +163,13 @@ def test_a_stopped_process_needs_no_stack() -> None:
     assert judged(*bare)[:2] == ("cpu_stuck_or_slow_rank", [1])
 
 
+def test_all_stopped_hold_themselves_up_and_all_in_the_kernel_blame_nobody() -> None:
+    cause, who, headline = judged(*[RankProcess(100 + n, n, 2, 2, ("T", "T")) for n in range(2)])
+    assert (cause, who) == ("cpu_stuck_or_slow_rank", [0, 1])
+    assert headline.endswith(" are stopped (SIGSTOP or a debugger)")
+    assert judged(*[RankProcess(100 + n, n, 2, 2, ("D", "D")) for n in range(2)])[:2] == ("", [])
+
+
 def test_a_rank_without_a_process() -> None:
     assert judged(*WAITING)[:2] == ("peer_died", [2])
 
