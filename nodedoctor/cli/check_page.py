@@ -6,6 +6,7 @@ All of it comes from the check's own docstring and from the table of what it was
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -78,7 +79,13 @@ def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) ->
 
 
 def _told(*paragraphs: str) -> tuple[str, ...]:
-    return tuple(text[:1].upper() + text[1:] for text in paragraphs if text) or (_NOTHING,)
+    return tuple(map(_begun, filter(None, paragraphs))) or (_NOTHING,)
+
+
+def _begun(text: str) -> str:
+    """The text with a capital letter, unless it begins with the name of a file, repository or function."""
+    first = text.split()[0].rstrip(".,:;")
+    return text if re.search(r"[._/]", first) else text[:1].upper() + text[1:]
 
 
 def _unknown(check: Check) -> str:
