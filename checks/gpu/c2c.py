@@ -25,7 +25,7 @@ def c2c(gpus: Gpus) -> Iterator[Finding]:
     Fix disturbs: every job on this node.
     Judges: WARN when a C2C link that NVML counts is inactive.
     Fix: Reboot once; if a link stays inactive, request a replacement.
-    Threshold: NVIDIA's nvml.h: NVML_FI_DEV_C2C_LINK_GET_STATUS, 0 is inactive; NCCL and UCX use active links only
+    Threshold: nvml.h: NVML_FI_DEV_C2C_LINK_GET_STATUS, 0 is inactive; NCCL and UCX use active links only
     (NVIDIA/nccl, src/graph/xml.cc; openucx/ucx, src/uct/cuda).
     False positives: None known; error counters of these links are not judged: no limit is published.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
@@ -48,7 +48,7 @@ def ports(
     falls back to TCP.
     Fix disturbs: traffic on that port.
     Judges: FAIL when a rail is down or a device has no driver; WARN when it is unknown whether a port is
-    meant to have a link.
+    meant to have a link; unknown when no port ever had one and no place was read that could say why.
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
     False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
@@ -73,19 +73,30 @@ def ports(
     never = not active and all(port.never_linked for port in rails.ports)
     if rails.ports and never and not (rails.explicit or rails.off or wanted):
         why = meant_to_link(rails.ports, net, log, processes)
-        yield from _judge_ports(ib, rails, why) if why else _uncabled(ib, rails)
+        unread = [name for name, seen in zip(_SIGNS, (net, log, processes), strict=True) if seen is None]
+        yield from _judge_ports(ib, rails, why) if why else _uncabled(ib, rails, unread)
         return
     yield from _judge_ports(ib, rails)
 
 
-def _uncabled(ib: Ib, rails: Rails) -> Iterator[Finding]:
-    """Adapters that never had a link, on a node that shows no sign of needing one."""
-    count = counted(len(rails.ports), "port")
-    yield Finding.info(
-        f"no link on {count} since the driver was loaded: no cable, or the switch is off",
-        subject="ib:unlinked",
-        evidence=ib.evidence(rails.ports[0]),
-    ).matters_as("Nothing shows that they are meant to have one; with --expect ib=COUNTxRATE this fails.")
+_SIGNS = ("network interfaces", "the kernel log", "processes")
+"""Where a sign may stand that ports are meant to have a link."""
+
+
+def _uncabled(ib: Ib, rails: Rails, unread: Sequence[str]) -> Iterator[Finding]:
+    """Adapters that never had a link, on a node that shows no sign of needing one; `unread` may hold one."""
+    said = f"no link on {counted(len(rails.ports), 'port')} since the driver was loaded"
+    evidence = ib.evidence(rails.ports[0])
+    if unread:
+        summary = f"{said}; unknown whether they need one"
+        yield Finding.unknown(
+            "not-visible-here", summary, subject="ib:unlinked", evidence=evidence
+        ).matters_as(f"A cable or an address may show in {listed(unread, 3)}, not read here.")
+    else:
+        summary = f"{said}: no cable, or the switch is off"
+        yield Finding.info(summary, subject="ib:unlinked", evidence=evidence).matters_as(
+            "Nothing shows that they are meant to have one; with --expect ib=COUNTxRATE this fails."
+        )
     yield from _aside(rails)
 
 

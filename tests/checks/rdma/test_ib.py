@@ -192,7 +192,8 @@ def test_a_port_without_a_link_that_may_be_spare_only_warns():
     assert [status for status, _ in told] == ["note"] * 3
     assert len(sick(*rails(3), *(down(f"mlx5_{n}") for n in range(3, 8)))) == 5
     # Nothing works: what was counted tells whether it ever did.
-    assert sick(down("mlx5_0", lid=0, counters=NEVER)) == [("note", "ib:unlinked")]
+    never = node(down("mlx5_0", lid=0, counters=NEVER))
+    assert brief(judge("ib.ports", *never, *NO_SIGN)) == [("note", "ib:unlinked")]
     assert sick(down("mlx5_0", lid=0, counters={**NEVER, "link_downed": 1})) == [("fail", "port:mlx5_0/1")]
     dark = [down(f"mlx5_{n}", counters=NEVER) for n in range(4)]
     assert [status for status, _ in sick(*dark)] == ["fail"] * 4
@@ -214,6 +215,10 @@ def uncabled(count: int = 8, **fields: object) -> list[IbPort]:
     return [down(f"mlx5_{n}", pci_address=address, **empty) for n, (address, _) in enumerate(RAIL_SLOTS)]
 
 
+NO_SIGN = (Net(()), KernelLog.of("", "dmesg"), Processes(()))
+"""All that may show that ports are meant to have a link, and does not."""
+
+
 def test_a_board_without_any_cable_is_a_note():
     """Eight rails beside their GPUs, all polling: so they look on a node that trains alone."""
     pci = tree(H100, *RAIL_SLOTS)
@@ -221,10 +226,18 @@ def test_a_board_without_any_cable_is_a_note():
         for check in CHECKS:
             found = brief(judge(check, *node(*ports, pci=pci)))
             assert not {"warn", "fail"} & {status for status, _ in found}, (check, found)
-        assert brief(judge("ib.ports", *node(*ports, pci=pci))) == [("note", "ib:unlinked")]
+        assert brief(judge("ib.ports", *node(*ports, pci=pci), *NO_SIGN)) == [("note", "ib:unlinked")]
+    net, _, processes = NO_SIGN
     unplugged = KernelLog.of(PLUGGED + UNPLUGGED, "dmesg")
-    found = judge("ib.ports", *node(*uncabled(), pci=pci), unplugged)
+    found = judge("ib.ports", *node(*uncabled(), pci=pci), net, unplugged, processes)
     assert brief(found) == [("note", "ib:unlinked")]
+
+
+@pytest.mark.parametrize("unread", NO_SIGN)
+def test_a_sign_that_could_not_be_seen_is_no_sign_that_none_is_there(unread):
+    seen = [fact for fact in NO_SIGN if fact is not unread]
+    (found,) = judge("ib.ports", *node(*uncabled(), pci=tree(H100, *RAIL_SLOTS)), *seen)
+    assert found.status.value == "unknown" and found.subject == "ib:unlinked" and "not read here" in found.why
 
 
 @pytest.mark.parametrize(
