@@ -78,8 +78,7 @@ def _little_room() -> bool:
         import resource
     except ImportError:  # which is a file to be mapped, too
         return True
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return most not in (-1, resource.RLIM_INFINITY) and most < ROOM
+    return 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < ROOM  # -1 is no limit
 
 
 def _bug() -> int:

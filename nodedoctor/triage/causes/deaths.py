@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nodedoctor.triage.causes.ended import people_of
+from nodedoctor.triage.causes.ended import before_stop, people_of
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
@@ -213,10 +213,8 @@ def _at_one_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
 
 def _before_stop(story: Story, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
     """Deaths before the launcher began to stop the others; all of them when it never says so."""
-    stops = {
-        e.place.source: e.place.offset for e in reversed(story.of(Stopped)) if "closing signal" not in e.text
-    }
-    early = [e for e in deaths if e.place.offset < stops.get(e.place.source, e.place.offset + 1)]
+    stops = [stop for stop in story.of(Stopped) if "closing signal" not in stop.text]
+    early = before_stop(deaths, stops)
     return early or [Event(e.what, e.place, Who(), e.time, e.text) for e in deaths]
 
 

@@ -40,7 +40,7 @@ def first_end(story: Story) -> FirstEnd | None:
     flagged = [event for event in ends if event.what.first]
     if flagged:
         return _of(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
-    early = _before_stop(story, ends)
+    early = before_stop(ends, story.of(Stopped)) or ends
     return _of(early, early) if any(_people(early)) else None
 
 
@@ -69,7 +69,7 @@ def _is_lowest(event: Event[ProcessExit]) -> bool:
     return "local_rank: " in event.text and not event.what.at
 
 
-def _before_stop(story: Story, ends: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
-    """The ends before the launcher began to stop the others; all of them when it never says so."""
-    stops = {event.place.source: event.place.offset for event in reversed(story.of(Stopped))}
-    return [e for e in ends if e.place.offset < stops.get(e.place.source, e.place.offset + 1)] or ends
+def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[Stopped]]) -> list[Event[ProcessExit]]:
+    """The ends before their launcher began to stop the others, where it says so."""
+    first = {event.place.source: event.place.offset for event in reversed(stops)}
+    return [e for e in ends if e.place.offset < first.get(e.place.source, e.place.offset + 1)]

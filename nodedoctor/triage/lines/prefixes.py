@@ -130,7 +130,8 @@ _SPLIT = re.compile(
     r"|(?<=[\]%])Traceback \(most recent call last\):"
     r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
 )
-_SPLITS = needles(_SPLIT.pattern)
+_SPLITS = needles(_SPLIT.pattern) or ("",)
+"""Words without which nothing is to be split; where the expression promises none every line is searched."""
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 

@@ -7,6 +7,7 @@ cannot be seeked are searched in Python. Head, tail and samples between are read
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -188,6 +189,7 @@ def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
         yield from _split(block[cut:], at + cut)
 
 
+@functools.cache
 def _wanted() -> re.Pattern[bytes]:
     return re.compile(b"|".join(re.escape(stem.encode()) for stem in STEMS))
 
