@@ -19,6 +19,18 @@ BOUND = 2**64
 """Numbers are below it; kernels and drivers count in 64 bits."""
 
 
+def loaded(text: str | bytes, **options: Any) -> Any:
+    """The value that a text from outside holds, with the options of `json.loads`.
+
+    ValueError when it is no JSON, and also when it is nested too deeply to be read: `json` raises
+    RecursionError for that, which callers forget.
+    """
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deeply to be read") from None
+
+
 def document(seen: Observation) -> Json | None:
     """The object a child printed; None when there was no answer or it is no JSON object.
 
@@ -28,8 +40,8 @@ def document(seen: Observation) -> Json | None:
         return None
     for candidate in (seen.text, seen.text.rstrip().rpartition("\n")[2]):
         try:
-            found = json.loads(candidate)
-        except (ValueError, RecursionError):
+            found = loaded(candidate)
+        except ValueError:
             continue
         return found if isinstance(found, dict) else None
     return None

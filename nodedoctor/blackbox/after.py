@@ -16,7 +16,7 @@ from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
-from nodedoctor.json_shapes import Json, text
+from nodedoctor.json_shapes import Json, loaded, text
 from nodedoctor.single_file import ourselves
 from nodedoctor.wording import counted
 
@@ -102,7 +102,7 @@ async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks:
         return None
     seen = await child_process.run("triage", Command(argv, stdin="".join(begun).encode()), seconds)
     try:
-        found = json.loads(seen.text) if seen.answered else None
+        found = loaded(seen.text) if seen.answered else None
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from nodedoctor.children import child_process
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import loaded
 
 WAITING = 512
 """Writes that wait for a slow disk."""
@@ -130,7 +131,7 @@ class Folder:
         assert self._keeper.stdout is not None
         for line in self._keeper.stdout:
             with contextlib.suppress(ValueError):
-                told = json.loads(line)
+                told = loaded(line)
                 if "mark" in told:
                     self._settled.set()
                 else:
@@ -146,7 +147,7 @@ def _first_line(keeper: subprocess.Popen[bytes], seconds: float) -> dict[str, ob
     if not select.select([keeper.stdout], [], [], seconds)[0]:
         return {}
     try:
-        told = json.loads(keeper.stdout.readline())
+        told = loaded(keeper.stdout.readline())
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}

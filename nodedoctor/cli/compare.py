@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import loaded
 from nodedoctor.report.comparison import compare, heading, render
 from nodedoctor.report.document import Report, damage, read
 
@@ -24,8 +24,8 @@ class CompareError(NodeDoctorError):
 def read_report(data: bytes, name: str) -> Report:
     """A saved report from its bytes; CompareError when they hold something else."""
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
+        document = loaded(data)
+    except ValueError:
         raise CompareError(f"{name}: neither a recorded node nor a JSON report") from None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(
         "nodedoctor.report/1"

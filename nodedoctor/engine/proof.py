@@ -35,6 +35,7 @@ from nodedoctor.facts.gpu.nvml.reading import document_of
 from nodedoctor.facts.gpu.smi.q import read_q
 from nodedoctor.facts.gpu.smi.sections import Section
 from nodedoctor.facts.gpu.smi.xml import read_xml
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Evidence, Finding, Observation
 from nodedoctor.patterns import regex
 
@@ -165,10 +166,10 @@ def structure(seen: Observation) -> Any:
     """An observation's text as nested data, also if its end is missing; None when it has no such shape."""
     text = seen.text.lstrip()
     if text.startswith(("{", "[")):
-        for read in (json.loads, _json_lines):
+        for read in (loaded, _json_lines):
             try:
                 return read(text)
-            except (ValueError, RecursionError):
+            except ValueError:
                 continue
     elif "<nvidia_smi_log" in text:
         return read_xml(seen.text)
@@ -185,7 +186,7 @@ def structure(seen: Observation) -> Any:
 def _json_lines(text: str) -> list[Any]:
     """Documents line by line, or an array written line by line whose end is missing."""
     lines = (line.strip().removesuffix(",") for line in text.splitlines())
-    return [json.loads(line) for line in lines if line not in ("[", "]", "")]
+    return [loaded(line) for line in lines if line not in ("[", "]", "")]
 
 
 def resolve(seen: Observation, path: str, document: Any = None) -> Any:
@@ -235,7 +236,7 @@ def placed(document: Any, path: str) -> str:
         elif step["place"] is not None and isinstance(here, list):
             made += f"[{int(step['place']) % len(here)}]"
         elif step["from"] is None:
-            made = step_to(made, step["name"] or json.loads(step["key"]))
+            made = step_to(made, step["name"] or loaded(step["key"]))
         here = there
     return made
 
@@ -246,7 +247,7 @@ def text_of_reading(source: str, path: str, value: Any) -> str:
     What stands in a file is named by the file.
     """
     file = _FILE.match(path)
-    where = json.loads(file[1]) + path[file.end() :] if file else f"{source} {path}"
+    where = loaded(file[1]) + path[file.end() :] if file else f"{source} {path}"
     if value is None and _ABSENT.search(path):
         return f"{where.removesuffix('?')} is absent"
     shown = value.strip() if isinstance(value, str) else json.dumps(value)
@@ -266,7 +267,7 @@ def _stepped(here: Any, step: re.Match[str]) -> Any:
     if isinstance(here, Section):
         here = [here]
     if (name := step["name"]) is not None or step["key"] is not None:
-        name = json.loads(step["key"]) if name is None else name
+        name = loaded(step["key"]) if name is None else name
         if _sections(here):
             parts = [part for section in here[:1] for part in section.all(name)]
             if not parts:

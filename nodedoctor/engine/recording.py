@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 from nodedoctor import __version__, input_files
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation, Outcome, Provenance
 from nodedoctor.record import record
 
@@ -143,8 +144,8 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
     if text is None:
         raise SnapshotError("not a recorded node: it has no manifest.json")
     try:
-        manifest = json.loads(text)
-    except (ValueError, RecursionError):
+        manifest = loaded(text)
+    except ValueError:
         raise SnapshotError("manifest.json is not JSON") from None
     if not isinstance(manifest, dict) or not str(manifest.get("schema", "")).startswith(SCHEMA):
         raise SnapshotError(f"manifest.json does not say {SCHEMA!r}")

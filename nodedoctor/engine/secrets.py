@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.json_shapes import loaded
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
@@ -115,8 +116,8 @@ def _text(seen: Observation) -> str:
         return text
     if text.lstrip().startswith(("{", "[")):
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError):
+            document = loaded(text)
+        except ValueError:
             return _plain(text)
         clean = _document(document, seen.probe == "env")
         return text if clean == document else json.dumps(clean)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -34,8 +34,8 @@ class Files:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = json.loads(seen.text)
-        except (ValueError, RecursionError):
+            document = loaded(seen.text)
+        except ValueError:
             return Unseen.of(seen)
         told = isinstance(document, dict) and not _SECTIONS.isdisjoint(document)
         return cls.of(document) if told else Unseen.of(seen)

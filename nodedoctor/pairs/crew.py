@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.transports.one_by_one import affordable
+from nodedoctor.json_shapes import loaded
 
 Asked = Literal["auto", "tcp", "rdma", "collective"]
 """What is to be measured; auto leaves it to what the nodes can."""
@@ -174,7 +175,7 @@ class Crew:
         while (line := await talk.line()) is not None:
             if line[1].startswith(MARK):
                 with contextlib.suppress(ValueError):
-                    told = json.loads(line[1].removeprefix(MARK))
+                    told = loaded(line[1].removeprefix(MARK))
                     if isinstance(told, dict):
                         self._heard.put_nowait((host, told))
             elif line[0] == 2 and line[1].strip():

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import KEYS
-from nodedoctor.json_shapes import mapping, number, words
+from nodedoctor.json_shapes import loaded, mapping, number, words
 from nodedoctor.pairs.document import SCHEMA
 from nodedoctor.pairs.findings import GBPS_OF_KEY, KEY_OF_WHAT
 from nodedoctor.report.inert import inert
@@ -24,10 +23,10 @@ def expected_of(path: str) -> tuple[str, bool]:
     NodeDoctorError when the file is no document of pairs, or when no pair has a rate in it.
     """
     try:
-        told: Any = json.loads(input_files.read(path, pipes=True))
+        told: Any = loaded(input_files.read(path, pipes=True))
     except OSError as error:
         raise NodeDoctorError(f"--pairs {path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         told = None
     if mapping(told).get("schema") != SCHEMA:
         raise NodeDoctorError(f"--pairs {path}: not a document of `fleet --pairs --json`")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nodedoctor import nodeset
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation
 from nodedoctor.record import record
 from nodedoctor.redact.folders import named_in_paths
@@ -218,7 +219,7 @@ def _peers(observations: Iterable[Observation]) -> Iterator[str]:
             program = [place for place, word in enumerate(seen.argv) if word.endswith("peers.py")]
             yield from seen.argv[program[0] + 1 :] if program else ()
             try:
-                yield from map(str, json.loads(seen.text)["peers"])
+                yield from map(str, loaded(seen.text)["peers"])
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any, cast
 
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Action, Fix, Role, Step
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA as REPORT
@@ -108,16 +108,16 @@ def _report(path: str) -> Mapping[str, Any]:
         data = input_files.read(path, pipes=True)
         if data.startswith(_ZIP):
             return _replayed(path)
-        loaded = json.loads(data)
+        told = loaded(data)
     except OSError as error:
         raise NotANode(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise NotANode(f"{path}: neither a report nor a recorded node") from None
-    if not isinstance(loaded, dict) or loaded.get("schema") != REPORT:
+    if not isinstance(told, dict) or told.get("schema") != REPORT:
         raise NotANode(f"{path}: not a {REPORT} document")
-    if wrong := damage(loaded):
+    if wrong := damage(told):
         raise NotANode(f"{path}: a damaged report: {wrong}")
-    return loaded
+    return told
 
 
 def _replayed(path: str) -> Mapping[str, Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, number, parts, text, whole
+from nodedoctor.json_shapes import Json, listed, loaded, number, parts, text, whole
 from nodedoctor.record import record
 
 TICKS_PER_SECOND = 100
@@ -100,23 +99,23 @@ class Sample:
 def parse(line: str) -> Sample | None:
     """The sample in a line of the child; None when it is not one."""
     try:
-        loaded: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        told: Any = loaded(line)
+    except ValueError:
         return None
-    if not isinstance(loaded, dict) or not isinstance(loaded.get("monotonic"), float):
+    if not isinstance(told, dict) or not isinstance(told.get("monotonic"), float):
         return None
     output = tuple(
         OutputPart(text(part, "path"), text(part, "text"), whole(part, "skipped") or 0)
-        for part in parts(loaded, "output")
+        for part in parts(told, "output")
     )
     return Sample(
-        float(loaded.get("time") or 0),
-        loaded["monotonic"],
-        tuple(pid for pid in listed(loaded.get("roots")) if isinstance(pid, int)),
-        tuple(map(_rank, parts(loaded, "ranks"))),
+        float(told.get("time") or 0),
+        told["monotonic"],
+        tuple(pid for pid in listed(told.get("roots")) if isinstance(pid, int)),
+        tuple(map(_rank, parts(told, "ranks"))),
         output,
-        whole(loaded, "heartbeat"),
-        number(loaded.get("walked")) or 0.0,
+        whole(told, "heartbeat"),
+        number(told.get("walked")) or 0.0,
     )
 
 

@@ -6,7 +6,6 @@ alone.
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,7 +14,7 @@ from typing import Any
 from nodedoctor.children.child_process import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
-from nodedoctor.json_shapes import texts
+from nodedoctor.json_shapes import loaded, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -65,8 +64,8 @@ class Env:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = json.loads(seen.text)
-        except (ValueError, RecursionError):
+            document = loaded(seen.text)
+        except ValueError:
             return Unseen.of(seen) if seen.text.lstrip().startswith("{") else _pasted(seen)
         if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):
             return Unseen.of(seen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, field, replace
@@ -13,7 +12,7 @@ from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
-from nodedoctor.json_shapes import texts, whole
+from nodedoctor.json_shapes import loaded, texts, whole
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import record
 
@@ -125,8 +124,8 @@ class Processes:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = json.loads(seen.text)
-        except (ValueError, RecursionError):
+            document = loaded(seen.text)
+        except ValueError:
             return Unseen.of(seen)
         rows = document.get("processes") if isinstance(document, dict) else None
         if not isinstance(rows, list):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import date
 
 from nodedoctor.children.child_process import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
 from nodedoctor.record import record
 
@@ -43,7 +43,7 @@ class Waivers:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            text = json.loads(seen.text)["files"].get(PATH, "")
+            text = loaded(seen.text)["files"].get(PATH, "")
             lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         except (ValueError, TypeError, KeyError, AttributeError):
             return Unseen.of(seen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, field
@@ -27,6 +26,7 @@ from nodedoctor.facts.kernel.events import (
     Sxid,
 )
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import record
 from nodedoctor.wording import counted
@@ -238,8 +238,8 @@ def _document(text: str) -> dict[str, Any] | None:
     if not text.startswith("{"):
         return None
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = loaded(text)
+    except ValueError:
         return None
     return document if isinstance(document, dict) and "source" in document else None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
 from nodedoctor.children.child_process import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
-from nodedoctor.json_shapes import Json, number, part, text, whole
+from nodedoctor.json_shapes import Json, loaded, number, part, text, whole
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
 from nodedoctor.record import record
 
@@ -151,8 +150,8 @@ def _steps(document: str) -> Iterator[Json]:
     """The steps that were written completely; a cut-off document has lost its last line."""
     for line in document.splitlines():
         try:
-            step = json.loads(line.rstrip().removesuffix(","))
-        except (ValueError, RecursionError):
+            step = loaded(line.rstrip().removesuffix(","))
+        except ValueError:
             continue
         if isinstance(step, dict) and text(step, "step"):
             yield step

@@ -5,7 +5,6 @@ Pastes come through chats and issue trackers: quoted, indented, lines lost. What
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
@@ -14,6 +13,7 @@ from typing import Any
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, canonical
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
@@ -115,8 +115,8 @@ def _listed(lines: list[str]) -> Iterator[Package]:
 
 def _from_json(text: str) -> list[Package]:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = loaded(text)
+    except ValueError:
         return []
     items = [item for item in document if isinstance(item, dict)] if isinstance(document, list) else []
     pairs = [(item.get("name"), item.get("version")) for item in items]

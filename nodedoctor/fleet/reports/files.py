@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
 from collections import deque
@@ -20,6 +19,7 @@ from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.document import node_of
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node, NodeState
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
 from nodedoctor.nodeset import of_file, plain
 
@@ -131,9 +131,9 @@ class Reports:
     def _node(self, file: str, line: str) -> Node:
         told, _, statuses = line.partition("\t")
         if statuses not in self._statuses:  # nodes that have the same share one table
-            self._statuses[statuses] = {c: Status(status) for c, status in json.loads(statuses).items()}
+            self._statuses[statuses] = {c: Status(status) for c, status in loaded(statuses).items()}
         self._waiting.pop(file, None)
-        return node_of(json.loads(told), self._statuses[statuses])
+        return node_of(loaded(told), self._statuses[statuses])
 
     def _named(self, file: str, state: NodeState, why: str) -> Node:
         self._waiting.pop(file, None)
@@ -145,7 +145,7 @@ class Reports:
             raise FleetError(f"{path}: no such file or folder")
         files = [
             os.path.join(folder, name)
-            for folder, names in map(json.loads, () if seen.truncated else seen.text.split("\n")[:-1])
+            for folder, names in map(loaded, () if seen.truncated else seen.text.split("\n")[:-1])
             for name in names
         ]
         if not seen.answered or seen.truncated or seen.rc:

@@ -11,7 +11,7 @@ from typing import cast, get_args
 
 from nodedoctor.fleet.model import Node, NodeState
 from nodedoctor.fleet.reports.reading import ASKED
-from nodedoctor.json_shapes import number, text
+from nodedoctor.json_shapes import loaded, number, text
 from nodedoctor.nodeset import plain
 from nodedoctor.report.document import SCHEMA as REPORT
 
@@ -45,8 +45,8 @@ def unanswered(written: str) -> Node | None:
     if not written.startswith(f'{{"schema": "{SCHEMA}"'):
         return None
     try:
-        told = json.loads(written)
-    except (ValueError, RecursionError):
+        told = loaded(written)
+    except ValueError:
         return None
     host, state, note = plain(text(told, "host")), text(told, "state"), text(told, "note")
     if not host or state not in get_args(NodeState)[1:] or not note:

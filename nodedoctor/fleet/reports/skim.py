@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import loaded
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA
 
@@ -80,7 +81,7 @@ def _by_lines(text: str, begin: int, facts: Collection[str]) -> Found | None:
         places.append(place)
     results, probes, first, end = places
     try:
-        document: dict[str, Any] = json.loads(f"{text[begin:results].rstrip().rstrip(',')}}}")
+        document: dict[str, Any] = loaded(f"{text[begin:results].rstrip().rstrip(',')}}}")
         kept, well = _results(text[results + len(_RESULTS) : probes])
         document["results"] = kept
         document["facts"] = _facts(text[first + len(_FACTS) : end], facts)
@@ -99,7 +100,7 @@ def _results(block: str) -> tuple[list[Any], dict[str, str]]:
         if status in _WELL and line.startswith(_CHECK_IS):
             well[line[begin : line.index('"', begin)]] = status
         else:
-            kept.append(json.loads(line.rstrip(",")))
+            kept.append(loaded(line.rstrip(",")))
     return kept, well
 
 
@@ -120,7 +121,7 @@ def _gpus(text: str) -> Any:
     """
     text, _ = _without(text, _PEERS)
     text, links = _without(text, _LINKS)
-    fact = json.loads(text)
+    fact = loaded(text)
     gpus = fact.get("gpus") if isinstance(fact, dict) else None
     for gpu in gpus if isinstance(gpus, list) else ():
         match gpu:
@@ -148,7 +149,7 @@ def _without(text: str, key: str) -> tuple[str, list[str]]:
 @lru_cache(maxsize=_REMEMBERED)
 def _known(text: str) -> Any:
     """What JSON means; much reads the same on all nodes of a fleet. Nobody changes what it returns."""
-    return json.loads(text)
+    return loaded(text)
 
 
 def _whole(text: str, begin: int) -> Found | None:

@@ -8,7 +8,6 @@ file goes over stdin to a container that has Python and no nodedoctor.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -18,7 +17,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import control, one_by_one
-from nodedoctor.json_shapes import Json, objects, part, parts, text
+from nodedoctor.json_shapes import Json, loaded, objects, part, parts, text
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.nodeset import counted
 from nodedoctor.record import record
@@ -71,8 +70,8 @@ class Kube:
         if answer.rc != 0:
             raise FleetError(f"kubectl does not list the pods: {answer.complaint[:LONGEST]}")
         try:
-            listed = json.loads(answer.text)
-        except (ValueError, RecursionError):
+            listed = loaded(answer.text)
+        except ValueError:
             raise FleetError("kubectl does not list the pods: its answer is no JSON") from None
         found = tuple(pod(item) for item in parts(listed, "items")) if isinstance(listed, dict) else ()
         if not found:

@@ -24,7 +24,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
-from nodedoctor.json_shapes import Json, parts, text
+from nodedoctor.json_shapes import Json, loaded, parts, text
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.nodeset import counted
 from nodedoctor.record import record
@@ -186,7 +186,7 @@ class Ray:
             "pythons", Command(child_process.child("cluster/ray_pythons", self._python)), FINDING
         )
         try:
-            found = json.loads(seen.text)
+            found = loaded(seen.text)
         except ValueError:
             raise FleetError(f"no Python with Ray could be looked for: {seen.note or seen.outcome}") from None
         if self._python and not found:
@@ -277,8 +277,8 @@ def _object(line: str) -> Json:
     if not line.startswith((MARK, '{"error"')):
         return {}
     try:
-        said: Any = json.loads(line.removeprefix(MARK))
-    except (ValueError, RecursionError):
+        said: Any = loaded(line.removeprefix(MARK))
+    except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nodedoctor.json_shapes import loaded
 from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
@@ -147,7 +148,7 @@ def _json(data: bytes) -> tuple[Any, str]:
     with bounded(len(data)):
         text = data.decode("utf-8", "replace")
         try:
-            return json.loads(text, parse_int=json_integer), ""
+            return loaded(text, parse_int=json_integer), ""
         except (ValueError, RecursionError):
             return _json_entries(text)
         except MemoryError:

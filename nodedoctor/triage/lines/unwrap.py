@@ -10,12 +10,12 @@ import ast
 import csv
 import html
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from nodedoctor.json_shapes import loaded
 from nodedoctor.record import record
 from nodedoctor.triage.lines.times import moment
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
@@ -84,7 +84,7 @@ def one(text: str) -> list[Record] | None:
         cut = _CUT.search(body) if body.startswith('{"') else None
         return [Record(_unescaped(cut[1]))] if cut else None  # a collector cuts what is too long for it
     try:
-        found = json.loads(body, parse_int=json_integer)
+        found = loaded(body, parse_int=json_integer)
     except (ValueError, RecursionError):
         return None
     return _ordered(_records(found, Who(), 0)) or None
@@ -121,13 +121,13 @@ def unquoted(text: str) -> str | None:
 def pair(text: str) -> Record | None:
     """The text in one line of an object that is printed over several lines."""
     found = _PAIR.match(text)
-    return Record(json.loads(found[2], strict=False)) if found and found[1].lower() in TEXT else None
+    return Record(loaded(found[2], strict=False)) if found and found[1].lower() in TEXT else None
 
 
 def document(data: bytes) -> list[Record] | None:
     """The records of a JSON document; None when it is none, or holds no text of a log."""
     try:
-        found = json.loads(data.decode("utf-8", "replace"), parse_int=json_integer, strict=False)
+        found = loaded(data.decode("utf-8", "replace"), parse_int=json_integer, strict=False)
     except (ValueError, RecursionError):
         return None
     if isinstance(found, str):
@@ -417,7 +417,7 @@ def screen(data: bytes) -> Iterator[Record]:
     shown: list[str] = []
     for row in data.split(b"\n")[1:]:
         try:
-            event = json.loads(row, parse_int=json_integer)
+            event = loaded(row, parse_int=json_integer)
         except (ValueError, RecursionError):
             continue
         if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
@@ -465,6 +465,6 @@ def tagged(text: str) -> Record | None:
 
 def _unescaped(text: str) -> str:
     try:
-        return str(json.loads(f'"{text}"', strict=False))
+        return str(loaded(f'"{text}"', strict=False))
     except ValueError:
         return text

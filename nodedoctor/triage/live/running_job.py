@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
-from nodedoctor.json_shapes import document, text
+from nodedoctor.json_shapes import document, loaded, text
 from nodedoctor.record import record
 from nodedoctor.triage.events.stacks import collective_in
 from nodedoctor.triage.events.trace import Frame
@@ -87,8 +86,8 @@ class LiveJob:
 def threads(printed: str) -> tuple[Thread, ...]:
     """The threads in py-spy's JSON; nothing when it is not that."""
     try:
-        found = json.loads(printed)
-    except (ValueError, RecursionError):
+        found = loaded(printed)
+    except ValueError:
         return ()
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     return tuple(

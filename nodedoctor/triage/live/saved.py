@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, number, objects, text, texts, whole
+from nodedoctor.json_shapes import Json, listed, loaded, number, objects, text, texts, whole
 from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread
 
@@ -33,8 +32,8 @@ def document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
 def read(data: bytes) -> LiveJob | None:
     """The look in a document; None when it is none, or of a hang that the job got over."""
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        found = loaded(data)
+    except ValueError:
         return None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or found.get("resumed") is True:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -13,6 +12,7 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from nodedoctor import input_files
+from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.lines import unwrap
@@ -192,8 +192,8 @@ class _Again:
 def _read_ras(part: Part, reading: Reading) -> None:
     """RAS's answer in its JSON form."""
     try:
-        document = json.loads(_all(part.read, RAS_LARGEST), parse_int=json_integer)
-    except (ValueError, RecursionError) as error:
+        document = loaded(_all(part.read, RAS_LARGEST), parse_int=json_integer)
+    except ValueError as error:
         reading.notes.append(f"{part.name}: {error}")
         return
     if isinstance(document, dict):

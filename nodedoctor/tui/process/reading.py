@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import nodedoctor
 from nodedoctor.children import child_process
 from nodedoctor.cli.compare import CompareError, read_report
 from nodedoctor.declare.registry import Command
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation
 from nodedoctor.report.document import Report
 from nodedoctor.report.inert import inert_lines
@@ -69,8 +69,8 @@ async def lines(path: str, first: int, last: int) -> list[tuple[int, str]]:
 
 def _triage_document(said: str) -> dict[str, Any] | None:
     try:
-        document = json.loads(said)
-    except (ValueError, RecursionError):
+        document = loaded(said)
+    except ValueError:
         return None
     good = isinstance(document, dict) and str(document.get("schema", "")).startswith("nodedoctor.triage/1")
     return document if good else None

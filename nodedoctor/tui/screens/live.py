@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -15,6 +14,7 @@ from textual.screen import Screen
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
+from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import load, unopened
@@ -145,7 +145,7 @@ class LiveScreen(Screen[None]):
         argv = child_process.child("host/host_watch", str(INTERVAL), "--root", root, *words)
         async for line in child_process.follow(Command(argv)):
             try:
-                said = json.loads(line)
+                said = loaded(line)
             except ValueError:
                 continue
             if isinstance(said, dict):

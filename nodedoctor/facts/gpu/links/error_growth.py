@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
@@ -14,7 +13,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.enums import clock_event_reasons
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
-from nodedoctor.json_shapes import int_of, listed, mapping, number
+from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -96,8 +95,8 @@ _Sample = tuple[float, dict[int, tuple[_Counts, dict[int, _Counts]]]]
 
 def _sample(line: str) -> _Sample | None:
     try:
-        said = mapping(json.loads(line))
-    except (ValueError, RecursionError):
+        said = mapping(loaded(line))
+    except ValueError:
         return None
     moment = number(said.get("time_seconds"))
     if moment is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from nodedoctor.facts.gpu.nvml.calls import called
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, listed, mapping, number, part, text_of
+from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number, part, text_of
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
@@ -33,8 +32,8 @@ def document_of(said: str) -> tuple[Mapping[str, Any], bool]:
     for cut, ends in ((said, ("",)), (said, ("}", "]}")), (lines, ("}", "]}"))):
         for end in ends:
             try:
-                document = json.loads(cut + end, parse_constant=_refuse)
-            except (ValueError, RecursionError):
+                document = loaded(cut + end, parse_constant=_refuse)
+            except ValueError:
                 continue
             return mapping(document), not end
     return {}, False

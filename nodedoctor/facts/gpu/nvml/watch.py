@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
@@ -11,7 +10,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
-from nodedoctor.json_shapes import int_of, listed, mapping, number
+from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number
 from nodedoctor.record import record
 
 # Counter, rate it gives, and what a MiB is in its unit.
@@ -57,8 +56,8 @@ class LoadSample:
 def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
     """Read a line; the sample before it makes rates of counters. None for a line that is none."""
     try:
-        said = mapping(json.loads(line))
-    except (ValueError, RecursionError):
+        said = mapping(loaded(line))
+    except ValueError:
         return None
     if waiting := mapping(said.get("waiting")).get("waiting"):
         return LoadSample(waiting=str(waiting))
