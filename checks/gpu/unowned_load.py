@@ -22,12 +22,12 @@ def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container | None) -
     """The load of each GPU and the number of processes that use it, read twice one second apart.
 
     One look is not enough: without persistence the driver itself loads the GPU while it starts.
-    Why: a kernel that never ends, of a process that is gone, slows every job that gets this GPU.
+    Why: a kernel that never ends, of a process that has ended, slows every job that gets this GPU.
     Fix disturbs: processes on the GPU while it is reset.
     Judges: WARN when both reads show a GPU at full load and no process that uses it.
     Fix: Look for the process; if there is none, reset the GPU.
     Threshold: 95 % of the time in both reads; chosen by us.
-    False positives: In containers, of vGPU hosts and with MIG processes are not listed: these are not judged.
+    False positives: In containers, on vGPU hosts and with MIG processes are not listed: left out.
     """
     if container is None or container.inside:
         yield Finding.skip("processes of other containers are not listed here")
@@ -45,7 +45,7 @@ def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container | None) -
             summary = "at full load, and no process uses it"
             yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
         if not judged:
-            yield Finding.skip("MIG or virtual GPUs: the load of a GPU is not told")
+            yield Finding.skip("MIG or virtual GPUs: their load is not reported")
         elif not told and any(gpu.gpu_utilization_percent is not None for gpu in judged):
             yield Finding.skip("the load of the GPUs was read only once")
         elif not told:
