@@ -16,7 +16,7 @@ the rails may have), whose VPD says SMDL=SW_MNG: siderolabs/extensions, issue 89
 root reads the VPD; that four InfiniBand functions of one ConnectX-7 are on such a board shows without it.
 
 The VPD is not read as a proof: some devices answer such a read with a panic of the system (linux, commit
-7c20078a8197, "PCI: Prevent VPD access for buggy devices"), and these roles decide in checks that must not wait."""
+7c20078a8197, "PCI: Prevent VPD access for buggy devices"), and checks that must not wait need these roles."""
 
 
 def switch_bridges(ports: Sequence[IbPort], pci: Pci | Unseen) -> frozenset[str]:
