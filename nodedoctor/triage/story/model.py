@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
+from nodedoctor.triage.events.progress import Asleep, Mentions, RankOfPid, Roster, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
@@ -22,7 +22,7 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
+    *LIFE, Asleep, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
     MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
