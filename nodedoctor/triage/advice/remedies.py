@@ -412,8 +412,8 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
     ),
     "assertion": _text(
-        "The condition in that line did not hold: look at what was given to that call, and whether the library"
-        " is of the version that the program was written for."
+        "The condition in that line did not hold: look at what was given to that call, and whether the"
+        " library is of the version that the program was written for."
     ),
     "panic": _text("The line shows where it gave up, and the next one why: look at what was given to it."),
     "not-begun": _text("Correct the command: the line says which argument or file it is."),
