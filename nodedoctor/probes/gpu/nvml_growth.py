@@ -14,9 +14,11 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from nodedoctor.probes.gpu import nvml_calls as calls
     from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
