@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 
-from nodedoctor.averages import median
 from nodedoctor.declare.peers import Attribute, Odd, compared, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from statistics import mean
 
-from nodedoctor.averages import mean
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective

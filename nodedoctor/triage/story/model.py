@@ -23,8 +23,9 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, Asleep, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
-    MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint, RasCount, RasProcess, RasRunning,
+    *LIFE, Asleep, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp,
+    Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint, RasCount, RasProcess,
+    RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
