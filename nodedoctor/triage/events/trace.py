@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
@@ -73,6 +73,23 @@ class _Open:
     later: bool = False
     manner: Manner = "plain"
     steps: int = 0
+
+
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+_SLASH = re.compile(r"[/\\]")
+_STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
+
+
+def place(frames: Sequence[Frame]) -> str:
+    """Where a person begins to read: the innermost call of the program's own code, else of a package."""
+    own = [frame for frame in frames if not _PACKAGE.search(frame.file) and not _STANDARD.search(frame.file)]
+    of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
+    frame = next((found[-1] for found in (own, of_packages) if found), None)
+    if frame is None:
+        return ""
+    package = _PACKAGE.search(frame.file)
+    where = f"{_SLASH.split(frame.file)[-1]}, line {frame.line}"
+    return f"{package[1]}'s {where}" if package is not None else where
 
 
 def own_rank(message: str) -> int | None:
@@ -172,6 +189,10 @@ class Tracebacks:
             current.steps = self._steps
             return
         raised = _RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
+            current = self._open[line.key] = _Open(line, manner=_announced(before), steps=self._steps)
+            self._grown(current, text)
+            return
         if raised is None and current is not None and current.frames:
             raised = _QUALIFIED.match(_bare(text))
         if raised is None:
