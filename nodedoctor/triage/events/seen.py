@@ -75,7 +75,7 @@ class Prose:
 
 
 ANNOUNCES = re.compile(
-    r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
+    r"\bNCCL WARN\b(?!.* which can lead to )|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
     r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
     r"|^\W{0,3}(?:Fatal error|Error (?:executing|running|launching|starting|from server))\b"
     r"|^(?:Error|[Ff]atal(?: error)?): \S"
@@ -84,10 +84,14 @@ ANNOUNCES = re.compile(
 )
 
 
+_TRIED = re.compile(r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b")
+"""What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`)."""
+
+
 def unread(line: Line) -> UnreadTrouble | None:
     """The announcement in a line that nothing else was read from."""
     found = ANNOUNCES.search(line.text)
-    if not line.text:
+    if not line.text or _TRIED.search(line.text):
         return None
     if found is None:
         return UnreadTrouble() if line.level in SERIOUS else None
