@@ -71,6 +71,8 @@ def answers(
 ) -> Iterator[Finding]:
     """Errors and response times of NVML and nvidia-smi, and whether they returned at all.
 
+    GPUs that come after one that hangs are not asked: a second child would enter the driver that hangs, where
+    no signal ends it (NVIDIA/NVSentinel, issue 1576). They are listed as not asked.
     Why: when the driver hangs, every CUDA call of a job hangs, and its watchdog reports a network timeout.
     Fix disturbs: every job on the node when the driver must be reloaded.
     Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN when an answer takes more

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
-from nodedoctor.triage.events.seen import Article, Prose, unread
+from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
@@ -45,7 +46,7 @@ SIGNS: tuple[Sign, ...] = (
 LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
-ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
+ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, Complaint)
 """What a line tells in passing: it may still be one about progress."""
 
 SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
@@ -55,8 +56,8 @@ TOLD_AS_WARNING = (
     exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed,
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
-    progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
-    oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
+    progress.Asleep, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess,
+    ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -120,6 +121,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
+        if shape.complains and not events and (said := complaint(line)) is not None:
+            yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
     yield from counters.flush()
     yield from traces.left()
@@ -201,28 +204,46 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
     if found:
         return
     alive = progress.read(line.text) if shape.alive else None
-    if alive is None and (shape.announces or line.level in SERIOUS):
+    begins = line.text.startswith("Traceback (most recent")
+    if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = unread(line)
     if alive is not None:
         yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
 
 
 def _joined(lines: Iterable[Line]) -> Iterator[Line]:
-    """Terminals break the watchdog's long line when it is copied: put its two halves together."""
+    """Terminals break the watchdog's long line when it is copied: put its two halves together.
+
+    So does an exception whose message begins in the next line, indented.
+    """
     broken: Line | None = None
     for line in lines:
         if broken is not None:
-            if line.text and not line.text.startswith("["):
-                line = replace(broken, text=f"{broken.text}{line.text}")
+            if _goes_on(broken, line):
+                gap = " " if broken.text.endswith(":") else ""
+                line = replace(broken, text=f"{broken.text}{gap}{line.text.lstrip() if gap else line.text}")
             else:
                 yield broken
-        broken = line if "Watchdog caught" in line.text and _HALF.search(line.text) else None
+        text = line.text
+        half = "Watchdog caught" in text and _HALF.search(text)
+        broken = line if half or (text[-1:] in ":\t " and _HEAD.match(text)) else None
+        if broken is not None and not half:
+            broken = replace(line, text=text.rstrip())
         if broken is None:
             yield line
     if broken is not None:
         yield broken
 
 
+def _goes_on(broken: Line, line: Line) -> bool:
+    """True for the rest of a line that was broken."""
+    if broken.text.endswith(":"):
+        return line.text[:1].isspace() and line.text.strip() != "" and line.key == broken.key
+    return bool(line.text) and not line.text.startswith("[")
+
+
+_HEAD = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):\s*$")
+"""An exception without a message in its own line."""
 _HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
