@@ -93,7 +93,10 @@ def prepare() -> None:
 
 def receive(asker: socket) -> Asked | None:
     """The next message: its number, the words, the descriptors; None when nobody asks any more."""
-    data, ancillary, _, _ = asker.recvmsg(LARGEST, CMSG_SPACE(8))
+    try:
+        data, ancillary, _, _ = asker.recvmsg(LARGEST, CMSG_SPACE(8))
+    except ConnectionError:  # it died before it had read all that it was told
+        return None
     if not data:
         return None
     number, *words = os.fsdecode(data).split("\0")

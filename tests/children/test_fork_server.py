@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -265,6 +266,23 @@ def test_an_end_that_nobody_hears_of_costs_no_other_end(asked_of):
         ours.send(b"forget\x001")
         ours.close()
         serving.send_signal(signal.SIGCONT)
+        assert left.wait(60) == -signal.SIGKILL
+        assert serving.wait(60) == 0
+    finally:
+        left.kill()
+
+
+def test_who_died_before_it_read_what_it_was_told_leaves_nothing(asked_of):
+    """The kernel then says "connection reset" instead of the end."""
+    serving, ours = asked_of
+    left = sleeper()
+    try:
+        ours.send(f"watch\0{left.pid}".encode())
+        outputs = os.open(os.devnull, os.O_WRONLY)
+        socket.send_fds(ours, [b"1\0-I\0-S\0/nothing.py"], [outputs, outputs])
+        os.close(outputs)
+        assert select.select([ours], [], [], 60)[0]
+        ours.close()
         assert left.wait(60) == -signal.SIGKILL
         assert serving.wait(60) == 0
     finally:
