@@ -67,9 +67,8 @@ _PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR":
            "TRACE": 4, "SUCCESS": 2}  # fmt: skip
 """Severities, and the blanks behind them at most: what is further in belongs to the text."""
 _LEVEL = re.compile(
-    r" {0,12}(?:\[|<)?(?:("
-    + "|".join(_PADDED)
-    + r")(?:\]|>)?(?: *\| ?| +- |:(?=[\w.]+:|\d{4}-\d\d-\d\d )|:$|(?<=[\]>]):? ?)"
+    r" {0,12}(?:\[|<)?(?:(" + "|".join(_PADDED) + r")(?:\]|>)?"
+    r"(?: *\| ?| +- |:(?=[\w.]+:|\d{4}-\d\d-\d\d )|:$|(?<=[\]>]):? ?)"
     r"|(" + "|".join(f"{word}:? {{1,{most}}}" for word, most in _PADDED.items()) + r")(?=[^:\s]| ))"
 )
 _LOGGER = re.compile(
