@@ -22,6 +22,8 @@ UNREAD = (
     "FATAL:   container creation failed: loop device busy\n",
     "Error: JobFailed\n",
     "the launcher exited with code 250\n",
+    "Waiting for more workers to join: 1/16 (2692 seconds passed)\n",
+    "h:3:4 [5] NCCL INFO [Service thread] Connection closed by localRank 7\n",
     "job step was cancelled: SCHEDULING_SETUP_FAILED\n",
     "Warning  FailedScheduling  40s  default-scheduler  0/2 nodes are available\n",
 )
@@ -122,6 +124,12 @@ def test_a_message_that_begins_in_the_next_line_is_read(tmp_path: Path) -> None:
         "RuntimeError: \n        CUDA Setup failed although there is a GPU.\n        Look above."
     )
     assert "RuntimeError: CUDA Setup failed although" in judged(tmp_path, text).verdict.headline
+
+
+def test_a_launcher_that_names_a_rank_is_believed(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, "ERROR:launcher:Rank 2 crashed with exit code -11.\n").verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_died", [2])
+    assert judged(tmp_path, "Global rank 0 (PID 9) exited with code 0\n").verdict.outcome != "failure"
 
 
 def test_the_place_is_the_programs_own_before_that_of_a_package() -> None:

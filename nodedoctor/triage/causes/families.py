@@ -76,7 +76,9 @@ FAMILIES = (
         r"|version `\S+' not found|[Ee]xec format error|wrong ELF class|invalid ELF header"
         r"|incompatible architecture|DLL load failed"
         r"|(?:[Uu]nable|[Ff]ailed) to load \S+ library\b"
-        r"|numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed",
+        r"|numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed"
+        r"|\btoo old to be supported\b"
+        r"|(?:compute|CUDA) capability\b.{0,60}\b(?:not supported|required|at least|too (?:low|old))",
         "libraries that are missing or do not fit each other",
         "CONFIG",
         "version_mismatch",
@@ -125,7 +127,8 @@ FAMILIES = (
         r"PytorchStreamReader failed|invalid magic number|unexpected EOF|[Uu]nexpected end of (?:file|data)"
         r"|MetadataIncompleteBuffer|deserializing header|SafetensorError|UnpicklingError|BadZipFile"
         r"|invalid load key|Ran out of input|failed finding central directory|not a (?:zip|gzip) file"
-        r"|BadGzipFile|UnidentifiedImageError|checksum mismatch"
+        r"|could not parse ModelProto|ParseFromArray\(serialized|bad checksum|checksum mismatch|BadGzipFile"
+        r"|UnidentifiedImageError"
         r"|(?:truncated|corrupt(?:ed)?) (?:file|header|archive|checkpoint|image|record)"
         r"|(?:file|header|archive|checkpoint|image|record)s?\b.{0,40}\b(?:truncated|corrupt(?:ed)?)\b",
         "a file that is not complete",
