@@ -204,7 +204,8 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
     if found:
         return
     alive = progress.read(line.text) if shape.alive else None
-    if alive is None and (shape.announces or line.level in SERIOUS):
+    begins = line.text.startswith("Traceback (most recent")
+    if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = unread(line)
     if alive is not None:
         yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)

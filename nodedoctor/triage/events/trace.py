@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
 AFTER = 3
@@ -27,6 +27,7 @@ _QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
+_OF_A_SIGNAL = re.compile(r"KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: ")
 _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
@@ -46,12 +47,16 @@ class Frame:
 
 @record
 class Raised:
-    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled."""
+    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled.
+
+    `logged`: the program's own logger printed it as an error, so something had caught it.
+    """
 
     type: str
     message: str
     frames: tuple[Frame, ...] = ()
     later: bool = False
+    logged: bool = False
 
 
 @record
@@ -194,13 +199,14 @@ class Tracebacks:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
-        if raised[1] == "KeyboardInterrupt":  # an ordered end, told by a sign of its own
+        if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
             return
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
         if line.severity in ("W", "I", "D"):
             how = "warning"
-        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later)
+        logged = current is not None and current.first.level in SERIOUS and line.level not in SERIOUS
+        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged)
         yield what, self._spawned.get(line.key), how
 
     def left(self) -> Iterator[Event[CutShort]]:

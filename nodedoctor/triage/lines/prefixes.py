@@ -67,7 +67,9 @@ _PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR":
            "TRACE": 4, "SUCCESS": 2}  # fmt: skip
 """Severities, and the blanks behind them at most: what is further in belongs to the text."""
 _LEVEL = re.compile(
-    r" {0,12}(?:\[|<)?(?:(" + "|".join(_PADDED) + r")(?:\]|>)?(?: *\| ?| +- |:(?=[\w.]+:)|:$|(?<=[\]>]):? ?)"
+    r" {0,12}(?:\[|<)?(?:("
+    + "|".join(_PADDED)
+    + r")(?:\]|>)?(?: *\| ?| +- |:(?=[\w.]+:|\d{4}-\d\d-\d\d )|:$|(?<=[\]>]):? ?)"
     r"|(" + "|".join(f"{word}:? {{1,{most}}}" for word, most in _PADDED.items()) + r")(?=[^:\s]| ))"
 )
 _LOGGER = re.compile(
@@ -281,6 +283,8 @@ def _prefixed(text: str, place: Place, prefix: _Prefix, habit: Habit = NO_HABIT)
         if rest is None or rest == text:
             break
         text = rest
+    if prefix.severities and text.startswith(":"):  # `ERROR:2026-11-07 10:41:22,123:text`
+        text = text[1:]
     if prefix.logged and text.endswith(tuple("0123456789")):
         text = _PLACED.sub("", text)
     who = prefix.who

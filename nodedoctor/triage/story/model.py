@@ -9,7 +9,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.progress import Finished, Mentions, RankOfPid, Roster, Serving, Size
+from nodedoctor.triage.events.progress import Asleep, Finished, Mentions, RankOfPid, Roster, Serving, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
@@ -23,8 +23,9 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
-    MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint, RasCount, RasProcess, RasRunning,
+    *LIFE, Asleep, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp,
+    Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint, RasCount, RasProcess,
+    RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
