@@ -48,6 +48,8 @@ RAISED = (
      "not complete"),
     ("subprocess.CalledProcessError: Command '['/usr/bin/gcc', 'm.c']' returned 1", "CONFIG", "compiler"),
     ("RuntimeError: shape '[4, 2]' is invalid for input of size 9", "CODE", "Begin at train.py, line 41"),
+    ("FileExistsError: [Errno 17] File exists: '/cache/a'", "CODE", "Let one rank make"),
+    ("RuntimeError: ABORTED: The TPU is already in use by process with pid 9.", "CONFIG", "a leftover"),
     ("AssertionError: 16 < 16", "CODE", "Begin at train.py, line 41"),
     ("KeyError: 'image'", "CODE", "Begin at train.py, line 41"),
 )  # fmt: skip
@@ -161,6 +163,26 @@ def test_each_kind_of_failure_has_a_first_step() -> None:
 def test_compiled_code_speaks_for_itself(text: str, cause: str, tmp_path: Path) -> None:
     log = f"{text}\n[gpu-1:4711] *** Process received signal ***\n[gpu-1:4711] Signal: Aborted (6)\n"
     assert judged(tmp_path, log).verdict.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("CUDA_ERROR_LAUNCH_FAILED", "user_code_exception"),
+        ("cudaErrorIllegalAddress", "user_code_exception"),
+        ("CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_hardware_xid"),
+        ("CUDA_ERROR_SYSTEM_NOT_READY", "nvlink_fabric"),
+        ("CUDA_ERROR_NO_BINARY_FOR_GPU", "version_mismatch"),
+    ],
+)
+def test_the_names_of_cudas_errors_are_known(name: str, cause: str, tmp_path: Path) -> None:
+    text = TRACE.format(f"driver.CudaAPIError: [1] Call to cuStreamSync results in {name}")
+    assert judged(tmp_path, text).verdict.cause == cause
+
+
+def test_a_service_only_tells_that_a_script_failed(tmp_path: Path) -> None:
+    text = "UnexpectedStatusException: Error for Training job a: Failed. Reason: ExecuteUserScriptError\n"
+    assert judged(tmp_path, text).verdict.outcome == "undetermined"
 
 
 @pytest.mark.parametrize(

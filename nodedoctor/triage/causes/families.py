@@ -140,6 +140,24 @@ FAMILIES = (
         "a checkpoint of another model, or of another split of it",
     ),
     _family(
+        "already-there",
+        r"FileExistsError|\bFile exists\b|\[Errno 17\]",
+        "a file or folder that is there already",
+        None,
+    ),
+    _family(
+        "device-busy",
+        r"\balready in use by (?:another )?(?:process|pid)"
+        r"|\b[Dd]evice (?:is )?(?:already )?(?:acquired|busy|in use)\b",
+        "a device that another process holds",
+    ),
+    _family(
+        "login",
+        r"Permission denied(?: \((?:publickey|password|gssapi|keyboard)|, please try)"
+        r"|Host key verification failed|bad ownership or modes for",
+        "a login on another node was refused",
+    ),
+    _family(
         "rights",
         r"PermissionError|[Pp]ermission denied|Operation not permitted|Read-only file system",
         "something that this user may not do on that node",
@@ -154,7 +172,7 @@ FAMILIES = (
     ),
     _family(
         "files",
-        r"(?:FileNotFound|NotADirectory|IsADirectory|FileExists)Error|[Nn]o such file or directory"
+        r"(?:FileNotFound|NotADirectory|IsADirectory)Error|[Nn]o such file or directory"
         r"|(?:file|path|directory|folder|checkpoint|dataset)\b.{0,160}\b(?:does not|doesn't|didn't) exist"
         r"|can't open file|[Cc]annot find (?:file|path|directory)|is not a local folder"
         r"|Can't load (?:tokenizer|the configuration|config|model|weights) for"
@@ -173,7 +191,7 @@ FAMILIES = (
     _family(
         "no-connection",
         r"[Nn]o route to host|[Nn]etwork is unreachable|[Cc]onnection (?:timed out|refused)"
-        r"|ssh: connect to host|Host key verification failed|[Cc]annot assign requested address",
+        r"|ssh: connect to host|[Cc]annot assign requested address",
         "another host or service could not be reached",
         "CONFIG",
         "network_socket_interface",

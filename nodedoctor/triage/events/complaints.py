@@ -29,7 +29,7 @@ FAILING = re.compile(
     r"|[Nn]ot (?:supported|recogni[sz]ed)|[Uu]nrecogni[sz]ed|[Cc]orrupt(?:ed)?|[Ii]llegal"
     r"|[Vv]iolation|[Ii]ncompatible|[Dd]isallowed"
     r"|[Ff]orbidden|[Uu]nauthorized|[Mm]utually exclusive|[Nn]on-?zero|[Ee]xceeded|[Ii]nsufficient"
-    r"|[Nn]ot (?:available|a valid)|[Uu]navailable|UNAVAILABLE|INTERNAL|[Ee]victed"
+    r"|[Nn]ot (?:available|a valid)|[Uu]navailable|UNAVAILABLE|INTERNAL|Internal(?=: )|[Ee]victed"
     r"|before \w+ initiali[sz]ation)(?![\w=])"
     r"|\w(?:Error|Exception|Failure|BackOff|Killed)\b|[A-Z]_(?:FAILED|FAILURE|ERROR|EXCEEDED|EXHAUSTED)\b"
     r"|[Ee]xit(?:ed)? (?:with )?(?:code|status)\b|[Cc]onnection (?:was )?closed\b"
