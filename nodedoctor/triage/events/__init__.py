@@ -18,7 +18,7 @@ from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.exits import ElasticBlock
 from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, SERIOUS, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, NOBODY, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
 SIGNS: tuple[Sign, ...] = (
@@ -208,22 +208,47 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
 
 
 def _joined(lines: Iterable[Line]) -> Iterator[Line]:
-    """Terminals break the watchdog's long line when it is copied: put its two halves together."""
+    """The watchdog's long line is broken when it is copied, and by what others print: put it together."""
     broken: Line | None = None
+    between: list[Line] = []
     for line in lines:
-        if broken is not None:
-            if line.text and not line.text.startswith("["):
-                line = replace(broken, text=f"{broken.text}{line.text}")
-            else:
+        whole = f"{broken.text}{line.text}" if broken is not None else line.text
+        if broken is not None and line.who in (NOBODY, broken.who) and _GOES_ON.search(whole):
+            broken = replace(broken, text=whole)
+        elif broken is not None and len(between) < BETWEEN and not _is_broken(line):
+            between.append(line)
+            continue
+        else:
+            if broken is not None:
                 yield broken
-        broken = line if "Watchdog caught" in line.text and _HALF.search(line.text) else None
-        if broken is None:
-            yield line
+                yield from between
+                between = []
+            broken = line if _is_broken(line) else None
+            if broken is None:
+                yield line
+            continue
+        if not _HALF.search(broken.text):
+            yield broken
+            yield from between
+            broken, between = None, []
     if broken is not None:
         yield broken
+        yield from between
 
 
+def _is_broken(line: Line) -> bool:
+    """Whether the watchdog's line is broken off here."""
+    return "Watchdog caught" in line.text and _HALF.search(line.text) is not None
+
+
+BETWEEN = 4
+"""Lines of others inside of a broken one at most. Ours."""
 _HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
+_GOES_ON = re.compile(
+    r"Watchdog caught[a-z ]*:? ?(?:Work[A-Z]*|Work[A-Z]{2,6}\((?:\w+(?:\(ms\))?=[\w-]*(?:, ?|$|(?=\))))*"
+    r"(?:\w+(?:\((?:ms?\)?)?)?|\).*)?)?$"
+)
+"""The line, broken anywhere in its words or in the fields behind them, or as a whole."""
 
 
 def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
