@@ -18,8 +18,7 @@ from nodedoctor.fleet.document import document as fleet_document
 from nodedoctor.fleet.model import Fleet
 from nodedoctor.fleet.reports.reading import node as node_of
 from nodedoctor.model import Finding, Observation, Severity, Status
-from nodedoctor.report import brief, comparison, html, junit, prometheus, summary, text
-from nodedoctor.report import document as shape
+from nodedoctor.report import brief, comparison, html, junit, prometheus, saved, summary, text
 from nodedoctor.report import json as report_json
 
 NODES = Path(__file__).parent / "nodes"
@@ -88,13 +87,13 @@ def test_a_failure_is_a_warning_that_does_not_count(lost):
 
 
 def test_a_saved_report_is_read_as_it_was_written(lost):
-    assert shape.read(lost) == lost
+    assert saved.read(lost) == lost
     lost_again = {**lost, "verdict": "fail"}
-    assert shape.read(lost_again)["verdict"] == "pass"
+    assert saved.read(lost_again)["verdict"] == "pass"
 
 
 def test_every_view_shows_it_and_says_that_it_is_a_preview(lost):
-    report = shape.read(lost)
+    report = saved.read(lost)
     assert summary.render(report).startswith("NODE (preview): ")
     assert "[preview]" in brief.render(report)
     assert "[preview]" in text.render(report)
@@ -125,7 +124,7 @@ def test_a_comparison_gets_no_worse_by_it(lost):
     well["results"][0]["findings"] = [
         {**lost["results"][0]["findings"][0], "status": "pass", "preview": False, "because_of": None}
     ]
-    assert not comparison.compare(shape.read(well), shape.read(lost)).worse
+    assert not comparison.compare(saved.read(well), saved.read(lost)).worse
 
 
 def test_what_is_expected_may_fail_whatever_its_check_is():

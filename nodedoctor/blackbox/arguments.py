@@ -7,7 +7,7 @@ import re
 import warnings
 
 from nodedoctor.cli.arguments import seconds
-from nodedoctor.cli.console import Parser
+from nodedoctor.cli.console import HelpFormatter, Parser
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
@@ -76,7 +76,7 @@ def watch() -> Parser:
         prog="nodedoctor watch",
         description="Live load of this node on the screen; or one job, watched until it ends or hangs.",
         epilog=_WATCH,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     which = made.add_argument_group("a job").add_mutually_exclusive_group()
@@ -94,7 +94,7 @@ def run() -> Parser:
         usage="nodedoctor run [options] -- COMMAND [ARGUMENT ...]",
         description="Runs a training command and keeps what says why it hung or died.",
         epilog=_RUN,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, after --")

@@ -6,7 +6,7 @@ import argparse
 
 from nodedoctor import __version__
 from nodedoctor.cli import outputs
-from nodedoctor.cli.console import Parser
+from nodedoctor.cli.console import HelpFormatter, Parser
 
 DAY = 86_400
 """Seconds that can be waited for at most; ours."""
@@ -73,7 +73,7 @@ def parser() -> Parser:
         "       nodedoctor triage | fleet | run | watch | arm | compare | expect | demo | explain | ...",
         description="Diagnose a GPU training node: what is broken, the evidence, the fix.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     add = made.add_argument

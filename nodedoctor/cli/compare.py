@@ -11,7 +11,8 @@ from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import loaded
 from nodedoctor.report.comparison import compare, heading, render
-from nodedoctor.report.document import Report, damage, read
+from nodedoctor.report.document import Report
+from nodedoctor.report.saved import damage, read
 
 if TYPE_CHECKING:
     from nodedoctor.cli.console import Parser

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from nodedoctor.cli.console import complain, drop, emit, mutter, prepare, say
+from nodedoctor.cli.console import columns, complain, drop, emit, mutter, prepare, say
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.errors import EndedBySignal, NodeDoctorError
 from nodedoctor.spelling import alike
@@ -271,13 +271,11 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
         from nodedoctor.report import summary
 
         return summary.render(report)
-    import shutil
-
     from nodedoctor.report import brief, text
 
     view = text.render if arguments.verbose else brief.render
     on_terminal = sys.stdout.isatty()
-    width = min(shutil.get_terminal_size((80, 24)).columns, 110) if on_terminal else 80
+    width = min(columns(), 110) if on_terminal else 80
     colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return view(report, width=width, colour=colour, quiet=arguments.quiet)
 

@@ -107,7 +107,7 @@ def _render(form: str, document: Mapping[str, Any], recording: str) -> str:
 
         return junit.render(document)
     from nodedoctor.report import prometheus, ticket
-    from nodedoctor.report.document import read
+    from nodedoctor.report.saved import read
 
     if form == "ticket":
         return ticket.render(read(document), recording)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.json_shapes import loaded
-from nodedoctor.knowledge.env_vars import env_var
+from nodedoctor.knowledge.env_vars import is_env_var
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
 from nodedoctor.probes.host.environment import is_plain_name, scrubbed, speaks_of_secret
@@ -105,7 +105,7 @@ def variable(name: str, value: str) -> str:
     """The value of an environment's variable as it may be shown."""
     if speaks_of_secret(name):
         return value if value.lower() in ("", "0", "1", "true", "false") else HIDDEN
-    if is_plain_name(name) or _KNOWN.fullmatch(name) or env_var(name) is not None:
+    if is_plain_name(name) or _KNOWN.fullmatch(name) or is_env_var(name):
         return value if is_harmless(value) and not _announces(value) else scrubbed(value)
     return value if is_harmless(value) and scrubbed(value) == value else HIDDEN
 

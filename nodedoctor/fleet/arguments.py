@@ -6,7 +6,7 @@ import argparse
 
 from nodedoctor.cli import outputs
 from nodedoctor.cli.arguments import seconds
-from nodedoctor.cli.console import Parser
+from nodedoctor.cli.console import HelpFormatter, Parser
 from nodedoctor.fleet import breaker
 
 WIDEST = 4096
@@ -35,7 +35,7 @@ def parser() -> Parser:
         "--reports PATH ...) [options] [CHECK ...]",
         description="Many nodes: ask each, put the reports side by side, name the one that is different.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("checks", nargs="*", metavar="CHECK", help="a check or a subject; all by default")

@@ -5,7 +5,6 @@ Where widespread advice is wrong the row says so; variables that nothing reads h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal
 
@@ -100,6 +99,11 @@ def _by_upper() -> dict[str, str]:
 
 
 @cache
+def _letters() -> dict[str, frozenset[str]]:
+    return {name: frozenset(name) for name in _by_upper()}
+
+
+@cache
 def timeout_settings() -> tuple[TimeoutSetting, ...]:
     """The settings behind the timeout of collectives, one per framework."""
     return rows("env_vars", "timeouts", TimeoutSetting)
@@ -114,6 +118,11 @@ def prefixes() -> tuple[Prefix, ...]:
 def env_vars() -> tuple[EnvVar, ...]:
     """All variables."""
     return rows("env_vars", "variables", EnvVar)
+
+
+def is_env_var(name: str) -> bool:
+    """Whether the table has a variable of exactly that name, without making its row."""
+    return name in _raw()
 
 
 def env_var(name: str) -> EnvVar | None:
@@ -135,20 +144,26 @@ def suggest(name: str) -> str | None:
     if name in _raw():
         return None
     same = _by_upper().get(name.upper())
-    return same or _closest(name.upper(), _by_upper())
+    return same or _closest(name.upper())
 
 
-def _closest(name: str, known: Iterable[str]) -> str | None:
+def _closest(name: str) -> str | None:
     """The known name with the fewest letters out of place, if these are few enough."""
+    allowed = 2 if len(name) >= 12 else 1
+    letters = frozenset(name)
+    likely = [
+        candidate
+        for candidate, its in _letters().items()
+        if abs(len(candidate) - len(name)) <= allowed and len(its - letters) <= allowed + 1
+    ]
+    if not likely:
+        return None
     from difflib import SequenceMatcher
 
-    allowed = 2 if len(name) >= 12 else 1
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(name)
     found = []
-    for candidate in known:
-        if abs(len(candidate) - len(name)) > allowed:
-            continue
+    for candidate in likely:
         matcher.set_seq1(candidate)
         # quick_ratio() is an upper bound and cheap; it leaves a handful for ratio().
         bound = _misplaced(matcher.quick_ratio(), candidate, name)

@@ -18,11 +18,11 @@ from nodedoctor.report.document import (
     counted,
     full_summary,
     is_blind,
-    read,
     severity,
     severity_of,
     worst,
 )
+from nodedoctor.report.saved import read
 from nodedoctor.wording import about
 
 Direction = Literal["worse", "better", "other"]

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result, identifier
+from nodedoctor.record import field_names
 from nodedoctor.report import document as shape
 from nodedoctor.report.document import SCHEMA
 
@@ -164,7 +165,7 @@ def _plain(value: Any) -> Any:
         return {_key(key): _plain(item) for key, item in value.items()}
     if issubclass(kind, list | tuple):
         return [_plain(item) for item in value]
-    if names := getattr(kind, "__dataclass_fields__", None):
+    if names := field_names(kind):
         return {name: _plain(getattr(value, name)) for name in names}
     if issubclass(kind, set | frozenset):
         return [_plain(item) for item in sorted(value)]

@@ -16,9 +16,9 @@ from typing import Any
 from xml.etree import ElementTree as xml
 
 from nodedoctor.model import Severity
-from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.document import full_summary, marked, severity
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import told
 from nodedoctor.wording import about
 

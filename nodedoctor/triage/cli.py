@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.console import HelpFormatter, Parser, complain, emit
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
@@ -204,7 +204,7 @@ def parser() -> Parser:
         description="Diagnose why a job died: the guilty rank, the evidence, the fix, and what is not "
         "the cause.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     add = made.add_argument

@@ -14,9 +14,9 @@ from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Action, Fix, Role, Step
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA as REPORT
-from nodedoctor.report.document import damage
-from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.json import document
+from nodedoctor.report.saved import damage
+from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
 from nodedoctor.triage.events.system.oom import HostOom

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole, words
 from nodedoctor.nodeset import fold
-from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
+from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import told
 from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, missing, unread
 from nodedoctor.wording import counted

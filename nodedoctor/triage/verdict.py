@@ -7,6 +7,7 @@ from typing import Any
 
 from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import candidates, weigh
+from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError, SetUp
@@ -29,7 +30,8 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
     weighed = weigh.weigh(story, [*candidates(story), *more])
     found = [one for one in weighed if one.decides]
-    if (not story.trouble or _teardown(story)) and not more:
+    quiet = not story.trouble or _teardown(story)
+    if quiet and not more and (story.alive or calm or not complaints(story)):
         return _calm(story, coverage, calm)
     if not found or story.of(Article):
         return _undetermined(story, coverage, weighed)
@@ -80,7 +82,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     stops = story.of(OrderedStop)
     done = story.of(Finished)
     running, serving = story.of(RasRunning), story.of(Serving)
-    alive = story.steps > 0 or done or stops or running or serving or rested
+    alive = story.alive or rested
     told_by_dumps = rested and not (stops or done or running or story.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -165,7 +167,7 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
         parties=end.people if end is not None and not end.alone else (),
         victims=tuple(distinct(wait.who for wait in waits)),
         collective=waits[0].work if waits else None,
-        evidence=_evidence(tuple(story.trouble)),
+        evidence=_evidence(tuple(story.trouble or complaints(story))),
         timeline=_timeline(story),
         alternatives=tuple({cause: (cause, why) for cause, why in reversed(told)}.values())[::-1][:5],
         incidents=story.incidents,

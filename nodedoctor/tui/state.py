@@ -11,7 +11,8 @@ from nodedoctor import __version__
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
 from nodedoctor.record import record
-from nodedoctor.report.document import Report, read
+from nodedoctor.report.document import Report
+from nodedoctor.report.saved import read
 
 
 @record

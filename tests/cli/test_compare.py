@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.report.comparison import compare, render
-from nodedoctor.report.document import Report, read
+from nodedoctor.report.document import Report
+from nodedoctor.report.saved import read
 
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
 

@@ -22,8 +22,9 @@ from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.report import comparison, html, junit, prometheus, summary, text
 from nodedoctor.report import json as report_json
-from nodedoctor.report.document import Report, read, severity_of
+from nodedoctor.report.document import Report, severity_of
 from nodedoctor.report.matrix import matrices
+from nodedoctor.report.saved import read
 from nodedoctor.triage import page
 from nodedoctor.tui.filter import KINDS
 from nodedoctor.tui.lines import detail

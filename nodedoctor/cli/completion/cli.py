@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 
 from nodedoctor.cli.completion.vocabulary import vocabulary
-from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.console import HelpFormatter, Parser, complain, emit
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 
@@ -37,7 +36,7 @@ def parser() -> Parser:
         prog="nodedoctor completion",
         description="Print the script that lets a shell complete the words of nodedoctor.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     made.add_argument("shell", choices=("bash", "zsh", "fish"))

@@ -11,7 +11,7 @@ from typing import Any
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.processes import Process, Processes
-from nodedoctor.knowledge.env_vars import env_var, family, suggest
+from nodedoctor.knowledge.env_vars import family, is_env_var, suggest
 from nodedoctor.model import Evidence, Unseen, reading
 from nodedoctor.record import record
 
@@ -160,7 +160,7 @@ def _relevant(variables: Mapping[str, str]) -> dict[str, str]:
 
 def is_relevant(name: str) -> bool:
     """Whether a name is known, of a family that is, or a slip of a known one."""
-    return env_var(name) is not None or family(name) is not None or suggest(name) is not None
+    return is_env_var(name) or family(name) is not None or suggest(name) is not None
 
 
 def _short(places: list[str]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
 
@@ -62,15 +63,22 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
+_FOR_AN_EXTRA = regex(r";(?!.*\bor\b).*\bextra\s*==\s*(['\"])[^'\"]+\1[)\s]*$")
+"""The end of a line that asks only for those who chose an extra; Ray alone has hundreds of them."""
+
+
 def wanted(package: Package, environment: Mapping[str, str]) -> Iterator[Wanted]:
     """The requirements of a package that apply in an environment; extras and unreadable lines are left out.
 
     `environment` are marker variables: python_version, platform_machine, ...
     """
+    lines = [line for line in package.requires if not _FOR_AN_EXTRA.search(line)]
+    if not lines:
+        return  # packaging takes 20 ms to import
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
 
-    for line in package.requires:
+    for line in lines:
         try:
             requirement = Requirement(line)
             applies = requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})

@@ -18,8 +18,9 @@ from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
-from nodedoctor.report.document import causes_of, finding, full_summary, severity, status_of
+from nodedoctor.report.document import full_summary, severity, status_of
 from nodedoctor.report.lead import and_more, of_cause
+from nodedoctor.report.saved import causes_of, finding
 from nodedoctor.wording import counted
 
 LONGEST = 600

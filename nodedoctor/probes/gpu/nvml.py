@@ -12,7 +12,6 @@ lasts: what a driver that hangs or a library that crashes leaves behind is cut o
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import json
 import os
@@ -20,17 +19,19 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing typing or argparse takes as long as asking a GPU
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
+
     from nodedoctor.probes.gpu import nvml_calls as calls
     from nodedoctor.probes.gpu.nvml_library import NvmlAnswer, NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpu import nvml_calls as calls
-    from gpu.nvml_library import NvmlAnswer, NvmlLibrary, init, keep
+    from gpu.nvml_library import NvmlLibrary, init, keep
     from packages import add_folders
 
     sys.path.pop(0)
@@ -272,12 +273,23 @@ def hold() -> None:
     stdin_ends()
 
 
+def asked(words: list[str]) -> tuple[bool, float]:
+    """Whether to stay, and the seconds between samples, 0 for the whole document; ends for anything else."""
+    if words in ([], ["--hold"]):
+        return bool(words), 0.0
+    try:
+        option, seconds = words
+        if option == "--watch":
+            return False, float(seconds)
+    except ValueError:  # other words, or no number
+        pass
+    sys.stderr.write(f"{__doc__}\n")
+    sys.exit(2)
+
+
 def main() -> None:
     """Run as a program."""
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--hold", action="store_true")
-    parser.add_argument("--watch", type=float, metavar="SECONDS")
-    options = parser.parse_args()
+    keeping, interval = asked(sys.argv[1:])
     faulthandler.enable()  # names the call that crashed
     add_folders()
     try:
@@ -287,13 +299,13 @@ def main() -> None:
         print(json.dumps({"schema": SCHEMA, "init": missing}))
         return
     library = NvmlLibrary(pynvml)
-    document = None if options.watch else NvmlDocument()
+    document = None if interval else NvmlDocument()
     say = say_line if document is None else document.waiting
     threading.Thread(target=name_waiting, args=(library, say), daemon=True).start()
     try:
         if document is None:
-            watch(library, options.watch)
-        elif tell(library, document) and options.hold:
+            watch(library, interval)
+        elif tell(library, document) and keeping:
             hold()
     except BrokenPipeError:
         os._exit(0)  # nobody reads any more

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.report.document import read
+from nodedoctor.report.saved import read
 
 if TYPE_CHECKING:
     from nodedoctor.report.comparison import Comparison

@@ -12,9 +12,10 @@ from typing import Any
 from nodedoctor.json_shapes import objects, words
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
-from nodedoctor.report.document import Finding, asides, finding, full_summary, is_blind, severity
+from nodedoctor.report.document import Finding, asides, full_summary, is_blind, severity
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
+from nodedoctor.report.saved import finding
 from nodedoctor.report.steps import common
 from nodedoctor.wording import unnamed
 

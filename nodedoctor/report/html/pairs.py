@@ -7,9 +7,10 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, number, objects, words
 from nodedoctor.nodeset import counted
-from nodedoctor.report.document import finding, status_of
+from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each, element, prose
+from nodedoctor.report.saved import finding
 
 WIDEST = 64
 """Nodes of a matrix; of more only those of findings and their partners. A page of 512 x 512 opens nowhere."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from nodedoctor.json_shapes import listed, objects, words
 from nodedoctor.report import triaged
-from nodedoctor.report.document import fix
 from nodedoctor.report.html import blocks, ranks, shell
 from nodedoctor.report.html.markup import Markup, each, element, joined, lines
+from nodedoctor.report.saved import fix
 from nodedoctor.wording import decimal
 
 _WORDS = {"failure": ("FAIL", "fail"), "clean": ("PASS", "pass"), "recovered": ("PASS", "pass")}

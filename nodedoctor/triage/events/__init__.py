@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events.broken import joined
+from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
-from nodedoctor.triage.events.seen import Article, Prose, unread
+from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.exits import ElasticBlock
 from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, NOBODY, SERIOUS, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
 SIGNS: tuple[Sign, ...] = (
@@ -45,7 +47,7 @@ SIGNS: tuple[Sign, ...] = (
 LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
-ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
+ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, Complaint)
 """What a line tells in passing: it may still be one about progress."""
 
 SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
@@ -55,8 +57,8 @@ TOLD_AS_WARNING = (
     exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed,
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
-    progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
-    oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
+    progress.Asleep, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess,
+    ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -97,7 +99,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, stalls = Continued(), horovod.Stalls()
-    for line in map(continued.line, _joined(lines)):
+    for line in map(continued.line, joined(lines)):
         last = line
         prose.read(line)
         yield from dumps.read(line)
@@ -120,6 +122,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
+        if shape.complains and not events and (said := complaint(line)) is not None:
+            yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
     yield from counters.flush()
     yield from traces.left()
@@ -201,54 +205,11 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
     if found:
         return
     alive = progress.read(line.text) if shape.alive else None
-    if alive is None and (shape.announces or line.level in SERIOUS):
+    begins = line.text.startswith("Traceback (most recent")
+    if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = unread(line)
     if alive is not None:
         yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
-
-
-def _joined(lines: Iterable[Line]) -> Iterator[Line]:
-    """The watchdog's long line is broken when it is copied, and by what others print: put it together."""
-    broken: Line | None = None
-    between: list[Line] = []
-    for line in lines:
-        whole = f"{broken.text}{line.text}" if broken is not None else line.text
-        if broken is not None and line.who in (NOBODY, broken.who) and _GOES_ON.search(whole):
-            broken = replace(broken, text=whole)
-        elif broken is not None and len(between) < BETWEEN and not _is_broken(line):
-            between.append(line)
-            continue
-        else:
-            if broken is not None:
-                yield broken
-                yield from between
-                between = []
-            broken = line if _is_broken(line) else None
-            if broken is None:
-                yield line
-            continue
-        if not _HALF.search(broken.text):
-            yield broken
-            yield from between
-            broken, between = None, []
-    if broken is not None:
-        yield broken
-        yield from between
-
-
-def _is_broken(line: Line) -> bool:
-    """Whether the watchdog's line is broken off here."""
-    return "Watchdog caught" in line.text and _HALF.search(line.text) is not None
-
-
-BETWEEN = 4
-"""Lines of others inside of a broken one at most. Ours."""
-_HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
-_GOES_ON = re.compile(
-    r"Watchdog caught[a-z ]*:? ?(?:Work[A-Z]*|Work[A-Z]{2,6}\((?:\w+(?:\(ms\))?=[\w-]*(?:, ?|$|(?=\))))*"
-    r"(?:\w+(?:\((?:ms?\)?)?)?|\).*)?)?$"
-)
-"""The line, broken anywhere in its words or in the fields behind them, or as a whole."""
 
 
 def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:

@@ -78,6 +78,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED"
         r"|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
         r"|RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)"
+        r"|Ran out of memory in memory space (?:hbm|HBM)"  # XLA, when it compiles for a TPU
         r"|cudaErrorMemoryAllocation|OOM when allocating tensor"
         r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
         r"|(?:NPU|XPU) out of memory)",

@@ -147,6 +147,8 @@ def _prefixed(text: str, place: Place, said: Said, habit: Habit = NO_HABIT) -> L
         if rest is None or rest == text:
             break
         text = rest
+    if said.severities and text.startswith(":"):  # `ERROR:2026-11-07 10:41:22,123:text`
+        text = text[1:]
     if said.logged and text.endswith(tuple("0123456789")):
         text = _PLACED.sub("", text)
     who = said.who

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -23,6 +24,9 @@ SURVIVED = 3
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
+WORDS = 4
+"""Words of a message that stay the same when a program fails in the same place again. Ours."""
+_DIGITS = re.compile(r"\d+")
 
 
 def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
@@ -113,7 +117,53 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             or not _survived(event, later, known, alone)
         ):
             kept.append(event)
-    return kept[::-1]
+    return _without_habits(kept[::-1], events)
+
+
+def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without errors that the program catches and logs again and again while it counts on.
+
+    What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
+    Where anything ended for good, that may be the end of the habit, too.
+    """
+    if any(isinstance(event.what, FATAL) for event in events):
+        return kept
+    folded = {e.who.world for e in events if isinstance(e.what, Raised) and e.what.logged and e.repeated}
+    told: Counter[str] = Counter()
+    before: set[str] = set()
+    after: set[str] = set()
+    for event in events:
+        if isinstance(event.what, TrainingStep) and event.what.rises:
+            before.update(told)
+        elif _is_logged(event, folded):
+            told.update(_kinds(event))
+            after.update(_kinds(event) & before)
+    habits = {kind for kind in after if told[kind] > SURVIVED}
+    return [event for event in kept if not _kinds(event) & habits]
+
+
+def _is_logged(event: Event[Any], folded: set[str]) -> bool:
+    """True for what a logger printed; Ray folds the first lines of tracebacks that are alike."""
+    what = event.what
+    if isinstance(what, Raised):
+        return what.logged or (not what.frames and event.who.world in folded)
+    return isinstance(what, UnreadTrouble)
+
+
+def _kinds(event: Event[Any]) -> set[str]:
+    """What another error has in common with this one if both come out of the same place."""
+    what = event.what
+    if isinstance(what, UnreadTrouble):
+        return {_alike(event.text)}
+    if not isinstance(what, Raised):
+        return set()
+    inner = what.frames[-1] if what.frames else None
+    kinds = {f"{what.type}: {_alike(what.message)}"} if what.message else set()
+    return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
+
+
+def _alike(text: str) -> str:
+    return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
 
 
 def _not_sent_home(events: list[Event[Any]]) -> list[Event[Any]]:

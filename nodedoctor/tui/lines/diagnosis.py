@@ -10,8 +10,8 @@ from nodedoctor.json_shapes import Json, listed, mapping, objects, words
 from nodedoctor.record import record
 from nodedoctor.report import triaged
 from nodedoctor.report.document import Step
-from nodedoctor.report.document import fix as fix_of
 from nodedoctor.report.inert import inert
+from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import told_step
 from nodedoctor.tui.lines import ranks
 from nodedoctor.tui.lines.ticket import keyed, steps_of

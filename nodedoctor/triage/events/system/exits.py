@@ -260,6 +260,14 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
+    symptom(  # glibc's assert(3) and abseil's and glog's CHECK, which then end the process
+        "user_code_exception",
+        "assertion",
+        r": Assertion [`'].{1,300}' failed\.|\bCheck failed: |^Assertion failed: ",
+        "a check in compiled code failed",
+        quoted=True,
+        personal=True,
+    ),
     sign(  # of a unit: the job's or any other one's, so that a mere code says little
         r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped),"
         r" status=(?P<code>[1-9]\d*)",

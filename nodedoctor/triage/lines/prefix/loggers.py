@@ -14,7 +14,7 @@ _PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR":
 _LEVEL = re.compile(
     r" {0,12}(?:\[|<)?(?:("
     + "|".join(_PADDED)
-    + r")(?:\]|>)?(?: *\| ?| +- |\t|:(?=[\w.]+:)|:$|(?<=[\]>]):? ?)"
+    + r")(?:\]|>)?(?: *\| ?| +- |\t|:(?=[\w.]+:|\d{4}-\d\d-\d\d )|:$|(?<=[\]>]):? ?)"
     r"|(" + "|".join(f"{word}:? {{1,{most}}}" for word, most in _PADDED.items()) + r")(?=[^:\s]| ))"
 )
 _LOGGER = re.compile(

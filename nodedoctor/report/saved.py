@@ -1,0 +1,235 @@
+"""A saved report as plain data, perhaps of another machine or another version: nothing in it is trusted.
+
+It has the shape of `report/document.py` to the last key, as what `report/json.py` makes of a run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, whole, words
+from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Role, Schedulable, Status, identifier
+from nodedoctor.model import Fix as ModelFix
+from nodedoctor.report.document import (
+    SCHEMA,
+    Cause,
+    CauseInPreview,
+    Evidence,
+    Finding,
+    FindingExtras,
+    Fix,
+    Probe,
+    Report,
+    Result,
+    ResultInPreview,
+    Step,
+    counts,
+    severity,
+    status_of,
+    step_of,
+    verdict,
+)
+from nodedoctor.steps import as_steps
+
+_KIND: Mapping[type, str] = {list: "list", dict: "object"}
+_STATUSES = frozenset(status.value for status in Status)
+_ROLES = frozenset(get_args(Role))
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
+
+
+def read(document: Mapping[str, Any]) -> Report:
+    """A saved report in the shape above. Nothing in it is trusted to be there or to be of its type.
+
+    What a result is called follows from its findings, whatever the report says of it.
+    """
+    results = [_result(entry) for entry in objects(document.get("results"))]
+    return {
+        "schema": SCHEMA,
+        "tool": words(document.get("tool")),
+        "source": words(document.get("source")),
+        "started": words(document.get("started")),
+        "seconds": number(document.get("seconds")) or 0.0,
+        "node": dict(mapping(document.get("node"))),
+        "verdict": verdict(results),
+        "counts": counts(results),
+        "causes": causes_of(document),
+        "results": results,
+        "probes": [_probe(entry) for entry in objects(document.get("probes"))],
+        "facts": dict(mapping(document.get("facts"))),
+    }
+
+
+def causes_of(document: Mapping[str, Any]) -> list[Cause]:
+    """The causes of a saved report; those without a name or a headline are left out."""
+    return [cause for entry in objects(document.get("causes")) if (cause := _cause(entry))]
+
+
+def damage(document: Mapping[str, Any]) -> str:
+    """What in a report is not of the kind it has to be, the first of it; what is left out counts as nothing.
+
+    Read on, such a report would lack results without a word, and so look better than it is.
+    """
+    for key, kind in (("results", list), ("facts", dict), ("node", dict)):
+        if key in document and not isinstance(document[key], kind):
+            return f"{key} is no {_KIND[kind]}"
+    if "results" not in document:
+        return "it has no results"
+    for place, entry in enumerate(document["results"]):
+        where = f"results[{place}]"
+        if not isinstance(entry, dict) or not isinstance(entry.get("check"), str):
+            return f"{where} names no check"
+        findings = entry.get("findings")
+        if not isinstance(findings, list) or not findings:
+            return f"{where} ({entry['check']}) has no findings"
+        for item in findings:
+            if not isinstance(item, dict) or str(item.get("status")) not in _STATUSES:
+                return f"{where} ({entry['check']}) has a finding without a status"
+    return ""
+
+
+def finding(check: str, entry: Json) -> Finding:
+    """One finding of a saved report."""
+    status, reason = status_of(entry.get("status")), entry.get("reason")
+    known = reason if reason in get_args(Reason) else "unparsable"
+    subject = words(entry.get("subject"))
+    own: FindingExtras = {}
+    if without := words(entry.get("judged_without")):
+        own["judged_without"] = without
+    if why := words(entry.get("why")):
+        own["why"] = why
+    if entry.get("preview") is True and status is not Status.FAIL:
+        own["preview"] = True
+    return {
+        "id": identifier(check, subject),
+        "status": status.value,
+        "subject": subject or None,
+        "summary": words(entry.get("summary")) or "(nothing is said)",
+        "note": entry.get("note") is True,
+        "reason": known if status is Status.UNKNOWN else None,
+        "waived": words(entry.get("waived")) or None,
+        "evidence": [_evidence(item) for item in objects(entry.get("evidence"))],
+        "fix": fix(entry.get("fix")),
+        "because_of": words(entry.get("because_of")) or None,
+        **own,
+    }
+
+
+def _evidence(item: Json) -> Evidence:
+    read: Evidence = {"probe": words(item.get("probe")), "text": words(item.get("text"))}
+    kind, path = item.get("kind"), words(item.get("path"))
+    if kind == "quote" or kind == "reading":
+        read["kind"] = kind
+    if line := whole(item, "line"):
+        read["line"] = line
+    if path:
+        read["path"] = path
+    if kind == "reading":
+        read["source"], read["value"] = words(item.get("source")), item.get("value")
+    return read
+
+
+def fix(value: Any) -> Fix | None:
+    """What to do, as saved reports and verdicts of triage write it."""
+    if not isinstance(value, dict):
+        return None
+    action = value.get("action")
+    return {
+        "text": words(value.get("text")),
+        "commands": [command for command in listed(value.get("commands")) if isinstance(command, str)],
+        "action": action if isinstance(action, str) and action in get_args(Action) else "investigate",
+        "disturbs": words(value.get("disturbs")) or None,
+        "verify": words(value.get("verify")) or None,
+        "docs": words(value.get("docs")) or None,
+        "steps": _steps(value),
+    }
+
+
+def _steps(value: Json) -> list[Step]:
+    """The steps of a fix; a document of an earlier version has bare commands and how to verify."""
+    if "steps" in value:
+        steps = map(_step, objects(value["steps"]))
+        return [step for step in steps if step["role"] in _ROLES and step["command"]]
+    bare = as_steps(command for command in listed(value.get("commands")) if isinstance(command, str))
+    disturbs, verify = words(value.get("disturbs")), words(value.get("verify"))
+    plan = ModelFix("", bare, disturbs=disturbs, verify=verify).plan
+    return [step_of(step) for step in plan]
+
+
+def _step(entry: Json) -> Step:
+    return {
+        "role": words(entry.get("role")),
+        "command": words(entry.get("command")),
+        "when": words(entry.get("when")) or None,
+        "disturbs": words(entry.get("disturbs")) or None,
+        "needs_root": entry.get("needs_root") is True,
+    }
+
+
+def _result(entry: Json) -> Result:
+    check = words(entry.get("check")) or "(no name)"
+    silence = {
+        "status": "unknown",
+        "reason": "unparsable",
+        "summary": "this report does not say what was found",
+    }
+    found = [finding(check, item) for item in objects(entry.get("findings")) or (silence,)]
+    decisive = max(found, key=severity)
+    staged: ResultInPreview = {"stage": "preview"} if entry.get("stage") == "preview" else {}
+    return {
+        "check": check,
+        "title": words(entry.get("title")),
+        "status": Status.PASS.value if decisive["waived"] is not None else decisive["status"],
+        "seconds": number(entry.get("seconds")) or 0.0,
+        "tags": [tag for tag in map(words, listed(entry.get("tags"))) if tag],
+        "why": words(entry.get("why")),
+        "findings": found,
+        **staged,
+    }
+
+
+def _cause(entry: Json) -> Cause | None:
+    """One cause of a saved report; None for what names none. Its words must be ones that views know."""
+    id, headline = words(entry.get("id")), words(entry.get("headline"))
+    if not (id and headline):
+        return None
+    return {
+        "id": id,
+        "headline": headline,
+        "status": status_of(entry.get("status")).value,
+        "subjects": [words(subject) for subject in listed(entry.get("subjects"))],
+        "explains": [words(one) for one in listed(entry.get("explains"))],
+        "unjudged": int(number(entry.get("unjudged")) or 0),
+        "owner": _one_of(entry.get("owner"), get_args(Owner), "undetermined"),
+        "action": _one_of(entry.get("action"), get_args(Move), "investigate"),
+        "schedulable": _one_of(entry.get("schedulable"), get_args(Schedulable), "no"),
+        "reason": words(entry.get("reason")),
+        "first_step": _first_step(entry.get("first_step")),
+        **_in_preview(entry),
+    }
+
+
+def _in_preview(entry: Json) -> CauseInPreview:
+    return {"preview": True} if entry.get("preview") is True else {}
+
+
+def _first_step(value: Any) -> Step | None:
+    step = _step(value) if isinstance(value, dict) else None
+    return step if step and step["role"] in _ROLES and step["command"] else None
+
+
+def _one_of(value: Any, known: Iterable[str], otherwise: str) -> str:
+    return value if isinstance(value, str) and value in known else otherwise
+
+
+def _probe(entry: Json) -> Probe:
+    outcome, rc = text(entry, "outcome"), entry.get("rc")
+    return {
+        "name": words(entry.get("name")) or "(no name)",
+        "argv": [words(word) for word in listed(entry.get("argv"))],
+        "outcome": outcome if outcome in _OUTCOMES else Outcome.CRASH.value,
+        "rc": rc if isinstance(rc, int) and words(rc) else None,
+        "seconds": number(entry.get("seconds")) or 0.0,
+        "note": words(entry.get("note")) or None,
+        "truncated": entry.get("truncated") is True,
+    }
