@@ -82,6 +82,7 @@ _ECHO_WORDS = re.compile(
     r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
     r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
+    r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"
     r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
     r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"

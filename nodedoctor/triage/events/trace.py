@@ -18,7 +18,7 @@ LONGEST_STACK = 64
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
     r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )

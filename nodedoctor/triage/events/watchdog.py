@@ -109,10 +109,10 @@ def collective_of(text: str) -> CollectiveCall | None:
         return None
 
     def field(name: str) -> str | None:
-        found = re.search(rf"\b{name}=(-?\w+)", text)
+        found = re.search(rf"\b{name}=(-?\w+)(?=[,)])", text)  # at the end of a line it may be cut
         return found[1] if found else None
 
-    timeout = re.search(r"Timeout\(ms\)=(\d+)", text)
+    timeout = re.search(r"Timeout\(ms\)=(\d+)(?=[,)])", text)
     return CollectiveCall(
         op=field("OpType") or "",
         seq=number(field("SeqNum")),
