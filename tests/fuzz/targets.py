@@ -418,7 +418,6 @@ BARRED = {
     "nodedoctor.redact.addresses.names_nobody": "takes what `octets` has read",
     "nodedoctor.redact.addresses.octets": "takes four groups of up to three digits",
     "nodedoctor.triage.advice.actions.steps_of": "takes commands of our table",
-    "nodedoctor.triage.lines.unwrap.rows": "its second argument is what `separator` has found",
     "nodedoctor.triage.advice.timeouts.settings": "takes names of our table",
     "nodedoctor.triage.advice.timeouts.fixes": "takes names of our table",
     "nodedoctor.triage.events.needles.needles": "takes patterns, which are ours",

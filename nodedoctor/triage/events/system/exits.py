@@ -96,6 +96,18 @@ def _deepspeed(found: re.Match[str]) -> ProcessExit | None:
     return ProcessExit(code) if code else None
 
 
+def _hydra(found: re.Match[str]) -> ProcessExit:
+    """MPICH's and Intel MPI's `EXIT CODE`: what wait(2) told, where it ended by a signal.
+
+    Then it is the signal, with 128 beside it for a core dump; 1 and 2 are codes that programs end with.
+    """
+    code = numeral(found["code"])
+    return ProcessExit(-code if code in _BY_SIGNAL else code)
+
+
+_BY_SIGNAL = (4, 6, 7, 8, 9, 11, 15)
+
+
 def _ended(signal: int) -> Ended | OrderedStop:
     return OrderedStop("interrupted from the keyboard") if signal == 2 else Ended(signal)
 
@@ -163,6 +175,7 @@ SIGNS: tuple[Sign, ...] = (
         r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
+    sign(r"^=\s+EXIT CODE: (?P<code>[1-9]\d{0,4})$", _hydra),
     sign(
         r"(?:EXIT STRING: .{1,40}\(signal |KILLED BY SIGNAL: )(?P<signal>\d+)\b",
         lambda found: ProcessExit(-numeral(found["signal"])),
