@@ -80,10 +80,12 @@ def _first_words(story: Story) -> str:
     first = min(
         told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
     )
-    said = f"; it begins with: {shorten(first.text, SAID, placeholder=' ...')}" if first is not None else ""
+    said = shorten(first.text, SAID, placeholder=" ...") if first is not None else ""
     if not story.trouble:
-        return f"no progress was read, but lines about a failure that do not say why{said}"
-    return f"the job failed, and what was read does not say why{said}"
+        begin = f"; they begin with: {said}" if said else ""
+        return f"no progress was read, but lines about a failure that do not say why{begin}"
+    begin = f"; it begins with: {said}" if said else ""
+    return f"the job failed, and what was read does not say why{begin}"
 
 
 def _ended_first(story: Story) -> str:

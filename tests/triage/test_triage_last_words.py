@@ -31,6 +31,8 @@ KINDS = (
     ("srun: error: Unable to create step for job 17: Invalid generic resource (gres) specification",
      "user_code_exception", "CONFIG"),
     ("compute-3: bash: torchrun: command not found", "user_code_exception", "CONFIG"),
+    ("/bin/sh: 1: nvcc: not found", "user_code_exception", "CONFIG"),
+    ("launch.sh: 12: sources: not found", "user_code_exception", "CONFIG"),
     ("/usr/bin/ld: cannot find -lcuda: No such file or directory", "version_mismatch", "CONFIG"),
     ("worker-1: ssh: Could not resolve hostname worker-1: Name or service not known",
      "network_socket_interface", "CONFIG"),

@@ -96,7 +96,8 @@ FAMILIES = (
     ),
     _family(
         "command",
-        r"Command not found|command not found|unrecognized arguments?:|the following arguments are required"
+        r"Command not found|command not found|\bsh: (?:(?:line )?\d+: )?\S+: not found$"
+        r"|unrecognized arguments?:|the following arguments are required"
         r"|invalid choice: |\bargument \S+: |No such option|Missing option|Unknown (?:option|argument|flag)"
         r"|unrecognized option|FLAGS? parsing error|UnrecognizedFlagError|Error parsing (?:arguments|flags)"
         r"|bad interpreter|[Pp]lease specify\b|ArgumentError: |HfArgumentParser",
