@@ -12,7 +12,7 @@ from nodedoctor.steps import look, repair
 
 _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     "connections": (
-        "table of tracked connections full, packets dropped",
+        "connection table full, packets dropped",
         "Let the kernel track more connections, or none of the interface that carries the job.",
         (
             look("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
@@ -20,7 +20,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
         ),
     ),
     "neighbours": (
-        "table of neighbours (ARP) full, packets dropped",
+        "neighbour table full, packets dropped",
         "Let the kernel know more neighbours than there are nodes and containers in its networks.",
         (
             look("ip -4 neigh | wc -l"),
@@ -30,7 +30,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
         ),
     ),
     "tcp-memory": (
-        "memory of TCP used up, connections stall or are dropped",
+        "TCP memory used up, packets dropped",
         "Find who has so many connections or unread bytes; then raise the limit.",
         (look("cat /proc/net/sockstat"), look("sysctl net.ipv4.tcp_mem"), look("ss -s")),
     ),
