@@ -12,7 +12,7 @@ from nodedoctor.steps import look, repair
 
 _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     "connections": (
-        "connection table full, packets dropped",
+        "connection table full",
         "Let the kernel track more connections, or none of the interface that carries the job.",
         (
             look("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
@@ -20,7 +20,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
         ),
     ),
     "neighbours": (
-        "neighbour table full, packets dropped",
+        "neighbour table full",
         "Let the kernel know more neighbours than there are nodes and containers in its networks.",
         (
             look("ip -4 neigh | wc -l"),
@@ -30,7 +30,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
         ),
     ),
     "tcp-memory": (
-        "TCP memory used up, packets dropped",
+        "TCP memory used up",
         "Find who has so many connections or unread bytes; then raise the limit.",
         (look("cat /proc/net/sockstat"), look("sysctl net.ipv4.tcp_mem"), look("ss -s")),
     ),
