@@ -1,5 +1,6 @@
 """Does NVIDIA's driver answer those who ask it, without error and in time?"""
 
+import re
 from collections.abc import Collection, Iterator
 
 from nodedoctor.declare.registry import check
@@ -229,7 +230,7 @@ def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
     summary = f"{error.name} from {calls}{more}: {error.meaning}"
     asked = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
     said = values_failed(gpus.source, asked, error.name) if asked else []
-    said = said or [quoted_like(gpus.source, rf'"\w+": "{error.name}"')]
+    said = said or [quoted_like(gpus.source, rf'"\w+": "{re.escape(error.name)}"')]
     fix = error.fix_here(False, index)
     if error.of_value == "unseen":
         reason: Reason = "denied" if error.name == "NO_PERMISSION" else "not-visible-here"

@@ -36,7 +36,7 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     """
     bad = [row for row in diag.results if row[1] in ("Fail", "Warn")]
     for name, result, more in bad:
-        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{result}.*$")]
+        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{re.escape(result)}.*$")]
         judge = Finding.fail if result == "Fail" else Finding.warn
         yield judge(f"{name}: {result} {more}".strip(), subject=f"test:{name}", evidence=said, fix=_DIAG)
     if not bad:

@@ -83,6 +83,7 @@ _NIC = regex(
 )
 _NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
 _IPOIB = regex(r"(?P<netdev>[\w.-]{1,15}): transmit timeout: latency \d{1,12} msecs")
+_WATCHED = regex(r"NETDEV WATCHDOG: (?P<netdev>[\w.-]{1,15}) \(")
 _FULL: tuple[tuple[re.Pattern[str], FullKind], ...] = (
     (regex(r"nf_conntrack: table full, dropping packet"), "connections"),
     (regex(r"\barp_cache: neighbor table overflow"), "neighbours"),
@@ -244,7 +245,8 @@ def nic(line: KernelLine) -> NicEvent | None:
     where = bdf(device) if device else None
     kind: NicKind | None = next((kind for pattern, kind in _NIC_KINDS if pattern.search(text)), None)
     if kind is not None:
-        return NicEvent(line.when, text[:EVIDENCE], kind, where)
+        named = _WATCHED.search(text)
+        return NicEvent(line.when, text[:EVIDENCE], kind, where, named.group("netdev") if named else None)
     link = _NIC_LINK.search(text)
     if link is None:
         return None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events.broken import joined
 from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
@@ -98,7 +99,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, stalls = Continued(), horovod.Stalls()
-    for line in map(continued.line, _joined(lines)):
+    for line in map(continued.line, joined(lines)):
         last = line
         prose.read(line)
         yield from dumps.read(line)
@@ -121,7 +122,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
-        if shape.complains and not events and (said := complaint(line)) is not None:
+        if shape.complains and (said := complaint(line)) is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
     yield from counters.flush()
@@ -209,42 +210,6 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
         alive = unread(line)
     if alive is not None:
         yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
-
-
-def _joined(lines: Iterable[Line]) -> Iterator[Line]:
-    """Terminals break the watchdog's long line when it is copied: put its two halves together.
-
-    So does an exception whose message begins in the next line, indented.
-    """
-    broken: Line | None = None
-    for line in lines:
-        if broken is not None:
-            if _goes_on(broken, line):
-                gap = " " if broken.text.endswith(":") else ""
-                line = replace(broken, text=f"{broken.text}{gap}{line.text.lstrip() if gap else line.text}")
-            else:
-                yield broken
-        text = line.text
-        half = "Watchdog caught" in text and _HALF.search(text)
-        broken = line if half or (text[-1:] in ":\t " and _HEAD.match(text)) else None
-        if broken is not None and not half:
-            broken = replace(line, text=text.rstrip())
-        if broken is None:
-            yield line
-    if broken is not None:
-        yield broken
-
-
-def _goes_on(broken: Line, line: Line) -> bool:
-    """True for the rest of a line that was broken."""
-    if broken.text.endswith(":"):
-        return line.text[:1].isspace() and line.text.strip() != "" and line.key == broken.key
-    return bool(line.text) and not line.text.startswith("[")
-
-
-_HEAD = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception):\s*$")
-"""An exception without a message in its own line."""
-_HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
 def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
