@@ -32,5 +32,6 @@ def main(words: list[str]) -> int:
         say(f"arm: {name} is set already, and is left as it is")
     for way in ways.ways(hooked=bool(hook)):
         say(f"arm: stacks: {way.why}")
+    say(f"arm: {ways.UNTRIED}")
     sys.stderr.flush()
     return Exit.OK

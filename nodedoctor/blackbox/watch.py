@@ -196,6 +196,8 @@ class Watch:
         if first:
             self._say(f"Python stacks: {ways.phrase(new)}")
             self._say(self.timeouts.before_watchdog(self.progress.threshold))
+            if self.timeouts.has_gpus:
+                self._say(ways.UNTRIED)
 
     def _known_well(self, new: Sequence[RankSample], sample: Sample) -> bool:
         """True when these are worth a line: ranks, or after a while whatever there is."""

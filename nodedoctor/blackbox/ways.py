@@ -18,6 +18,11 @@ SCOPES = {
 }
 """https://docs.kernel.org/admin-guide/LSM/Yama.html"""
 
+UNTRIED = (
+    "not yet tried on GPUs: NCCL's answers (RAS), the flight recorder's pipe and how busy GPUs are at a hang"
+)
+"""What is read at a hang besides stacks, and was only tried on recorded answers."""
+
 
 @record
 class Way:

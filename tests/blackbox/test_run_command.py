@@ -184,6 +184,15 @@ def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
     assert _variables(unarmed) == _variables(before)
 
 
+def test_what_arm_says_beside_its_block(tmp_path: Path) -> None:
+    """A shell takes the block alone; a person reads what works on this node, and what nobody has tried."""
+    argv = [sys.executable, "-m", "nodedoctor", "arm", "--sbatch", "--dir", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    assert {line.split()[0] for line in done.stdout.splitlines()} == {"mkdir", "export"}
+    assert "by the signal that the ranks have registered" in done.stderr
+    assert "not yet tried on GPUs" in done.stderr
+
+
 def _variables(text: str) -> set[str]:
     return {line for line in text.splitlines() if not line.startswith("_=")}
 

@@ -37,10 +37,10 @@ class Timeouts:
     """Collects what the output and the environment say about the limit."""
 
     def __init__(self, *, gpus: bool | None = None) -> None:
-        has_gpus = os.path.exists("/dev/nvidiactl") if gpus is None else gpus
+        self.has_gpus = os.path.exists("/dev/nvidiactl") if gpus is None else gpus
         self._default = (
             Timeout(NCCL, "NCCL's default in torch, assumed")
-            if has_gpus
+            if self.has_gpus
             else Timeout(GLOO, "Gloo's default in torch, assumed")
         )
         self._said: Timeout | None = None
