@@ -17,18 +17,54 @@ Json = Mapping[str, Any]
 
 BOUND = 2**64
 """Numbers are below it; kernels and drivers count in 64 bits."""
+DEEPEST = 64
+"""Lists and objects within each other. Real documents nest at most 15 deep; what walks through a value, in
+functions that call themselves, must stay far below Python's limit of 1000 calls."""
+
+_NESTING = frozenset((dict, list))
+_TOO_DEEP = "it is nested too deeply to be read"
 
 
 def loaded(text: str | bytes, **options: Any) -> Any:
     """The value that a text from outside holds, with the options of `json.loads`.
 
-    ValueError when it is no JSON, and also when it is nested too deeply to be read: `json` raises
-    RecursionError for that, which callers forget.
+    ValueError when it is no JSON, and also when it is nested more than DEEPEST deep: from 1000 on `json`
+    raises RecursionError, which callers forget, and below that whatever walks through the value may.
     """
     try:
-        return json.loads(text, **options)
+        value = json.loads(text, **options)
     except RecursionError:
-        raise ValueError("it is nested too deeply to be read") from None
+        raise ValueError(_TOO_DEEP) from None
+    if _opened(text) > DEEPEST and not _is_shallow(value):
+        raise ValueError(_TOO_DEEP)
+    return value
+
+
+def first_of(text: str, at: int = 0, **options: Any) -> tuple[Any, int]:
+    """The value that begins at a place of a text, and where it ends; ValueError as for `loaded`."""
+    try:
+        value, end = json.JSONDecoder(**options).raw_decode(text, at)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if not _is_shallow(value):
+        raise ValueError(_TOO_DEEP)
+    return value, end
+
+
+def _opened(text: str | bytes) -> int:
+    """How many lists and objects a text may open: an upper bound, quickly counted."""
+    return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether a value nests at most DEEPEST deep, looked at level by level."""
+    level = [value] if type(value) in _NESTING else []
+    for _ in range(DEEPEST):
+        inside = [item.values() if type(item) is dict else item for item in level]
+        level = [part for parts in inside for part in parts if type(part) in _NESTING]
+        if not level:
+            break
+    return not level
 
 
 def document(seen: Observation) -> Json | None:

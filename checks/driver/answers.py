@@ -1,5 +1,6 @@
 """Does NVIDIA's driver answer those who ask it, without error and in time?"""
 
+import re
 from collections.abc import Collection, Iterator
 
 from nodedoctor.declare.registry import check
@@ -71,6 +72,8 @@ def answers(
 ) -> Iterator[Finding]:
     """Errors and response times of NVML and nvidia-smi, and whether they returned at all.
 
+    GPUs that come after one that hangs are not asked: a second child would enter the driver that hangs, where
+    no signal ends it (NVIDIA/NVSentinel, issue 1576). They are listed as not asked.
     Why: when the driver hangs, every CUDA call of a job hangs, and its watchdog reports a network timeout.
     Fix disturbs: every job on the node when the driver must be reloaded.
     Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN when an answer takes more
@@ -227,7 +230,7 @@ def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
     summary = f"{error.name} from {calls}{more}: {error.meaning}"
     asked = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
     said = values_failed(gpus.source, asked, error.name) if asked else []
-    said = said or [quoted_like(gpus.source, rf'"\w+": "{error.name}"')]
+    said = said or [quoted_like(gpus.source, rf'"\w+": "{re.escape(error.name)}"')]
     fix = error.fix_here(False, index)
     if error.of_value == "unseen":
         reason: Reason = "denied" if error.name == "NO_PERMISSION" else "not-visible-here"

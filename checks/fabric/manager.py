@@ -44,6 +44,7 @@ START = Fix(
     "Fabric manager service",
     tags={"fast", "nvlink", "service"},
     without=(
+        Services,  # a process that runs, or a fabric that works, says enough
         Gpus,
         Container,
         Processes,

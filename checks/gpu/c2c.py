@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
-from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.grace import GraceGpus
 from nodedoctor.facts.gpu.places import card, values
 from nodedoctor.knowledge.fixes.gpu import replace_gpu
 from nodedoctor.knowledge.gpus import gpu_model
@@ -18,7 +18,7 @@ _FIELDS = ("c2c_links", "c2c_active")
 
 
 @check("gpu.c2c", "CPU links of Grace (C2C)", tags={"fast", "gpu"}, stage="preview")
-def c2c(gpus: Gpus) -> Iterator[Finding]:
+def c2c(grace: GraceGpus) -> Iterator[Finding]:
     """NVML's count of C2C links of each GPU, and how many of them are active.
 
     Why: on GH200 and GB200 the GPU reaches the CPU's memory, and the CPU the GPU, over these links alone.
@@ -29,6 +29,7 @@ def c2c(gpus: Gpus) -> Iterator[Finding]:
     (NVIDIA/nccl, src/graph/xml.cc; openucx/ucx, src/uct/cuda).
     False positives: None known; error counters of these links are not judged: no limit is published.
     """
+    gpus = grace.gpus
     if not gpus.gpus:
         yield none_shown(gpus)
         return

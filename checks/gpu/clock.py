@@ -1,8 +1,8 @@
 """Do the GPUs run as fast as they can, and all equally fast?"""
 
 from collections.abc import Iterator
+from statistics import median
 
-from nodedoctor.averages import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus

@@ -16,6 +16,9 @@ from ..unavailable import all_of, none_shown, not_reported
 TOLERANCE_W = 1.0
 """Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
 
+_FOR_PEOPLE = ("GeForce", "TITAN", "Laptop GPU")
+"""NVIDIA's names of cards that are no data centre's; a laptop's platform moves their limit all the time."""
+
 
 @check("power.limit", "GPU power limits", tags={"fast", "gpu"})
 def power_limit(gpus: Gpus) -> Iterator[Finding]:
@@ -27,7 +30,7 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     Fix: Set it with `nvidia-smi -pl`, and find the service that lowers it at boot.
     Threshold: The GPU's own default (nvidia-smi(1)); 1 W of tolerance is ours.
     False positives: Sites that save power on purpose. Cards of workstations that are all limited are a note:
-    they share an office's power and cooling.
+    they share an office's power and cooling, and a laptop moves its limit itself.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -52,9 +55,10 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
 
 
 def _datacentre(gpu: Gpu) -> bool:
-    """Whether it is a data centre's model, or one that is not known."""
-    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
-    return model is None or model.datacentre
+    """Whether it is a data centre's model, or one that neither the table nor its name tells of."""
+    name = gpu.name or ""
+    model = gpu_model(name, gpu.pci_device_id or "")
+    return model.datacentre if model else not any(word in name for word in _FOR_PEOPLE)
 
 
 def _usual(gpu: Gpu, told: list[Gpu]) -> float | None:

@@ -1,8 +1,8 @@
 """Are the GPUs cool enough, and does none of them slow itself down?"""
 
 from collections.abc import Iterator
+from statistics import median
 
-from nodedoctor.averages import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus

@@ -213,7 +213,7 @@ def _lines(rows: set[str]) -> list[Evidence]:
 
 def _row(name: str) -> Evidence:
     """The row of the matrix; a header begins with the names of two devices."""
-    return quoted_like(TOPO, rf"^[ \t]*({name}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
+    return quoted_like(TOPO, rf"^[ \t]*({re.escape(name)}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
 
 
 @check("topo.nic-affinity", "NIC next to each GPU", tags={"gpu", "ib"})

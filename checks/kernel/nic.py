@@ -35,13 +35,20 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - mlx5_core: Port module event
     """
     events = [event for event in log.nics if event.kind != "plugged" and log.counts(event.when, moment)]
-    by_device: dict[str | None, list[NicEvent]] = {}
+    by_subject: dict[str, list[NicEvent]] = {}
     for event in events:
-        by_device.setdefault(event.device, []).append(event)
-    for device, told in by_device.items():
-        yield from _adapter(f"pci:{device}" if device else NO_ADDRESS, told, log)
+        by_subject.setdefault(_subject(event), []).append(event)
+    for subject, told in by_subject.items():
+        yield from _adapter(subject, told, log)
     if not events:
         yield Finding.ok(f"no NIC error in {log.span}")
+
+
+def _subject(event: NicEvent) -> str:
+    """The adapter; of a queue that hangs the interface, where the line names only that."""
+    if event.device is None and event.kind == "queue" and event.netdev:
+        return f"net:{event.netdev}"
+    return f"pci:{event.device}" if event.device else NO_ADDRESS
 
 
 _NIC: dict[NicKind, tuple[str, str, Action]] = {
@@ -98,6 +105,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
                 advice, _look(subject), action, "every job that uses the NIC", "nodedoctor kernel.nic ib"
             )
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
+            meaning = meaning.replace("it ", f"{subject[4:]} ", 1) if subject.startswith("net:") else meaning
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
     links = [event for event in events if event.kind in ("link-down", "link-up")]
     if links:
@@ -112,7 +120,9 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
 
 def _look(subject: str) -> tuple[Step, ...]:
     """The state of all ports, and what the log and the bus have of this adapter."""
-    address = subject.removeprefix("pci:")
+    kind, _, address = subject.partition(":")
+    if kind == "net":
+        return (look("ip -s link show {}", address), look("sudo dmesg | grep -F {}", address))
     if subject == NO_ADDRESS:
         return (look("rdma link"), look("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
     return (

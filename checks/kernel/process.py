@@ -99,7 +99,7 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     kills its rank without a Python traceback.
     Fix disturbs: the job; every job on this node where the driver hangs.
     Judges: FAIL for tasks that hang in GPU, network or disk code and for lockups since boot, WARN for lesser
-    ones; notes for crashes of other programs.
+    ones and for crashes inside the libraries of training; notes for crashes of other programs.
     Fix: Read the stack in the log; reboot when a task never ends.
     Threshold: The kernel's own limit: hung_task_timeout_secs, 120 s by default.
     False positives: A slow network file system at boot, and crashes of programs that have nothing to do with
@@ -160,7 +160,7 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
         fix = Fix(text, (look("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
-        return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+        return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     grave = last.kind in ("hard-lockup", "oops") or trains or bool(_DRIVERS.match(where or ""))
     text = (
         "Check for a lost GPU, a dead file system or an overloaded host at that time; only a "

@@ -1,8 +1,8 @@
 """Do copies between GPUs reach what they should, and arrive unharmed?"""
 
 from collections.abc import Callable, Iterator, Mapping
+from statistics import median
 
-from nodedoctor.averages import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu

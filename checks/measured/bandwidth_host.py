@@ -1,8 +1,8 @@
 """Do copies with the host and inside a GPU reach what they should, and arrive unharmed?"""
 
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
 
-from nodedoctor.averages import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus

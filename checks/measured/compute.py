@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from statistics import median
 
-from nodedoctor.averages import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from statistics import mean
 
-from nodedoctor.averages import mean
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective
@@ -36,7 +36,7 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     """
     bad = [row for row in diag.results if row[1] in ("Fail", "Warn")]
     for name, result, more in bad:
-        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{result}.*$")]
+        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{re.escape(result)}.*$")]
         judge = Finding.fail if result == "Fail" else Finding.warn
         yield judge(f"{name}: {result} {more}".strip(), subject=f"test:{name}", evidence=said, fix=_DIAG)
     if not bad:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look
@@ -16,20 +17,26 @@ FLAPS = 20
 PEERS_RATIO = 4.0
 """An interface whose link changed so many times as often as its peers (median) has a fault of its own."""
 
+HALF_CABLE_MBPS = 100
+"""1000BASE-T needs four pairs of a cable and 100BASE-TX two (IEEE 802.3): so servers show a bad cable."""
+
 _CARRIER: tuple[Attribute[Interface], ...] = (
     Attribute("link changes", "growth", lambda one: one.carrier_changes, "high", PEERS_RATIO - 1, FLAPS),
 )
 
 
-@check("net.link", "Link flaps and bonds", tags={"fast"}, stage="preview")
-def link(net: Net) -> Iterator[Finding]:
-    """Bond members that are down while another one is up, and link changes against peers.
+@check("net.link", "Link flaps and bonds", tags={"fast"}, without=(Machine,), stage="preview")
+def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
+    """Bond members that are down while another is up, link changes against peers, and a slow default route.
 
-    Why: a bond with one member has half the bandwidth and no spare; a flapping link kills jobs at random.
+    Why: a bond with one member has half the bandwidth and no spare; a flapping link kills jobs at random; on
+    a cable with a broken pair, checkpoints, data and rendezvous pass at a tenth of the speed.
     Fix disturbs: traffic on that interface.
-    Judges: WARN when a link came and went often, or a bond runs on fewer legs than it has.
+    Judges: WARN when a link came and went often, a bond runs on fewer legs than it has, or the default route
+    of a bare-metal node goes over 100 Mbit/s.
     Fix: Check cable, transceiver and switch port of the named interface.
-    Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source.
+    Threshold: 20 changes, or 4 times the peers' median: our thresholds, no external source. 100 Mbit/s is
+    what a copper cable for 1 Gbit/s falls back to (IEEE 802.3).
     False positives: Reloaded drivers and adapter resets make a handful of changes.
     """
     bonds = [one for one in net.interfaces if one.bond]
@@ -42,6 +49,8 @@ def link(net: Net) -> Iterator[Finding]:
         summary = f"{one.name}: link changed {odd.value} times, others {odd.usual:g}"
         fix = _fix(one.name, "Reseat or replace cable and transceiver; check the switch port.")
         findings.append(Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix))
+    if machine is not None and machine.form == "bare-metal":
+        findings += [_slow(one) for one in real if _on_half_a_cable(one, net.default_routes)]
     yield from findings
     if findings:
         return
@@ -52,6 +61,19 @@ def link(net: Net) -> Iterator[Finding]:
     else:
         pairs = f", {counted(len(bonds), 'bond')} complete" if bonds else ""
         yield Finding.ok(f"{counted(len(real), 'interface')} up, no link flaps{pairs}")
+
+
+def _on_half_a_cable(one: Interface, routes: Sequence[str]) -> bool:
+    """Whether the node's traffic goes over it, at the speed of a cable with broken pairs."""
+    used = one.name in routes or one.master in routes
+    return used and one.speed_mbps is not None and 0 < one.speed_mbps <= HALF_CABLE_MBPS
+
+
+def _slow(one: Interface) -> Finding:
+    said = [reading("net", f'interfaces["{one.name}"].speed'), reading("net", "default_routes")]
+    summary = f"{one.name}: the default route goes over {one.speed_mbps} Mbit/s"
+    fix = _fix(one.name, "Replace the cable; check the speed that the switch port is set to.")
+    return Finding.warn(summary, subject=f"net:{one.name}/speed", evidence=said, fix=fix)
 
 
 def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:

@@ -65,7 +65,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     Why: redirected traffic goes to the CPU and back: slow, and with IOMMU translation NCCL may hang.
     Fix disturbs: nothing; but isolation between virtual machines is lost.
     Judges: FAIL when ACS redirects traffic of GPUs and adapters at a switch on bare metal.
-    Fix: Switch redirection off at the named bridge or in the BIOS.
+    Fix: Switch redirection off at the named bridges, and only there, or in the BIOS.
     Threshold: NVIDIA/nccl, GPU troubleshooting.
     False positives: Hosts of virtual machines, ARM hosts and bridges with ATS need or excuse it and are left
     out.
@@ -78,7 +78,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     redirecting = [bridge for bridge in shared if bridge.redirects]
     bad = [bridge for bridge in redirecting if not (bridge.ats or _lent(bridge, tree.bridges))]
     for bridge in bad:
-        finding = _redirected(bridge)
+        finding = _redirected(bridge, _acs_off([other.address for other in bad]))
         if len(bad) > 1:
             finding = finding.led_by(f"ACS redirects P2P traffic at {len(bad)} PCIe bridges to the CPU")
         yield finding if bridge is bad[0] else finding.explained_by(f"pcie.acs@pci:{bad[0].address}")
@@ -129,16 +129,28 @@ def _lent(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
     return any(bool(other.lent) for other in bridges if other.address == bridge.switch)
 
 
-def _acs_off(address: str) -> Fix:
-    return Fix(
-        "Disable ACS redirection on this bridge at every boot, or in the BIOS. Virtual machines that "
-        "share the switch need it: then do not use P2P between them.",
+def _acs_off(addresses: Sequence[str]) -> Fix:
+    """One repair for all of these bridges: one command each, or a loop over exactly these addresses."""
+    where = "this bridge" if len(addresses) == 1 else f"these {len(addresses)} bridges"
+    steps = (
         (
-            look("sudo lspci -s {} -vv | grep ACSCtl", address),
+            look("sudo lspci -s {} -vv | grep ACSCtl", addresses[0]),
+            repair("sudo setpci -s {} ECAP_ACS+0x6.w=0000", addresses[0], when=_NOT_SHARED),
+        )
+        if len(addresses) == 1
+        else (
+            look("for bridge in {}; do sudo lspci -s $bridge -vv | grep ACSCtl; done", addresses),
             repair(
-                "sudo setpci -s {} ECAP_ACS+0x6.w=0000", address, when="no virtual machine shares the switch"
+                "for bridge in {}; do sudo setpci -s $bridge ECAP_ACS+0x6.w=0000; done",
+                addresses,
+                when=_NOT_SHARED,
             ),
-        ),
+        )
+    )
+    return Fix(
+        f"Disable ACS redirection on {where} at every boot, or in the BIOS. Virtual machines that "
+        "share the switch need it: then do not use P2P between them.",
+        steps,
         "config",
         "nothing; but isolation between virtual machines is lost",
         "sudo nodedoctor pcie.acs",
@@ -146,10 +158,12 @@ def _acs_off(address: str) -> Fix:
     )
 
 
-def _redirected(bridge: Bridge) -> Finding:
+_NOT_SHARED = "no virtual machine shares the switch"
+
+
+def _redirected(bridge: Bridge, fix: Fix) -> Finding:
     summary = f"ACS redirects P2P traffic of {listed(bridge.beneath, 3)} to the CPU"
-    subject = f"pci:{bridge.address}"
-    return Finding.fail(summary, subject=subject, evidence=[bridge.said], fix=_acs_off(bridge.address))
+    return Finding.fail(summary, subject=f"pci:{bridge.address}", evidence=[bridge.said], fix=fix)
 
 
 @check(

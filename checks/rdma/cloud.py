@@ -12,12 +12,9 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.pci import Pci, said_of
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
-from nodedoctor.knowledge.clouds import CloudShape, shape_of
+from nodedoctor.knowledge.clouds import WHOLE, CloudShape, shape_of
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
-
-_WHOLE = 8
-"""GPUs of a whole machine: parts of one get no RDMA devices, or their share."""
 
 
 @check(
@@ -52,7 +49,7 @@ def profile(
     shape = shape_of(machine.cloud or "", machine.product or "", board.model or "", on_bus)
     if machine.cloud is None:
         yield Finding.skip("this is no machine of a cloud that its firmware names")
-    elif shape is None or (board.on_bus or board.shown or 0) < _WHOLE:
+    elif shape is None or (board.on_bus or board.shown or 0) < WHOLE:
         yield Finding.skip(f"{machine.cloud}: no whole GPU machine of a kind that is known here")
     elif container and container.inside:
         yield Finding.skip("a container is given the devices that its job asked for")

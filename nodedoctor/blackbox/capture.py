@@ -1,64 +1,33 @@
-"""Looks at every rank of a job that may hang: Python stacks by whatever way works here, the kernel's view,
-RAS.
+"""Looks at every rank of a job that may hang: Python stacks (stacks.py), the kernel's view, NCCL's RAS.
 
-Ways to a stack, the least disturbing first: the signal that the process has registered (`arm`, `run`), py-spy
-without stopping the process, py-spy by `sudo -n`. Where none works the kernel's view remains: state, system
-call and wait channel. Everything is asked by children with deadlines.
+Where no stack can be had the kernel's view remains: state, system call and wait channel. Everything is asked
+by children with deadlines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import re
-import shutil
-import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
-from nodedoctor.blackbox import gpus, kernel_log
+from nodedoctor.blackbox import gpus, kernel_log, stacks, ways
 from nodedoctor.blackbox.samples.sample import RankSample
+from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, whole
 from nodedoctor.record import record
-from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.live.judge import main_thread
-from nodedoctor.triage.live.running_job import RAS_PORT, Child, LiveJob, RankProcess, Thread, ask_ras, threads
-
-if TYPE_CHECKING:
-    from nodedoctor.children.untrusted_files import Writers
-
-_log = logging.getLogger(__name__)
+from nodedoctor.triage.live.running_job import RAS_PORT, Child, LiveJob, RankProcess, ask_ras
 
 BETWEEN = 2.0
 """Seconds between the two looks: a stack that is the same in both stands still."""
 DEADLINE = 8.0
-"""Seconds for one way to the stacks of all ranks: eight ranks are to be captured within ten."""
-ANSWERING = 3.0
-"""Seconds a process has to write its stacks after the signal: a stopped one never does."""
+"""Seconds for the kernel's view, RAS or dumps of all ranks."""
 LOADERS = 8
 """Children looked at per rank."""
-AT_ONCE = 8
-"""py-spy processes at a time: each takes a core for half a second."""
-
-Way = Literal["signal", "py-spy", "sudo py-spy", "kernel", ""]
-
-_FRAME = re.compile(r'^  File "(.{1,500}?)", line (\d{1,9}) in (.{1,200})$')
-_THREAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
-
-
-@record
-class CapturedStack:
-    """The stacks of one process as they came: `text` is kept in the folder, `threads` are judged."""
-
-    pid: int
-    way: Way
-    threads: tuple[Thread, ...] = ()
-    text: str = ""
 
 
 @record
@@ -103,14 +72,14 @@ async def look(
     alive = [rank for rank in ranks if not rank.gone]
     pids = [rank.pid for rank in alive]
     kernel_first = await _kernel(pids)
-    first, ras_first, busy = await asyncio.gather(_stacks(alive), _ras(alive), gpus.percents())
+    first, ras_first, busy = await asyncio.gather(stacks.of(pids, alive), _ras(alive), gpus.percents())
     await asyncio.sleep(twice)
     kernel = await _kernel(pids)  # before the stacks: who is asked for its stack runs for a moment
     second, ras, dumps, said = await asyncio.gather(
-        _stacks(alive), _ras(alive), _ask_dumps(alive), kernel_log.lines([*alive, *missing])
+        stacks.of(pids, alive), _ras(alive), _ask_dumps(alive), kernel_log.lines([*alive, *missing])
     )
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
-    below = await _stacks_of(loaders, alive) if loaders else {}
+    below = await stacks.of(loaders, alive) if loaders else {}
     notes = _notes(alive, second)
     moving = tuple(
         rank.pid
@@ -149,111 +118,6 @@ async def look(
         now,
         time.monotonic() - began,
     )
-
-
-def from_faulthandler(text: str) -> tuple[Thread, ...]:
-    """The threads in what faulthandler writes; the current one is the main thread, which got the signal."""
-    found: list[tuple[bool, list[Frame]]] = []
-    for line in text.split("\n"):
-        head, frame = _THREAD.match(line), _FRAME.match(line)
-        if head:
-            found.append((head[1] != "Thread", []))
-        elif frame and found:
-            found[-1][1].append(Frame(frame[1], int(frame[2]), frame[3]))
-    return tuple(Thread(tuple(frames[:200]), active=current) for current, frames in found)
-
-
-def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
-    """Where py-spy is: on PATH, beside our own Python or beside the job's.
-
-    Root uses none that another user can have written.
-    """
-    from nodedoctor.children.untrusted_files import Writers, is_root
-
-    beside = [os.path.dirname(sys.executable), *(f"{rank.prefix}/bin" for rank in ranks if rank.prefix)]
-    places = [shutil.which("py-spy"), *(os.path.join(folder, "py-spy") for folder in beside)]
-    found = [path for path in dict.fromkeys(places) if path and os.access(path, os.X_OK)]
-    return tuple(path for path in found if not is_root() or _only_roots(Writers(), path))
-
-
-def _only_roots(writers: Writers, path: str) -> bool:
-    writers.path(path)
-    return not writers.found
-
-
-def _folder(ranks: Iterable[RankSample]) -> str:
-    return next((rank.stacks for rank in ranks if rank.stacks), "")
-
-
-async def _stacks(ranks: Sequence[RankSample]) -> dict[int, CapturedStack]:
-    return await _stacks_of([rank.pid for rank in ranks], ranks)
-
-
-async def _stacks_of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, CapturedStack]:
-    """The stacks of processes, each by the first way that works."""
-    found: dict[int, CapturedStack] = {}
-    if folder := _folder(ranks):
-        found |= await _by_signal(pids, folder, ANSWERING)
-    for way, argv in _spying(ranks):
-        rest = [pid for pid in pids if pid not in found]
-        if not rest:
-            break
-        found |= await _by_spy(rest, way, argv, DEADLINE)
-    return found
-
-
-def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
-    found = spies(ranks)
-    if not found:
-        return []
-    ways: list[tuple[Way, tuple[str, ...]]] = [("py-spy", (found[0],))]
-    if os.geteuid() != 0 and shutil.which("sudo"):
-        ways.append(("sudo py-spy", ("sudo", "-n", found[0])))
-    return ways
-
-
-async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, CapturedStack]:
-    argv = child_process.child("job/ask_stacks", folder, str(seconds), *map(str, pids))
-    seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
-    told = document(seen) or {}
-    return {
-        int(pid): CapturedStack(int(pid), "signal", from_faulthandler(text), text)
-        for pid, text in told.items()
-        if pid.isdecimal() and isinstance(text, str)
-    }
-
-
-async def _by_spy(
-    pids: Sequence[int], way: Way, argv: tuple[str, ...], seconds: float
-) -> dict[int, CapturedStack]:
-    """By py-spy, never in its blocking mode; a few at a time, and one refusal tells about all others."""
-    slots = asyncio.Semaphore(AT_ONCE)
-    refused = asyncio.Event()
-
-    async def one(pid: int) -> CapturedStack | None:
-        async with slots:
-            if refused.is_set():
-                return None
-            command = Command((*argv, "dump", "--nonblocking", "--json", "--pid", str(pid)))
-            seen = await child_process.run(f"py-spy-{pid}", command, seconds)
-            if seen.rc and re.search(r"[Pp]ermission|password is required|not permitted", seen.note):
-                refused.set()
-            found = threads(seen.text) if seen.answered else ()
-            return CapturedStack(pid, way, found, as_text(found)) if found else None
-
-    stacks = await asyncio.gather(*map(one, pids))
-    return {stack.pid: stack for stack in stacks if stack is not None}
-
-
-def as_text(found: Iterable[Thread]) -> str:
-    """Threads as faulthandler would write them, so that one reader serves both."""
-    lines: list[str] = []
-    for number, thread in enumerate(found):
-        word = "Current thread" if thread.owns_gil else "Thread"
-        lines.append(f"{word} 0x{number:016x} (most recent call first):")
-        lines += [f'  File "{frame.file}", line {frame.line} in {frame.function}' for frame in thread.frames]
-        lines.append("")
-    return "\n".join(lines)
 
 
 async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
@@ -310,12 +174,12 @@ def _kernel_moved(first: tuple[KernelThread, ...] | None, second: tuple[KernelTh
 
 def _process(
     rank: RankSample,
-    stacks: Mapping[int, CapturedStack],
+    asked: Mapping[int, CapturedStack],
     kernel: Mapping[int, tuple[KernelThread, ...]],
     below: Mapping[int, CapturedStack],
 ) -> RankProcess:
     seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
-    stack = stacks.get(rank.pid)
+    stack = asked.get(rank.pid)
     workers = tuple(Child(pid, below[pid].threads) for pid in rank.children if pid in below)
     return RankProcess(
         rank.pid,
@@ -332,11 +196,15 @@ def _process(
     )
 
 
-def _notes(ranks: Sequence[RankSample], stacks: Mapping[int, CapturedStack]) -> tuple[str, ...]:
-    unread = [rank for rank in ranks if rank.pid not in stacks]
+def _notes(ranks: Sequence[RankSample], found: Mapping[int, CapturedStack]) -> tuple[str, ...]:
+    unread = [rank for rank in ranks if rank.pid not in found]
     if not unread:
         return ()
     named = ", ".join(rank.called for rank in unread[:8]) + (" and more" if len(unread) > 8 else "")
-    if not spies(ranks) and not _folder(ranks):
+    if stacks.folder_of(ranks):
+        return (f"{named}: no Python stack could be read",)
+    if why := ways.forbids(unread):
+        return (f"{named}: no Python stack, as {why} and the job was not started armed",)
+    if not stacks.spies(ranks):
         return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)
     return (f"{named}: no Python stack could be read",)

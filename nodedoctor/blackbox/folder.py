@@ -20,7 +20,7 @@ from pathlib import Path
 
 from nodedoctor.children import child_process
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import loaded, mapping
 
 WAITING = 512
 """Writes that wait for a slow disk."""
@@ -131,7 +131,7 @@ class Folder:
         assert self._keeper.stdout is not None
         for line in self._keeper.stdout:
             with contextlib.suppress(ValueError):
-                told = loaded(line)
+                told = mapping(loaded(line))
                 if "mark" in told:
                     self._settled.set()
                 else:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from nodedoctor.blackbox.capture import spies
 from nodedoctor.blackbox.samples.sample import RankSample
+from nodedoctor.blackbox.stacks import spies
 from nodedoctor.record import record
 
 CAP_SYS_PTRACE = 19
@@ -50,13 +50,13 @@ def _spy(ranks: Sequence[RankSample]) -> Way:
     found = spies(ranks)
     if not found:
         return Way("py-spy", False, "py-spy is not installed (pip install py-spy)")
-    if scope := _forbids(ranks):
+    if scope := forbids(ranks):
         return Way("py-spy", False, f"py-spy may not look: {scope}")
     return Way("py-spy", True, f"by py-spy ({found[0]})")
 
 
-def _forbids(ranks: Iterable[RankSample]) -> str:
-    """Why this process may not trace the ranks, as far as that can be known before trying."""
+def forbids(ranks: Iterable[RankSample]) -> str:
+    """Why this process may not trace the ranks, as far as that can be known before trying; '' else."""
     if os.geteuid() == 0 and _may_trace():
         return ""
     scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()

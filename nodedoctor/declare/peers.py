@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Generic, Literal, TypeVar
-
-from nodedoctor.averages import median
 
 Kind = Literal["identity", "capability", "level", "rate", "growth"]
 """Identity and capability are values that are equal or not; the others are numbers with a spread."""

@@ -95,9 +95,13 @@ class Proof:
         if seen is None:
             _log.debug("evidence names %s, which was not observed", draft.probe)
             return None
-        made = self._reading(seen, draft) if draft.kind == "reading" else self._quote(seen, draft)
-        if made is None and draft.kind == "reading" and draft.like:
-            made = self._quote(seen, replace(draft, path=""))  # the same, where it was pasted as text
+        try:
+            made = self._reading(seen, draft) if draft.kind == "reading" else self._quote(seen, draft)
+            if made is None and draft.kind == "reading" and draft.like:
+                made = self._quote(seen, replace(draft, path=""))  # the same, where it was pasted as text
+        except (re.error, ValueError):  # a path or pattern that a name or value of the node has broken
+            _log.debug("evidence of %s cannot be looked for", draft.probe, exc_info=True)
+            made = None
         if made is None:
             _log.debug(
                 "evidence is not in what %s printed: %s",

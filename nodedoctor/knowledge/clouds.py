@@ -14,7 +14,8 @@ class CloudShape:
     `driver` is the kernel driver of its RDMA devices, `link` their link layer where others may be beside
     them, and `devices` their number. Where its network is no RDMA device `nic` is the PCI id of its adapters,
     and `marker` that of a device which only this kind has. `plugin` names what NCCL needs, or is faster with,
-    and `places` are folders where the cloud's images have it.
+    and `places` are folders where the cloud's images have it. `topology` are the names of their
+    topology file for NCCL, where the virtual PCI tree of this kind is not the machine's.
     """
 
     name: str
@@ -29,7 +30,11 @@ class CloudShape:
     marker: str = ""
     plugin: str = ""
     places: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()
 
+
+WHOLE = 8
+"""GPUs of a whole machine: parts of one get no RDMA devices, or their share."""
 
 _OFI = ("/opt/amazon/ofi-nccl", "/opt/aws-ofi-nccl")
 _EFA = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"
@@ -38,6 +43,7 @@ _GVNIC = "1ae0:0042"
 """Google's virtual NIC (linux, drivers/net/ethernet/google/gve/gve.h, PCI_DEV_ID_GVNIC)."""
 _APERTURE = "1ae0:0084"
 """Device that GPUDirect-TCPXO maps (GoogleCloudPlatform/container-engine-accelerators, gpudirect-tcpxo)."""
+# 1,000 Gbit/s for A3 High and 1,800 for A3 Mega there, at 200 for each gVNIC: five and nine.
 _GVNICS = "cloud.google.com/compute/docs/gpus/gpu-network-bandwidth"
 _AZURE = "learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated (ND series)"
 _A100 = ("A100 SXM4 40GB", "A100 SXM4 80GB")
@@ -75,13 +81,29 @@ SHAPES = (
         places=("/var/lib/tcpxo",),
     ),
     CloudShape("A3 High", "gcp", (_H100,), "gve", 5, _GVNICS, nic=_GVNIC),
-    CloudShape("ND A100 v4", "azure", _A100, "mlx5_core", 8, _AZURE, link="InfiniBand"),
     CloudShape(
-        "ND H100 v5 or ND H200 v5", "azure", (_H100, _H200), "mlx5_core", 8, _AZURE, link="InfiniBand"
+        "ND A100 v4",
+        "azure",
+        _A100,
+        "mlx5_core",
+        8,
+        _AZURE,
+        link="InfiniBand",
+        topology=("/opt/microsoft/ndv4-topo.xml", "/opt/microsoft/ndv4/topo.xml"),
+    ),
+    CloudShape(
+        "ND H100 v5 or ND H200 v5",
+        "azure",
+        (_H100, _H200),
+        "mlx5_core",
+        8,
+        _AZURE,
+        link="InfiniBand",
+        topology=("/opt/microsoft/ndv5-topo.xml", "/opt/microsoft/ndv5/topo.xml"),
     ),
     CloudShape("BM.GPU.H100.8", "oci", (_H100,), "mlx5_core", 16, "oracle-quickstart/oci-hpc"),
 )
-PLACES = tuple(dict.fromkeys(place for shape in SHAPES for place in shape.places))
+PLACES = tuple(dict.fromkeys(place for shape in SHAPES for place in (*shape.places, *shape.topology)))
 
 
 def shape_of(cloud: str, product: str, model: str, pci_ids: Sequence[str] = ()) -> CloudShape | None:

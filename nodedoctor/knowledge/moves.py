@@ -31,8 +31,8 @@ _BY_ACTION: Mapping[Action, tuple[Owner, Move]] = {
     "investigate": ("undetermined", "investigate"),
 }
 
-# A link of one GPU that is down, or a GPU that left the bus, is hardware until a reset proves otherwise, and
-# on a rented node a reset is not the first step: who rents asks for another node.
+# A link of one GPU that is down is hardware until a reset proves otherwise, and on a rented node a reset is
+# not the first step: who rents asks for another node.
 _BY_CHECK: Mapping[str, tuple[Owner, Move]] = {
     "nvlink.links": ("provider", "replace-node"),
     "fabric.nvswitch": ("provider", "replace-node"),

@@ -99,18 +99,21 @@ OPEN_MODULES = Fix(
     docs="https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html",
 )
 OFF_THE_BUS = Fix(
-    "Drain and power-cycle the node; a reboot alone often does not bring the GPU back. If it "
-    f"returns, run a burn-in test before new jobs; if not, have it reseated or replaced. {_TICKET}",
+    "Drain and reboot the node; power it off and on if the reboot does not bring the GPU back. If the GPU is "
+    f"lost again, have it reseated or replaced. {_TICKET}",
     (
         KERNEL_LOG,
         keep("sudo nvidia-bug-report.sh"),
-        power_cycle("the logs are saved and the node is drained"),
+        reboot("the logs are saved and the node is drained"),
+        power_cycle("the GPU is still missing after the reboot"),
     ),
-    action="drain",
+    action="reboot",
     disturbs=_EVERY_JOB,
     verify="nodedoctor driver.gpus-present",
     docs=XID_GUIDE,
 )
+"""As NVIDIA's Xid catalogue has it for Xid 79: RESTART_BM at once, CONTACT_SUPPORT when it comes back
+(docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html)."""
 HUNG = Fix(
     "Drain the node and reboot it: a process in uninterruptible sleep inside the driver cannot be killed. "
     f"Save the kernel stacks first, NVIDIA asks for them. {_TICKET}",

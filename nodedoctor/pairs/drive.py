@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole, words
 from nodedoctor.pairs.crew import STARTING_S, Crew
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round, What
@@ -90,7 +91,7 @@ async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, CrewMember]:
         if told is None:
             members[host] = CrewMember(host, why=crew.complaints.get(host) or "the connection ended")
         elif told.get("is_") == "unable":
-            members[host] = CrewMember(host, why=str(told.get("note")))
+            members[host] = CrewMember(host, why=text(told, "note") or "it did not say why")
         elif told.get("is_") == "ready":
             members[host] = _member(host, told)
     return {host: members.get(host, CrewMember(host, why=f"no answer in {patience:g} s")) for host in hosts}
@@ -225,7 +226,7 @@ class PlanRunner:
             for place, node in enumerate(nodes)
         }
         ends = (await self._results(flows)).get(name, {})
-        rates = [told["gbps"] for told in ends.values() if told.get("gbps") is not None]
+        rates = [rate for told in ends.values() if (rate := number(told.get("gbps"))) is not None]
         return min(rates) if len(rates) == len(nodes) else None
 
     async def _round(self, pairs: Round, more: str = "") -> None:
@@ -251,7 +252,8 @@ class PlanRunner:
         while waiting and (heard := await self._hear(until)):
             host, told = heard
             if told.get("is_") == "open" and told.get("round") == self._place:
-                ports.update({str(flow): int(port) for flow, port in told["ports"].items()})
+                opened = part(told, "ports")
+                ports.update({flow: port for flow in opened if (port := whole(opened, flow)) is not None})
                 waiting.discard(host)
             waiting -= self._gone.keys()
         if not self._stopped.is_set():
@@ -293,8 +295,8 @@ class PlanRunner:
         while waiting and (heard := await self._hear(until)):
             host, answer = heard
             if answer.get("is_") == "result" and answer.get("round") == self._place:
-                found.setdefault(str(answer["flow"]), {})[host] = answer
-                waiting.discard((host, str(answer["flow"])))
+                found.setdefault(text(answer, "flow"), {})[host] = answer
+                waiting.discard((host, text(answer, "flow")))
             waiting = {one for one in waiting if one[0] not in self._gone}
         if waiting and not self._stopped.is_set():
             await self._ping({host for host, _ in waiting})
@@ -327,17 +329,19 @@ class PlanRunner:
 def _joined(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
     """What both ends say, as one measurement."""
     ends = [found[name] for name in one if name in found]
-    faults = [str(end["fault"]) for end in ends if end.get("fault")]
+    faults = [said for end in ends if (said := text(end, "fault"))]
     told: list[Fault] = [
         fault for fault in ("corrupt", "refused", "filtered", "hang", "error") if fault in faults
     ]
     fault = told[0] if told else "hang" if len(ends) < 2 or faults else None
-    notes = [str(end["note"]) for end in ends if end.get("note")]
-    rates = [float(end["gbps"]) for end in ends if end.get("gbps") is not None]
+    notes = [note for end in ends if (note := text(end, "note"))]
+    rates = [rate for end in ends if (rate := number(end.get("gbps"))) is not None]
     losses = [
-        end["again"] / end["segments"] for end in ends if end.get("segments") and end.get("again") is not None
+        again / segments
+        for end in ends
+        if (segments := whole(end, "segments")) and (again := whole(end, "again")) is not None
     ]
-    trips = [float(end["rtt_us"]) for end in ends if end.get("rtt_us") is not None]
+    trips = [trip for end in ends if (trip := number(end.get("rtt_us"))) is not None]
     return Measurement(
         one,
         round(min(rates), 4) if len(rates) == 2 else None,
@@ -354,8 +358,10 @@ def _rails(ends: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The lesser rate of each rail: each end says how fast it wrote."""
     rails: dict[str, float] = {}
     for end in ends:
-        for name, rate in (end.get("rails") or {}).items():
-            rails[str(name)] = min(float(rate), rails.get(str(name), float(rate)))
+        said = part(end, "rails")
+        for name in said:
+            if (rate := number(said[name])) is not None:
+                rails[name] = min(rate, rails.get(name, rate))
     return rails
 
 
@@ -368,19 +374,17 @@ def _plain(host: str) -> str:
     return host.rpartition("@")[2]
 
 
-def _member(host: str, told: Mapping[str, Any]) -> CrewMember:
-    speed = told.get("link_gbps")
-    address = str(told.get("address") or "")
-    rails = told.get("rails") or []
+def _member(host: str, told: Json) -> CrewMember:
+    address = text(told, "address")
+    rails = parts(told, "rails")
     return CrewMember(
         host,
         address,
-        str(told.get("interface") or ""),
-        float(speed) if isinstance(speed, (int, float)) else None,
-        tuple(map(str, told.get("busy") or ())),
-        str(told.get("unable") or "")
-        or ("" if address else "it has no address on the way to the other nodes"),
-        int(told.get("gpus") or 0),
-        tuple(f"{rail['device']}/{rail['port']}" for rail in rails),
-        rails[0]["gbps"] if rails else None,
+        text(told, "interface"),
+        number(told.get("link_gbps")),
+        texts(told, "busy"),
+        text(told, "unable") or ("" if address else "it has no address on the way to the other nodes"),
+        whole(told, "gpus") or 0,
+        tuple(f"{text(rail, 'device')}/{words(rail.get('port'))}" for rail in rails),
+        number(rails[0].get("gbps")) if rails else None,
     )

@@ -206,7 +206,18 @@ class CollectiveCall:
 
 
 Ground = Literal[
-    "fault", "own error", "compared", "named", "death", "path", "different", "absence", "echo", "node", "hint"
+    "fault",
+    "own error",
+    "compared",
+    "named",
+    "death",
+    "path",
+    "different",
+    "absence",
+    "echo",
+    "last words",
+    "node",
+    "hint",
 ]
 """What a candidate rests on, from what explains most to what explains least; see `causes.weigh`."""
 

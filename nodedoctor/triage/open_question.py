@@ -7,6 +7,7 @@ from typing import Any
 
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import FirstEnd, first_end
+from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.local import SAID
 from nodedoctor.triage.causes.who import called, listed
 from nodedoctor.triage.events.nccl import NcclError
@@ -73,12 +74,15 @@ def _cut_short(story: Story) -> str:
 
 def _first_words(story: Story) -> str:
     """The first line about trouble, where nothing explains it."""
-    words = [event for event in story.trouble if any(map(str.isalpha, event.text))]
+    told = story.trouble or complaints(story)
+    words = [event for event in told if any(map(str.isalpha, event.text))]
     told = [event for event in words if not _table(event)] or words
     first = min(
         told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
     )
     said = f"; it begins with: {shorten(first.text, SAID, placeholder=' ...')}" if first is not None else ""
+    if not story.trouble:
+        return f"no progress was read, but lines about a failure that do not say why{said}"
     return f"the job failed, and what was read does not say why{said}"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import candidates, weigh
+from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError, SetUp
@@ -14,7 +15,7 @@ from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Train
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import Stopped
+from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
@@ -22,6 +23,7 @@ from nodedoctor.triage.open_question import open_question, unexplained_end
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
+SIGTERM = 15
 TIMELINE = 24
 
 
@@ -29,7 +31,8 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
     weighed = weigh.weigh(story, [*candidates(story), *more])
     found = [one for one in weighed if one.decides]
-    if (not story.trouble or _teardown(story)) and not more:
+    quiet = not story.trouble or _teardown(story) or _sent_home(story)
+    if quiet and not more and (story.alive or calm or not complaints(story)):
         return _calm(story, coverage, calm)
     if not found or story.of(Article):
         return _undetermined(story, coverage, weighed)
@@ -80,7 +83,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     stops = story.of(OrderedStop)
     done = story.of(Finished)
     running, serving = story.of(RasRunning), story.of(Serving)
-    alive = story.steps > 0 or done or stops or running or serving or rested
+    alive = story.alive or rested
     told_by_dumps = rested and not (stops or done or running or story.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -150,6 +153,14 @@ def _teardown(story: Story) -> bool:
     )
 
 
+def _sent_home(story: Story) -> bool:
+    """True when the job was ended in order, and all that is told besides are ends by SIGTERM."""
+    trouble = story.trouble
+    return bool(story.of(OrderedStop)) and all(
+        isinstance(event.what, ProcessExit) and event.what.signal == SIGTERM for event in trouble
+    )
+
+
 def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]) -> Verdict:
     waits = story.waits
     told = [(one.candidate.cause, _suspected(one)) for one in suspected]
@@ -165,7 +176,7 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
         parties=end.people if end is not None and not end.alone else (),
         victims=tuple(distinct(wait.who for wait in waits)),
         collective=waits[0].work if waits else None,
-        evidence=_evidence(tuple(story.trouble)),
+        evidence=_evidence(tuple(story.trouble or complaints(story))),
         timeline=_timeline(story),
         alternatives=tuple({cause: (cause, why) for cause, why in reversed(told)}.values())[::-1][:5],
         incidents=story.incidents,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 RANK = """
-import multiprocessing, os, subprocess, sys, time
+import ctypes, multiprocessing, os, subprocess, sys, time
 sys.path.insert(0, {packages!r})
 from torch.distributed.distributed_c10d import all_reduce, broadcast
 
@@ -76,6 +76,8 @@ def spin():
 
 def main():
     rank = int(os.environ["RANK"])
+    if {undumpable}:
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
     for step in range(6):
         time.sleep(0.1)
         if rank == 0:
@@ -105,10 +107,18 @@ def broadcast(seconds):
 
 
 def job(
-    folder: Path, fault: str, *, ranks: int = 3, seconds: int = 600, after: str = "pass", quiet: bool = False
+    folder: Path,
+    fault: str,
+    *,
+    ranks: int = 3,
+    seconds: int = 600,
+    after: str = "pass",
+    quiet: bool = False,
+    undumpable: bool = False,
 ) -> list[str]:
     """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it and then
-    do what comes after; a quiet job prints no steps.
+    do what comes after; a quiet job prints no steps. Undumpable ranks show an ordinary user little of
+    themselves, as programs do that have taken rights or given them up.
     """
     packages = folder / "packages" / "torch" / "distributed"
     packages.mkdir(parents=True)
@@ -121,6 +131,7 @@ def job(
         "scratch": str(folder / "scratch"),
         "seconds": seconds,
         "after": after,
+        "undumpable": undumpable,
     }
     script.write_text(RANK.format(fault=fault, quiet=quiet, **values))
     each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'

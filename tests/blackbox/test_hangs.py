@@ -22,10 +22,30 @@ pytestmark = pytest.mark.slow
 NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
 
 
-def run(tmp_path: Path, fault: str, *options: str, seconds: int = 600) -> tuple[str, Path]:
+NOBODY = 65534
+# Root may look at everything. This user may enter what is root's, too, as the interpreter is there in CI.
+ORDINARY = (
+    "setpriv",
+    f"--reuid={NOBODY}",
+    f"--regid={NOBODY}",
+    "--clear-groups",
+    "--inh-caps=+dac_override",
+    "--ambient-caps=+dac_override",
+)
+
+
+def run(
+    tmp_path: Path,
+    fault: str,
+    *options: str,
+    seconds: int = 600,
+    undumpable: bool = False,
+    user: tuple[str, ...] = (),
+) -> tuple[str, Path]:
     """What `run` says of a job, and the folder that it leaves."""
-    command = ranks.job(tmp_path, fault, seconds=seconds)
+    command = ranks.job(tmp_path, fault, seconds=seconds, undumpable=undumpable)
     argv = [
+        *user,
         *NODEDOCTOR,
         "run",
         "--dir",
@@ -110,6 +130,26 @@ def test_a_rank_that_the_kernel_killed_for_memory(memory_cgroup: Path, tmp_path:
     assert "HANG" in said
     again = subprocess.run([*NODEDOCTOR, "triage", "--json", str(folder)], capture_output=True, text=True)
     assert json.loads(again.stdout)["cause"] == "peer_host_oom"
+
+
+@pytest.mark.parametrize("armed", [True, False])
+def test_ranks_that_have_made_themselves_undumpable(armed: bool, tmp_path: Path) -> None:
+    """An ordinary user has their stacks by the signal that they have registered. Of ranks that have not, it
+    is seen that the job hangs, and said why no more is."""
+    user = ORDINARY if os.geteuid() == 0 else ()
+    if user:
+        os.chown(tmp_path, NOBODY, NOBODY)
+    options = ("--kill-after", "1", *(() if armed else ("--no-arm",)))
+    said, folder = run(tmp_path, "load_shard()", *options, undumpable=True, user=user)
+    found = json.loads((folder / "triage.json").read_text())
+    assert "HANG" in said
+    if armed:
+        assert [who["rank"] for who in found["culprits"]] == [1]
+        assert "load_shard" in found["headline"]
+    else:
+        assert (found["cause"], found["culprits"]) == ("undetermined", [])
+        assert "undumpable" in " ".join(found["coverage"]["notes"])
+        assert "as root" in found["next"][0]["text"]
 
 
 def test_the_example_in_the_pages(tmp_path: Path) -> None:

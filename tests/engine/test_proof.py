@@ -185,3 +185,12 @@ def test_a_number_that_stands_for_a_word_is_shown_with_it(path, value, text):
     said = proof.text_of_reading("NVML", path, value)
     assert text in said and said.endswith(("pcie_width = 1", ")"))
     assert "(" not in proof.text_of_reading("processes", path, value).partition(" = ")[2]
+
+
+@pytest.mark.parametrize("broken", ["[", "(", "\\", "*", "(?P<x", "a{2"])
+def test_a_name_that_breaks_a_pattern_or_a_path_costs_no_more_than_its_quote(broken):
+    seen = Observation("p", text=f"{broken} is all")
+    whole = quoted_like("p", ".+")
+    wrong = (quoted_like("p", f'"{broken}"+('), reading("p", f'files["\\x{broken}"]'))
+    settled = proof.Proof([seen]).of(Finding.warn("odd", evidence=(*wrong, whole)))
+    assert [one.text for one in settled.evidence] == [seen.text]

@@ -28,7 +28,10 @@ from functions import LINES, Reader, readers
 from test_triage_flight import behind, dump, entry
 from test_views import views
 
+from nodedoctor import json_shapes
+from nodedoctor.blackbox.samples import sample
 from nodedoctor.cli.compare import read_report
+from nodedoctor.declare.registry import probes_of
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine import recording
 from nodedoctor.engine.run import Diagnosis
@@ -41,7 +44,9 @@ from nodedoctor.fleet import text as fleet_text
 from nodedoctor.fleet.compare import outliers
 from nodedoctor.fleet.model import Fleet
 from nodedoctor.fleet.reports import read_reports
+from nodedoctor.fleet.transports import kube
 from nodedoctor.model import Expect, Observation
+from nodedoctor.pairs import drive
 from nodedoctor.pairs.expected import expected_of
 from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
@@ -64,6 +69,10 @@ CORPUS = HERE / "corpus"
 """Small inputs by target, each of which has broken something or leads somewhere that edits rarely do."""
 NODES = [*map(folder, DEMOS), *sorted(path.parent for path in HERE.parent.glob("nodes/*/manifest.json"))]
 LOGS = sorted(path for path in (HERE.parent / "triage" / "logs").rglob("*.log"))
+TARGETS_OF_JSON = frozenset(
+    ["capture", "flight-recorder", "manifest", "pairs-agent", "pairs-floors", "pods", "report", "sample"]
+)
+"""Those of `targets` whose input is a document of JSON."""
 BETWEEN = b"\x1f"
 """What divides the parts of an input that has several: ASCII's unit separator."""
 
@@ -91,6 +100,9 @@ def targets() -> tuple[Target, ...]:
         Target("expectations", partial(from_file, expected), lambda: [b"gpus=8\nlinks=18 # all\n"]),
         Target("env-file", partial(from_file, env_file), lambda: [b"export NCCL_DEBUG=WARN\nA='b\n"]),
         Target("pairs-floors", partial(from_file, expected_of), pairs_documents),
+        Target("pairs-agent", agent_said, agents),
+        Target("sample", lambda data: sample.parse(raw(data)), samples),
+        Target("pods", lambda data: pods_listed(raw(data)), pods),
     )
     return (*whole, *of_nodes(), *of_functions())
 
@@ -120,17 +132,18 @@ def printings(probe: str, where: list[Path]) -> list[bytes]:
 
 
 def printed(probe: str, where: list[Path], data: bytes) -> None:
-    """Judge a node of which this probe printed the data, and show it everywhere."""
+    """Judge a node of which this probe printed the data, by what needs it, and show it everywhere."""
     node = where[int.from_bytes(data[:2], "big") % len(where)]
     session = session_of(node)
     assert session.snapshot is not None
     seen = dict(session.snapshot.observations)
     seen[probe] = replace(seen[probe], text=raw(data[2:]))
     given = {**session.diagnosis()._given, Expect: Expect()}
+    checks = [check for check in session.checks if probe in probes_of(check)] or session.checks[:1]
 
     async def judge() -> Any:
         about = {"hostname": "h", "boot_id": None}
-        diagnosis = Diagnosis(session.checks, Recorded(seen), given, label="replay", node=about, preview=True)
+        diagnosis = Diagnosis(checks, Recorded(seen), given, label="replay", node=about, preview=True)
         return await diagnosis.run()
 
     report = asyncio.run(judge())
@@ -322,6 +335,66 @@ def pairs_documents() -> list[bytes]:
     return [json.dumps(told).encode()]
 
 
+def agent_said(data: bytes) -> None:
+    """What the agent of another node says of itself, and of a pair."""
+    try:
+        said = json_shapes.mapping(json_shapes.loaded(raw(data)))
+    except ValueError:
+        return
+    drive._member("a", said)
+    for beside in ({"a": said}, {"a": said, "b": said}, {"a": said, "b": json.loads(agents()[1])}):
+        drive._joined(("a", "b"), beside, 1)
+
+
+def agents() -> list[bytes]:
+    rail = {"device": "mlx5_0", "port": "1", "gbps": 400.0, "gid": "3"}
+    ready = {"is_": "ready", "address": "10.0.0.1", "interface": "eth0", "link_gbps": 100.0, "gpus": 8}
+    flow = {"is_": "result", "round": 1, "flow": "a b", "gbps": 92.5, "rtt_us": 31.0, "again": 3}
+    more = {"segments": 900, "rails": {"mlx5_0/1": 92.5}, "fault": None, "note": ""}
+    return [
+        json.dumps(said).encode() for said in ({**ready, "busy": ["7"], "rails": [rail]}, {**flow, **more})
+    ]
+
+
+def samples() -> list[bytes]:
+    """What the child beside a job says every second."""
+    words = ("title", "state", "wchan", "syscall", "ras", "pipe", "stacks", "prefix", "job", "minutes")
+    counts = (
+        "pid",
+        "start",
+        "rank",
+        "world",
+        "local",
+        "ticks",
+        "child_ticks",
+        "child_bytes",
+        "bytes",
+        "memory",
+    )
+    row = {**dict.fromkeys(words, "7"), **dict.fromkeys(counts, 7), "gone": False, "children": [8]}
+    output = [{"path": "/a", "text": "b", "skipped": 0}]
+    told = {"time": 1.0, "monotonic": 2.0, "roots": [7], "ranks": [row], "output": output, "heartbeat": 3}
+    return [json.dumps({**told, "walked": 0.1}).encode()]
+
+
+def pods_listed(data: str) -> None:
+    """What `kubectl get pods --output=json` prints."""
+    try:
+        listed = json_shapes.mapping(json_shapes.loaded(data))
+    except ValueError:
+        return
+    kube.one_a_node(tuple(map(kube.pod, json_shapes.parts(listed, "items"))))
+
+
+def pods() -> list[bytes]:
+    about = {"name": "p", "annotations": {"kubectl.kubernetes.io/default-container": "c"}}
+    trains = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    spec = {"nodeName": "n1", "containers": [trains]}
+    return [
+        json.dumps({"items": [{"metadata": about, "spec": spec, "status": {"phase": "Running"}}]}).encode()
+    ]
+
+
 # Functions that need nothing but text.
 
 BARRED = {
@@ -345,7 +418,6 @@ BARRED = {
     "nodedoctor.redact.addresses.names_nobody": "takes what `octets` has read",
     "nodedoctor.redact.addresses.octets": "takes four groups of up to three digits",
     "nodedoctor.triage.advice.actions.steps_of": "takes commands of our table",
-    "nodedoctor.triage.lines.unwrap.rows": "its second argument is what `separator` has found",
     "nodedoctor.triage.advice.timeouts.settings": "takes names of our table",
     "nodedoctor.triage.advice.timeouts.fixes": "takes names of our table",
     "nodedoctor.triage.events.needles.needles": "takes patterns, which are ours",

@@ -15,6 +15,7 @@ import io
 import json
 import logging
 import lzma
+import quopri
 import random
 import tarfile
 import textwrap
@@ -270,6 +271,58 @@ def status_line(lines: Lines) -> bytes:
     return "".join(f"{line}\r\n{'' if n % 5 else drawn}" for n, line in enumerate(lines)).encode()
 
 
+def in_a_mail(encoding: str, kind: str = "plain") -> Format:
+    """A mail with the log as its text."""
+
+    def made(lines: Lines) -> bytes:
+        body = text(lines)
+        if kind == "html":
+            body = b"<html><body><pre>\n" + text([html.escape(line) for line in lines]) + b"</pre></html>\n"
+        coded = base64.encodebytes(body) if encoding == "base64" else quopri.encodestring(body)
+        head = f"Subject: job 17 failed\nMIME-Version: 1.0\nContent-Type: text/{kind}; charset=utf-8\n"
+        return f"{head}Content-Transfer-Encoding: {encoding}\n\n".encode() + coded
+
+    return made
+
+
+def attached(lines: Lines) -> bytes:
+    """A mail with the log beside its text."""
+    parts = (
+        'Content-Type: text/plain; charset="utf-8"\n\nthe job died again, its log is attached\n',
+        'Content-Type: text/plain; name="train.log"\nContent-Transfer-Encoding: base64\n\n'
+        + base64.encodebytes(text(lines)).decode(),
+    )
+    head = 'Subject: log\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="=b1"\n\n'
+    return (head + "".join(f"--=b1\n{part}\n" for part in parts) + "--=b1--\n").encode()
+
+
+def two_streams(lines: Lines) -> bytes:
+    """containerd's parts of long lines, and whole lines of the other stream between them."""
+    rows = []
+    for n, line in enumerate(lines, 1):
+        parts = [line[at : at + 64] for at in range(0, len(line), 64)] or [""]
+        for index, part in enumerate(parts):
+            flag = "F" if index == len(parts) - 1 else "P"
+            rows.append(f"{iso(n, 9)}Z stderr {flag} {part}")
+            rows += [f"{iso(n, 9)}Z stdout F up"] if flag == "P" else []
+    return text(rows)
+
+
+def padded_rows(width: int) -> Format:
+    """Rows of a terminal that were copied with the blanks behind them."""
+    return lambda lines: text(
+        [line[at : at + width].ljust(width) for line in lines for at in range(0, max(len(line), 1), width)]
+    )
+
+
+def sql_table(lines: Lines) -> bytes:
+    """A table as a database's client draws it."""
+    wide = max(map(len, lines))
+    rule = "+" + "-" * 25 + "+" + "-" * (wide + 2) + "+"
+    rows = [f"| {iso(n, 3, ' '):<23} | {line:<{wide}} |" for n, line in enumerate(lines, 1)]
+    return text([rule, f"| {'time':<23} | {'message':<{wide}} |", rule, *rows, rule])
+
+
 def otel(n: int, line: str) -> dict[str, Any]:
     """A log record of OpenTelemetry as JSON."""
     record = {"timeUnixNano": str(nanos(n)), "severityText": "INFO", "body": {"stringValue": line}}
@@ -376,6 +429,14 @@ PREFIXED: dict[str, Format] = {
     "Determined": each(lambda n: f"[{iso(n, 6)}Z] a1b2c3d4 || INFO: "),
     "Rust": each(lambda n: f"{iso(n, 6)}Z  INFO trainer::run: "),
     "Nomad": each(lambda n: f"{iso(n, 6)}Z [INFO]  client.alloc: "),
+    "TeamCity": each(lambda n: at(n).strftime("[%H:%M:%S] :\t [Step 1/1] ")),
+    "time since the start": each(lambda n: f"+{0.137 * n:.3f}s "),
+    "time since the start in brackets": each(lambda n: f"[{0.137 * n:8.3f}s] "),
+    "Vertex AI's stream": each(lambda n: f"ERROR\t{iso(n, 0, ' ')} +0000\tworkerpool0-0\t"),
+    "fields between bars": each(lambda n: f"{iso(n, 3, ' ')}|INFO|train.py|{n}|"),
+    "bat": each(lambda n: f"{n:4d}   │ "),
+    "Metaflow": each(lambda n: f"{iso(n, 3, ' ')} [1695/train/4 (pid 812)] "),
+    "Prefect": each(lambda n: at(n).strftime("%H:%M:%S.%f | INFO    | Task run 'train-0' - ")),
     "two layers": each(
         lambda n: at(n).strftime(f"trainer-1  | %b %d %H:%M:%S node-1 run[812]: {level(n)} - ")
     ),
@@ -651,6 +712,30 @@ PAYLOADS: dict[str, Format] = {
             for n, line in enumerate(lines)
         ]
     ),
+    "logfmt behind a name": lambda lines: text(
+        [
+            f'train-wf-main-17: time="{iso(n, 0)}Z" level=info msg={json.dumps(line)}'
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "YAML of gcloud": keyed(
+        lambda n, line: [
+            "---",
+            f"insertId: a{n}",
+            "resource:",
+            "  labels:",
+            "    pod_name: job-1",
+            "severity: ERROR",
+            f"textPayload: {json.dumps(line)}",
+            f"timestamp: '{iso(n, 9)}Z'",
+        ],
+        [],
+    ),
+    "texts by their name": lambda lines: text([f"message: {json.dumps(line)}" for line in lines]),
+    "Cloud Logging, newest first on lines": lambda lines: text(
+        [json.dumps({"timestamp": iso(n, 6) + "Z", "message": line}) for n, line in enumerate(lines, 1)][::-1]
+    ),
+    "containerd in parts of two streams": two_streams,
     "asciinema": asciinema(4000),
     "asciinema in pieces": asciinema(150),
     "Vertex AI": json_lines(
@@ -769,6 +854,33 @@ ENCODED: dict[str, Format] = {
     "HTML numbers": lambda lines: text(
         ["".join(f"&#{ord(char)};" if char in "<>&\"'[]" else char for char in line) for line in lines]
     ),
+    "HTML with numbers": lambda lines: text(
+        [
+            f'<div class="line"><a class="n" href="#L{n}">{n}</a><span>{html.escape(line)}</span></div>'
+            for n, line in enumerate(lines, 1)
+        ]
+    ),
+    "HTML elements without line feeds": lambda lines: (
+        "<pre>"
+        + "".join(
+            f'<div class="line"><span class="n">{n}</span><span>{html.escape(line)}</span></div>'
+            for n, line in enumerate(lines, 1)
+        )
+        + "</pre>\n"
+    ).encode(),
+    "table of a database": sql_table,
+    "rows of 80 with blanks": padded_rows(80),
+    "a paragraph between sentences": lambda lines: text(
+        ["It ends like this:", "", *("    " + line for line in lines), "", "Thanks!"]
+    ),
+    "colours written out": lambda lines: text([rf"\u001b[31m{line}\u001b[0m" for line in lines]),
+    "another set of characters": lambda lines: text([f"\x1b[1m{line}\x1b(B\x1b[m\x0f" for line in lines]),
+    "mail, quoted-printable": in_a_mail("quoted-printable"),
+    "mail, base64": in_a_mail("base64"),
+    "mail of HTML": in_a_mail("quoted-printable", "html"),
+    "mail with an attachment": attached,
+    "quoted-printable": lambda lines: quopri.encodestring(text(lines)),
+    "base64": lambda lines: base64.encodebytes(text(lines)),
     "line separators": lambda lines: "\u2028".join(lines).encode(),
     "code spans": lambda lines: text([f"`{line}`" for line in lines]),
     "links of a terminal": lambda lines: text(
@@ -809,7 +921,7 @@ LOSSY: dict[str, Format] = {
     "stripped": lambda lines: text([line.strip() for line in lines]),
     "cut at 300": lambda lines: text([line[:300] for line in lines]),
     "lower case times lost": lambda lines: text([line.replace("2026-", "") for line in lines]),
-    "base64": lambda lines: base64.b64encode(text(lines)) + b"\n",
+    "base64 in one line": lambda lines: base64.b64encode(text(lines)) + b"\n",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from say import as_document, caught, culprits, judged, raised, status, steps
 
 
@@ -65,3 +66,20 @@ def test_a_page_about_a_failure_is_no_log(tmp_path: Path) -> None:
     passed_on = "".join(f"gpu017: {line}\n\ngpu017:\n" for line in (told + quoted + told).splitlines())
     assert judged(tmp_path, passed_on).verdict.cause == "undetermined"
     assert judged(tmp_path, steps(1, 9) + quoted).verdict.cause == "peer_died"
+
+
+@pytest.mark.parametrize("cut", [100, 115, 125, 140, 150, 170, 200])
+@pytest.mark.parametrize("between", [steps(6, 1), caught(1), steps(6, 3)])
+def test_a_line_that_another_one_tears_is_put_together(cut: int, between: str, tmp_path: Path) -> None:
+    """What stands behind the tear is no other collective."""
+    torn = caught(0)[:cut] + "\n" + between + caught(0)[cut:]
+    rest = "".join(caught(rank) for rank in (1, 3) if caught(rank) != between)
+    whole = judged(tmp_path, steps(1, 5) + caught(0) + between + rest)
+    examined = judged(tmp_path, steps(1, 5) + torn + rest)
+    assert (examined.verdict.cause, culprits(examined)) == (whole.verdict.cause, culprits(whole))
+
+
+@pytest.mark.parametrize("cut", [100, 115, 125, 140, 150, 170, 200])
+def test_a_line_that_breaks_off_differs_from_none(cut: int, tmp_path: Path) -> None:
+    examined = judged(tmp_path, steps(1, 5) + caught(0)[:cut] + "\n" + caught(1) + caught(3))
+    assert examined.verdict.cause != "collective_mismatch"

@@ -102,15 +102,16 @@ def parse(line: str) -> Sample | None:
         told: Any = loaded(line)
     except ValueError:
         return None
-    if not isinstance(told, dict) or not isinstance(told.get("monotonic"), float):
+    monotonic = number(told.get("monotonic")) if isinstance(told, dict) else None
+    if monotonic is None:
         return None
     output = tuple(
         OutputPart(text(part, "path"), text(part, "text"), whole(part, "skipped") or 0)
         for part in parts(told, "output")
     )
     return Sample(
-        float(told.get("time") or 0),
-        told["monotonic"],
+        number(told.get("time")) or 0.0,
+        monotonic,
         tuple(pid for pid in listed(told.get("roots")) if isinstance(pid, int)),
         tuple(map(_rank, parts(told, "ranks"))),
         output,

@@ -29,7 +29,10 @@ _NOT_THE_DRIVERS = frozenset({"NO_ANSWER", "CRASH", "NOT_ASKED"})
 
 @record
 class Slot:
-    """One GPU on the bus. `index` is NVML's, None where it does not show this GPU; `lost` is its error."""
+    """One GPU on the bus. `index` is NVML's, None where it does not show this GPU.
+
+    `lost` is then its error, and `lost_index` the number under which NVML counts it, where that is certain.
+    """
 
     address: str
     pci_id: str
@@ -39,6 +42,7 @@ class Slot:
     index: int | None = None
     lost: str | None = None
     excluded: bool = False
+    lost_index: int | None = None
 
     @property
     def given_away(self) -> bool:
@@ -173,8 +177,11 @@ def _with_errors(slots: tuple[Slot, ...], gpus: Gpus) -> tuple[Slot, ...]:
     free = sorted(slot.address for slot in unseen if not (slot.excluded or slot.given_away))
     if len(gone) != len(free) or any(one.index is None or one.error in _NOT_THE_DRIVERS for one in gone):
         return slots
-    errors = {address: one.error for address, one in zip(free, gone, strict=True)}
-    return tuple(replace(slot, lost=errors.get(slot.address, slot.lost)) for slot in slots)
+    found = dict(zip(free, gone, strict=True))
+    return tuple(
+        replace(slot, lost=one.error, lost_index=one.index) if (one := found.get(slot.address)) else slot
+        for slot in slots
+    )
 
 
 def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: bool) -> Slot:
@@ -190,6 +197,7 @@ def _slot(device: PciDevice, driver: Driver | None, gpus: Gpus | None, inside: b
         right="granted" if shown else _right(driver, known, inside),
         index=shown.index if shown else None,
         lost=lost.error if lost else None,
+        lost_index=lost.index if lost else None,
         excluded=hidden,
     )
 

@@ -1,4 +1,4 @@
-"""Where a cloud's images keep NCCL's plug-ins for its network."""
+"""Where a cloud's images keep NCCL's plug-ins and topology files for its machines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodedoctor.record import record
 @fact("machine")
 @record
 class CloudPlugins:
-    """The folders that are there, and those that were looked for and are not."""
+    """The folders and files that are there, and those that were looked for and are not."""
 
     there: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()

@@ -188,7 +188,7 @@ def _said(mark: str, files: Files, env: Mapping[str, str]) -> Evidence:
     if group and "control group" in mark:
         ours = group[0] in (files.text("/proc/self/cgroup") or "")
         who = "self" if ours else "1"
-        return quoted_like("container", rf"^.*{group[0]}.*$", f'files["/proc/{who}/cgroup"]')
+        return quoted_like("container", rf"^.*{re.escape(group[0])}.*$", f'files["/proc/{who}/cgroup"]')
     if re.fullmatch("[A-Z_]+", mark):
         return reading("env", f"variables.{mark}", like=rf"^{mark}=.*")
     if mark == "a service account":
@@ -246,7 +246,7 @@ def image_said(container: Container) -> list[Evidence]:
     by = container.image_said_by or ""
     if by.startswith("/"):
         return [quoted_like("container", "^image=.*", f'files["{by}"]')]
-    return [reading("env", f"variables.{by}", like=rf"^{by}=.*")] if by else []
+    return [reading("env", f"variables.{by}", like=rf"^{re.escape(by)}=.*")] if by else []
 
 
 def _status(files: Files, key: str) -> str | None:

@@ -47,6 +47,7 @@ StorageKind = Literal[
     "connection-lost",
     "connection-back",
 ]
+FullKind = Literal["connections", "neighbours", "tcp-memory"]
 CpuKind = Literal["uncorrected", "corrected", "recorded", "hot"]
 
 
@@ -168,6 +169,15 @@ class CpuEvent:
 
 
 @record
+class FullTable:
+    """A table of the network that was full: connections tracked, neighbours known, memory of TCP."""
+
+    when: When
+    text: str
+    kind: FullKind
+
+
+@record
 class IommuFault:
     """A device reached for memory the IOMMU does not let it have."""
 
@@ -202,6 +212,7 @@ Event = (
     | CpuEvent
     | IommuFault
     | RamError
+    | FullTable
 )
 
 

@@ -15,6 +15,7 @@ from nodedoctor.facts.kernel.events import (
     CpuEvent,
     DriverEvent,
     Event,
+    FullTable,
     IommuFault,
     LoggedXid,
     NicEvent,
@@ -49,12 +50,13 @@ _HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "de
 _CRASH = ("segfault at", "general protection", " trap ", "BUG: ", "kernel BUG", "Oops: ", "Kernel panic")
 _STALL = (*_HANG, *_CRASH, "page allocation failure", "self-detected stall", "nfs: server ", "was evicted by")
 _RAM = ("EDAC ", "hardware memory error", "Memory failure:")
-_NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband", "efa 0")
+_NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband", "efa 0", "transmit timeout: ")
+_FULL = ("table full, ", "table overflow", "tuning tcp_mem")
 _IOMMU = ("DMAR:", "AMD-Vi:", "arm-smmu")
 _NVIDIA = ("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem")
 _DISKS, _CPU = storage.STORAGE_WORDS, storage.CPU_WORDS
 _BOOT = "Linux version "
-_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_IOMMU, *_RAM, *_DISKS, *_CPU, _BOOT)
+_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_FULL, *_IOMMU, *_RAM, *_DISKS, *_CPU, _BOOT)
 _STACK_LINES = 40
 _LOADING_SECONDS = 10.0
 """Eight GPUs are tried within seconds (NVIDIA/NVSentinel#155: the message came 0.2 s after the failure)."""
@@ -97,6 +99,7 @@ class KernelLog:
     storage: tuple[StorageEvent, ...] = ()
     cpus: tuple[CpuEvent, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
+    full: tuple[FullTable, ...] = ()
 
     @classmethod
     def parse(cls, seen: Observation, container: Container | Unseen) -> KernelLog | Unseen:
@@ -161,6 +164,7 @@ class KernelLog:
             tuple(groups.get(StorageEvent, ())),
             tuple(groups.get(CpuEvent, ())),
             drivers,
+            tuple(groups.get(FullTable, ())),
         )
 
     @property
@@ -207,6 +211,7 @@ class KernelLog:
             "ram": dict(Counter("corrected" if event.corrected else "uncorrected" for event in self.ram)),
             "storage": dict(Counter(event.kind for event in self.storage)),
             "cpus": dict(Counter(event.kind for event in self.cpus)),
+            "full": dict(Counter(event.kind for event in self.full)),
         }
 
 
@@ -291,6 +296,8 @@ def _event(line: KernelLine, text: str) -> Event | None:
         found = system.iommu(line)
     if not found and words.intersection(_NIC):
         found = system.nic(line)
+    if not found and words.intersection(_FULL):
+        found = system.full(line)
     if not found and _BOOT in words:
         found = DriverEvent(line.when, line.text[:EVIDENCE], "boot")
     return found

@@ -28,7 +28,7 @@ STORAGE_WORDS = (
     "Lustre",
     "ceph: ",
 )
-CPU_WORDS = ("Machine Check", "[Hardware Error]", "temperature above threshold")
+CPU_WORDS = ("Machine Check", "[Hardware Error]", "above threshold, cpu clock")
 
 _DISK = r"(?:nvme\d|sd[a-z]|vd[a-z]|xvd|dm-\d|md\d|rbd\d|mmcblk)[\w-]{0,24}"
 """Loop, floppy, optical and compressed-memory devices are left out: their errors are a missing medium's."""
@@ -94,7 +94,7 @@ def storage(line: KernelLine) -> StorageEvent | None:
     return None
 
 
-_HOT = regex(r"CPU(\d{1,5}): (?:Core|Package) temperature above threshold")
+_HOT = regex(r"CPU(\d{1,5}): (?:Core|Package) temperature (?:is )?above threshold")
 _BANK = regex(
     r"CPU (?P<cpu>\d{1,5}): Machine Check(?: Exception)?: \w{1,4} Bank \d{1,3}: (?P<status>[0-9a-f]{16})"
 )

@@ -2,7 +2,8 @@
 
 Formats: linux, drivers/pci/pcie/{aer,dpc}.c, drivers/pci/hotplug/pciehp_ctrl.c, drivers/firmware/efi/cper.c,
 mm/oom_kill.c, kernel/{hung_task,watchdog}.c, arch/x86/mm/fault.c, drivers/net/ethernet/mellanox/mlx5/core,
-drivers/iommu/{intel/dmar.c,amd/init.c}.
+drivers/infiniband/ulp/ipoib/ipoib_main.c, drivers/iommu/{intel/dmar.c,amd/init.c}, net/core/neighbour.c,
+net/ipv4/tcp.c, net/netfilter/nf_conntrack_core.c.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import re
 from collections.abc import Collection, Iterable
 
 from nodedoctor.facts.kernel.events import (
+    FullKind,
+    FullTable,
     IommuFault,
     NicEvent,
     NicKind,
@@ -79,6 +82,13 @@ _NIC = regex(
     rf"(?P<device>{ADDRESS})?"
 )
 _NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
+_IPOIB = regex(r"(?P<netdev>[\w.-]{1,15}): transmit timeout: latency \d{1,12} msecs")
+_WATCHED = regex(r"NETDEV WATCHDOG: (?P<netdev>[\w.-]{1,15}) \(")
+_FULL: tuple[tuple[re.Pattern[str], FullKind], ...] = (
+    (regex(r"nf_conntrack: table full, dropping packet"), "connections"),
+    (regex(r"\barp_cache: neighbor table overflow"), "neighbours"),
+    (regex(r"TCP: out of memory -- consider tuning tcp_mem"), "tcp-memory"),
+)
 _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (regex(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
     (regex(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
@@ -225,20 +235,29 @@ def _module(after: Iterable[str]) -> str | None:
 
 def nic(line: KernelLine) -> NicEvent | None:
     """What an RDMA adapter's driver said of firmware, module, power, heat or link."""
-    found = _NIC.search(line.text)
+    text = line.text
+    if late := _IPOIB.search(text):
+        return NicEvent(line.when, text[:EVIDENCE], "queue", None, late.group("netdev"))
+    found = _NIC.search(text)
     if found is None:
         return None
-    text = line.text
     device = found.group("device")
     where = bdf(device) if device else None
     kind: NicKind | None = next((kind for pattern, kind in _NIC_KINDS if pattern.search(text)), None)
     if kind is not None:
-        return NicEvent(line.when, text[:EVIDENCE], kind, where)
+        named = _WATCHED.search(text)
+        return NicEvent(line.when, text[:EVIDENCE], kind, where, named.group("netdev") if named else None)
     link = _NIC_LINK.search(text)
     if link is None:
         return None
     way: NicKind = "link-down" if link.group("way").lower() == "down" else "link-up"
     return NicEvent(line.when, text[:EVIDENCE], way, where, link.group("netdev"))
+
+
+def full(line: KernelLine) -> FullTable | None:
+    """A table of the network that had no room, so that packets were dropped."""
+    kind = next((kind for pattern, kind in _FULL if pattern.search(line.text)), None)
+    return FullTable(line.when, line.text[:EVIDENCE], kind) if kind else None
 
 
 def ram(line: KernelLine) -> RamError | None:

@@ -13,7 +13,10 @@ _BRIDGE_MODEL = "MT4129"
 _BRIDGE_FUNCTIONS = 4
 """HGX B200 and B300 show their NVSwitches to the host as four functions of one ConnectX-7 (PCI 15b3:1021, as
 the rails may have), whose VPD says SMDL=SW_MNG: siderolabs/extensions, issue 893 and pull request 895. Only
-root reads the VPD; that four InfiniBand functions of one ConnectX-7 are on such a board shows without it."""
+root reads the VPD; that four InfiniBand functions of one ConnectX-7 are on such a board shows without it.
+
+The VPD is not read as a proof: some devices answer such a read with a panic of the system (linux, commit
+7c20078a8197, "PCI: Prevent VPD access for buggy devices"), and checks that must not wait need these roles."""
 
 
 def switch_bridges(ports: Sequence[IbPort], pci: Pci | Unseen) -> frozenset[str]:

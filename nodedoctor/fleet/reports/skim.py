@@ -6,7 +6,6 @@ result and fact a line of its own, so that those nobody wants can be passed over
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
 from functools import lru_cache
@@ -14,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import first_of, loaded
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA
 
@@ -154,8 +153,8 @@ def _known(text: str) -> Any:
 
 def _whole(text: str, begin: int) -> Found | None:
     try:
-        document, end = json.JSONDecoder().raw_decode(text, begin)
-    except (ValueError, RecursionError):
+        document, end = first_of(text, begin)
+    except ValueError:
         return None
     return (document, {}, end) if isinstance(document, dict) else None
 

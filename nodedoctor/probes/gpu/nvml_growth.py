@@ -2,9 +2,9 @@
 
     python -I nvml_growth.py [SECONDS]
 
-Asked are PCIe replays, corrected memory errors, the reasons for the clocks at that moment, and the errors of
-every NVLink. A driver that does not
-start gives one line that says so. The second sample opens every GPU anew, which costs nothing.
+Asked are PCIe replays, corrected memory errors, the reasons for the clocks at that moment, the errors of
+every NVLink, and of a GPU at full load how many processes use it. A driver that does not start gives one line
+that says so. The second sample opens every GPU anew, which costs nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ else:  # python -I leaves our own folder out
     sys.path.pop(0)
 
 VALUES = {
-    key: calls.VALUES[key] for key in ("pcie_replays", "ecc_volatile_correctable", "clock_event_reasons")
+    key: calls.VALUES[key]
+    for key in ("pcie_replays", "ecc_volatile_correctable", "clock_event_reasons", "utilization")
 }
+FULL_PERCENT = 95  # of the time some kernel ran on the GPU
 
 
 def read_gpu(library: NvmlLibrary, index: int) -> dict[str, Any]:
@@ -42,6 +44,10 @@ def read_gpu(library: NvmlLibrary, index: int) -> dict[str, Any]:
         return {"index": index, "error": error}
     said: dict[str, Any] = library.values(index, VALUES, handle)
     library.fields(index, handle, {"nvlink_count": calls.FIELDS["nvlink_count"]}, said)
+    if said["values"].get("utilization", {}).get("gpu", 0) >= FULL_PERCENT:
+        users = library.values(index, {key: calls.VALUES[key] for key in calls.PROCESSES}, handle)
+        if not set(users["errors"].values()) - calls.OLDER - {"NOT_SUPPORTED"}:
+            said["values"]["users"] = sum(map(len, users["values"].values()))
     count = said["values"].pop("nvlink_count", 0)
     links = [read_link(library, index, handle, link) for link in range(min(count, calls.MAX_LINKS))]
     return {"index": index, **said, "links": links}

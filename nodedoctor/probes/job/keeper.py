@@ -11,6 +11,7 @@ frame with a mark: all before it is done. Ends when both inputs have.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -18,6 +19,11 @@ import signal
 import sys
 from typing import Any
 
+CHUNK = 1 << 16
+"""Bytes at a time."""
+COPIED = 1 << 20
+"""Bytes of output that wait for us while others have the processor: more than this no user may have
+(/proc/sys/fs/pipe-max-size)."""
 RING = 32 << 20
 """Bytes of a file that grows; then it becomes NAME.1 and a new one is begun: the newest are always kept."""
 LARGEST = 256 << 20
@@ -33,6 +39,8 @@ def main() -> None:
     parent, name = sys.argv[1:3]
     copy = int(sys.argv[3]) if len(sys.argv) > 3 else -1
     os.umask(0o077)
+    with contextlib.suppress(OSError):  # what we write can wait: never takes the processor from who prints
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     try:
@@ -65,16 +73,29 @@ class Keeper:
     def run(self, copy: int) -> None:
         """Until all inputs have ended."""
         inputs = {0, copy} - {-1}
+        if copy >= 0:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(copy, fcntl.F_SETPIPE_SZ, COPIED)
         while inputs:
-            for number in sorted(select.select(list(inputs), [], [])[0], reverse=True):  # frames last
-                data = os.read(number, 1 << 16)
+            ready = select.select(list(inputs), [], [])[0]
+            if copy in ready and not self.keep_output(copy, COPIED if 0 in ready else CHUNK):
+                inputs.discard(copy)
+            if 0 in ready:  # last, as a mark in it says that all before it is done
+                data = os.read(0, CHUNK)
+                self.frames += data
+                self.take()
                 if not data:
-                    inputs.discard(number)
-                elif number == 0:
-                    self.frames += data
-                    self.take()
-                else:
-                    self.guarded(len(data), self.append, "logs/output.log", data)
+                    inputs.discard(0)
+
+    def keep_output(self, copy: int, most: int) -> bool:
+        """Add what the job has printed, `most` bytes of it; False at its end."""
+        while most > 0 and select.select([copy], [], [], 0)[0]:
+            data = os.read(copy, CHUNK)
+            if not data:
+                return False
+            self.guarded(len(data), self.append, "logs/output.log", data)
+            most -= len(data)
+        return True
 
     def take(self) -> None:
         """Write the frames that are whole."""

@@ -4,7 +4,7 @@
 
 GROUP is the job's process group. FROM, TO and COPY are numbers of descriptors: FROM is the reading end of a
 pipe or the master of a terminal, TO the real output, COPY a pipe (-1: none) that is never waited for: what it
-does not take at once is lost and counted. USUAL are the settings of the terminal before the job began.
+does not take is lost and counted. USUAL are the settings of the terminal before the job began.
 
 It ignores the signals of keys, as what the job still prints while it ends must arrive. It ends with the last
 process that writes to FROM. When nobody reads TO any more, FROM is closed, so that the job learns of it as it
@@ -35,6 +35,13 @@ IGNORED = (
 """What the terminal, a shell or Slurm sends to all processes of a job."""
 CHUNK = 1 << 16
 """Bytes at a time: what a pipe holds."""
+LATER = 0.2
+"""Seconds until the copy follows: whoever keeps it should not want the processor when the reader does."""
+SLICE = 100_000
+"""Nanoseconds of processor time asked for at a time, the least there is: on a crowded node who asks for less
+has its turn sooner, and no more of it in all (Linux 6.12, Documentation/scheduler/sched-eevdf.rst)."""
+SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274}
+"""The number of sched_setattr(2), which Python has no function for."""
 
 
 def main() -> None:
@@ -47,27 +54,26 @@ def main() -> None:
     usual = {int(source): settings for source, _, settings in words if settings}
     terminals = {source: Terminal(source, ways[source], usual[source]) for source in usual}
     join(group if terminals else 0)
-    if copy >= 0:
-        os.set_blocking(copy, False)
-    lost = 0
+    with contextlib.suppress(Exception):
+        ask_for_short_turns()
+    kept = Copy(copy)
     while ways:
-        due = min((terminal.due for terminal in terminals.values()), default=None)
+        dues = [kept.due, *(terminal.due for terminal in terminals.values())]
+        due = min((seconds for seconds in dues if seconds is not None), default=None)
         ready = select.select(list(ways), [], [], due)[0]
         for terminal in terminals.values():
             terminal.look()
         for source in ready:
             data = taken(source)
             if data and delivered(ways[source], data):
-                lost += copied(copy, data)
+                kept.add(data)
             else:
                 if source in terminals:
                     terminals.pop(source).give_back()
                 os.close(source)
                 del ways[source]
-    if lost and copy >= 0:
-        with contextlib.suppress(OSError):
-            os.set_blocking(copy, False)
-            os.write(copy, f"\n[nodedoctor: {lost} bytes of output were not kept]\n".encode())
+        kept.give()
+    kept.end()
 
 
 def join(group: int) -> None:
@@ -76,6 +82,59 @@ def join(group: int) -> None:
         with contextlib.suppress(OSError):
             os.setpgid(0, number)
             return
+
+
+def ask_for_short_turns() -> None:
+    """Ask the scheduler for many short turns instead of few long ones; kernels before 6.12 do not listen."""
+    number = SET_ATTRIBUTES.get(os.uname().machine)
+    if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return
+    import ctypes
+    import struct
+
+    wanted = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.nice(0), 0, SLICE, 0, 0)
+    ctypes.CDLL(None).syscall(number, 0, wanted, 0)
+
+
+class Copy:
+    """What was passed on, for whoever keeps it: given a moment later, and never waited for."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.waiting = bytearray()
+        self.since = 0.0
+        self.lost = 0
+        if number >= 0:
+            os.set_blocking(number, False)
+
+    @property
+    def due(self) -> float | None:
+        """Seconds until something is to be given."""
+        return max(0.0, self.since + LATER - time.monotonic()) if self.waiting else None
+
+    def add(self, data: bytes) -> None:
+        """Take what was passed on."""
+        if self.number >= 0:
+            self.since = self.since if self.waiting else time.monotonic()
+            self.waiting += data
+
+    def give(self) -> None:
+        """Give what has waited long enough, or has become much."""
+        if self.waiting and (len(self.waiting) >= CHUNK or not self.due):
+            try:
+                self.lost += len(self.waiting) - os.write(self.number, self.waiting)
+            except OSError:
+                self.lost += len(self.waiting)
+            self.waiting.clear()
+
+    def end(self) -> None:
+        """Give the rest, and say what was lost."""
+        self.since = 0.0
+        self.give()
+        if self.lost:
+            self.add(f"\n[nodedoctor: {self.lost} bytes of output were not kept]\n".encode())
+            self.since = 0.0
+            self.give()
 
 
 class Terminal:
@@ -168,16 +227,6 @@ def delivered(target: int, data: bytes) -> bool:
         except OSError:
             return False
     return True
-
-
-def copied(copy: int, data: bytes) -> int:
-    """Give the copy away; the bytes that nobody took."""
-    if copy < 0:
-        return 0
-    try:
-        return len(data) - os.write(copy, data)
-    except OSError:
-        return len(data)
 
 
 if __name__ == "__main__":

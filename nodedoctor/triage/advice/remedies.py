@@ -8,14 +8,17 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, repair
+from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.local import COLOCATED, of_program
+from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
+from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import ClientsMissing, Mismatch
 from nodedoctor.triage.events.system.exits import Ended, NodeLost, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.trace import Raised, place
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.nodes import NodeFault
 
@@ -39,7 +42,9 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, GpuFull):
         return _crowded(what) if what.crowded else _gpu_full(event.text, named)
     if isinstance(what, Raised):
-        return next((made for words, made in _BY_MESSAGE if words.search(f"{what.type}: {what.message}")), ())
+        return _said(f"{what.type}: {what.message}") or _at(place(what.frames))
+    if isinstance(what, (Complaint, UnreadTrouble)):
+        return _said(event.text)
     if isinstance(what, NodeLost):
         return _NODE_LOST
     if isinstance(what, Symptom):
@@ -58,6 +63,21 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, ClientsMissing):
         return _unjoined(what)
     return _exit(what.signal) if isinstance(what, ProcessExit) else ()
+
+
+def _said(text: str) -> Fixes:
+    """By the words of an exception or of a line."""
+    kind = family(text)
+    made = _BY_FAMILY.get(kind.name, ()) if kind is not None else ()
+    return made or next((made for words, made in _BY_MESSAGE if words.search(text)), ())
+
+
+def _at(where: str) -> Fixes:
+    """Where to begin with an exception of which nothing else is known."""
+    if not where:
+        return ()
+    text = f"Begin at {where}: the last call in that traceback that is not Python's own."
+    return (Fix(text, (), "config"),)
 
 
 def _xid(what: Xid) -> Fixes:
@@ -259,62 +279,94 @@ _NODE_LOST = (
 )
 
 
-def _raised(words: str, text: str, *commands: str) -> tuple[re.Pattern[str], Fixes]:
-    return re.compile(words), (Fix(text, tuple(map(look, commands)), "config"),)
+def _fix(text: str, *commands: str) -> Fixes:
+    return (Fix(text, tuple(map(look, commands)), "config"),)
 
 
 _BY_MESSAGE = (
-    _raised(
-        r"\bNaN\b|\bloss (?:is|=) (?:nan|inf)",
-        "Replay this step with the same data on another GPU: the same NaN again is the data or the program, a"
-        " number is the GPU.",
+    (
+        re.compile(r"CalledProcessError: Command "),
+        _fix("Run that command by itself on the same node: its own output says why it failed."),
     ),
-    _raised(
-        r"40[13] Client Error|Gated\w*Error|Unauthorized for url",
+    (
+        re.compile(r"Expected to have finished reduction in the prior iteration"),
+        _fix(
+            "Some parameters took no part in the loss on some rank: let all of them take part, or give"
+            " DistributedDataParallel find_unused_parameters=True."
+        ),
+    ),
+)
+"""By what an exception says, where its family says nothing; the first that fits."""
+
+_BY_FAMILY: dict[str, Fixes] = {
+    "not-a-number": _fix(
+        "Replay this step with the same data on another GPU: the same NaN again is the data or the program, a"
+        " number is the GPU."
+    ),
+    "launcher-variable": _fix(
+        "The launcher did not set this variable: start the program with torchrun or srun on every node."
+    ),
+    "access": _fix(
         "Give the environment of every rank a token that has access, or download once and let the ranks read"
         " offline.",
         "export HF_HUB_OFFLINE=1",
     ),
-    _raised(
-        r"Max retries exceeded|Connect\w*Timeout|50\d Server Error|429 Client Error|NameResolutionError"
-        r"|Read ?[Tt]ime(?:out|d out)|Connection broken|LocalEntryNotFoundError|We couldn't connect to 'http",
+    "server": _fix(
         "The node does not reach that server, or the server cannot answer all ranks at once: download once to"
         " storage that all nodes share, and let the ranks read it offline.",
         "export HF_HUB_OFFLINE=1",
     ),
-    _raised(
-        r"PytorchStreamReader failed|invalid magic number|unexpected EOF|MetadataIncompleteBuffer|corrupted",
-        "The file is not complete, as after a save that was cut off: load the checkpoint before it.",
+    "libraries": _fix(
+        "Check which libraries are found first, and rebuild or install what that line names for the torch and"
+        " CUDA of that environment.",
+        "nodedoctor stack",
+        "echo $LD_LIBRARY_PATH",
     ),
-    _raised(
-        r"size mismatch for|in loading state_dict",
-        "The checkpoint is of another model or another split of it: compare the names and shapes in the"
-        " message with the configuration.",
+    "build": _fix(
+        "Check that compiler and CUDA toolkit are on that node and fit its torch: the compiler's own lines"
+        " stand above this one.",
+        "nodedoctor stack",
+        "which gcc nvcc ninja",
     ),
-    _raised(
-        r"KeyError: '(?:SLURM_\w+|(?:LOCAL_|NODE_)?RANK|WORLD_SIZE|MASTER_\w+)'",
-        "The launcher did not set this variable: start the program with torchrun or srun on every node.",
-    ),
-    _raised(
-        r"CalledProcessError: Command ",
-        "Run that command by itself on the same node: its own output says why it failed.",
-    ),
-    _raised(
-        r"Expected to have finished reduction in the prior iteration",
-        "Some parameters took no part in the loss on some rank: let all of them take part, or give"
-        " DistributedDataParallel find_unused_parameters=True.",
-    ),
-    _raised(
-        r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError): ",
-        "Install the module for the Python that this rank runs, on its node: the launcher's may be another.",
+    "command": _fix("Correct the command: the line says which part of it is not known."),
+    "settings": _fix("Correct the setting that the line names; it may be of another version of its library."),
+    "packages": _fix(
+        "Install what the line names for the Python that this rank runs, on its node: the launcher's may be"
+        " another.",
         "nodedoctor stack",
     ),
-    _raised(
-        r"^(?:\w+\.)*(?:FileNotFoundError|PermissionError|NotADirectoryError): ",
-        "See that the path exists and can be read on the node of that rank: it may be mounted on others.",
+    "incomplete-file": _fix(
+        "The file is not complete, as after a save or a download that was cut off: load the checkpoint before"
+        " it, or fetch it again.",
     ),
-)
-"""By what an exception says; the first that fits."""
+    "other-checkpoint": _fix(
+        "The checkpoint is of another model or another split of it: compare the names and shapes in the"
+        " message with the configuration."
+    ),
+    "already-there": _fix(
+        "Let one rank make what that line names before the others use it, or allow that it is there: ranks"
+        " that make it at the same time disturb each other."
+    ),
+    "device-busy": _fix("End the process that holds the device: often a leftover of the last run.", "ps -ef"),
+    "login": _fix(
+        "Let the launcher's user log in on that node without a password, and try it by hand from the first"
+        " node."
+    ),
+    "rights": _fix("Give the job's user this right on that node, or another folder.", "id"),
+    "files": _fix(
+        "See that the path exists and can be read on the node of that rank: it may be mounted on others."
+    ),
+    "no-address": _fix(
+        "Compare the address that the job was given with the names that the node resolves.",
+        "getent hosts $(hostname)",
+    ),
+    "no-connection": _fix(
+        "Check that the service named there runs, and that the node has a way to it.",
+        "ip -br addr",
+        "ip route",
+    ),
+}
+"""By the kind of failure that a line or an exception tells of."""
 
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "port-in-use": _port_in_use,
@@ -368,7 +420,21 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "Give the engine a larger share of the GPU (vLLM gpu_memory_utilization, SGLang"
         " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
     ),
+    "assertion": _text(
+        "The condition in that line did not hold: look at what was given to that call, and whether the"
+        " library is of the version that the program was written for."
+    ),
+    "panic": _text("The line shows where it gave up, and the next one why: look at what was given to it."),
     "not-begun": _text("Correct the command: the line says which argument or file it is."),
+    "mesh-failed": _steps(
+        "Find the interface that reaches the other nodes, and name it in GLOO_SOCKET_IFNAME.",
+        "ip -br addr",
+        "ip route",
+    ),
+    "name-unresolved": _text(
+        "Compare the name in that line with those that the node resolves: in Kubernetes the service of a"
+        " worker may be younger than who asks for it."
+    ),
     "host-not-found": _text(
         "Compare MASTER_ADDR with the names that the node resolves: in Kubernetes the master's service may be"
         " younger than the worker."

@@ -12,6 +12,7 @@ from nodedoctor.triage.causes import (
     collectives,
     deaths,
     groups,
+    last_words,
     local,
     missing,
     network,
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     *nodes.RULES,
     *ras.RULES,
     *stacks.RULES,
+    *last_words.RULES,
 )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import combinations
 
+from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.store import (
@@ -101,12 +103,17 @@ def sizes(story: Story) -> Iterator[Candidate]:
     )
 
 
+def _contradict(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether two collectives differ in what is known of both: a line may be broken off."""
+    return any(a != b for a, b in zip(one, other, strict=True) if a and b)
+
+
 def different(story: Story) -> Iterator[Candidate]:
     """Timeouts of one group in different collectives: order, type or size differ between ranks."""
     for waits in _groups(story):
         by_rank = {wait.who.rank: wait for wait in waits if wait.who.rank is not None}
         signatures = {rank: wait.work.signature for rank, wait in by_rank.items()}
-        if len(set(signatures.values())) < 2:
+        if not any(_contradict(*pair) for pair in combinations(set(signatures.values()), 2)):
             continue
         odd = minority({rank: str(value) for rank, value in signatures.items()})
         culprits = tuple(by_rank[rank].who for rank in odd)
@@ -200,7 +207,7 @@ def _groups(story: Story) -> list[list[Wait]]:
     for (_, name), waits in named.items():
         inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]
         same = all(w.event.who.group_rank in (None, w.who.rank) for w in waits)
-        if name or (same and len(inner) == len(set(inner))):
+        if (name and not of_several(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
 

@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
+from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
@@ -15,7 +16,7 @@ from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.trace import Raised, place
 from nodedoctor.triage.events.watchdog import Left
 from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Owner, Who
 from nodedoctor.triage.story import QUIET, Story
@@ -80,7 +81,8 @@ _ECHO_WORDS = re.compile(
     r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: |[Cc]oordination service"
     r"|Horovod has been shut down"
     r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
-    r"|has died|died unexpectedly"
+    r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
+    r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"
     r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
     r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
@@ -250,8 +252,13 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     same = [e for e in chosen if e.what.type == first.what.type]
     culprits = tuple(distinct(e.who for e in same)) or sole_failure(story)
     said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
-    headline = f"{called(culprits) or 'the program'} raised {said}"
-    yield Candidate("user_code_exception", "own error", "high", headline, tuple(same[:4]), culprits)
+    at = place(first.what.frames)
+    where = f" ({at})" if at else ""
+    headline = f"{called(culprits) or 'the program'} raised {said}{where}"
+    kind = family(f"{first.what.type}: {first.what.message}")
+    cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
+    owner = kind.owner if kind is not None else None
+    yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
 
 
 def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:

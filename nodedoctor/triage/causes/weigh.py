@@ -32,6 +32,7 @@ GROUNDS: dict[Ground, tuple[int, str]] = {
     "different": (26, "a difference between the ranks"),
     "absence": (22, "a rank that did not come"),
     "echo": (14, "what the others see when a process ends"),
+    "last words": (12, "a line about a failure, where nothing else was read"),
     "node": (10, "a failed check of the node"),
     "hint": (0, "a hint"),
 }

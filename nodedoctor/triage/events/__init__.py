@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events.broken import joined
+from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
-from nodedoctor.triage.events.seen import Article, Prose, unread
+from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
@@ -45,7 +47,7 @@ SIGNS: tuple[Sign, ...] = (
 LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
-ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions)
+ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, Complaint)
 """What a line tells in passing: it may still be one about progress."""
 
 SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
@@ -55,8 +57,8 @@ TOLD_AS_WARNING = (
     exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed,
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
-    progress.Asleep, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess, ray.ActorPid,
-    oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
+    progress.Asleep, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess,
+    ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -97,7 +99,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, stalls = Continued(), horovod.Stalls()
-    for line in map(continued.line, _joined(lines)):
+    for line in map(continued.line, joined(lines)):
         last = line
         prose.read(line)
         yield from dumps.read(line)
@@ -120,6 +122,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
+        if shape.complains and (said := complaint(line)) is not None:
+            yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
     yield from counters.flush()
     yield from traces.left()
@@ -201,29 +205,11 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
     if found:
         return
     alive = progress.read(line.text) if shape.alive else None
-    if alive is None and (shape.announces or line.level in SERIOUS):
+    begins = line.text.startswith("Traceback (most recent")
+    if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = unread(line)
     if alive is not None:
         yield Event(alive, line.place, _speaker(line), line.time, line.text, line.repeated, line.origin)
-
-
-def _joined(lines: Iterable[Line]) -> Iterator[Line]:
-    """Terminals break the watchdog's long line when it is copied: put its two halves together."""
-    broken: Line | None = None
-    for line in lines:
-        if broken is not None:
-            if line.text and not line.text.startswith("["):
-                line = replace(broken, text=f"{broken.text}{line.text}")
-            else:
-                yield broken
-        broken = line if "Watchdog caught" in line.text and _HALF.search(line.text) else None
-        if broken is None:
-            yield line
-    if broken is not None:
-        yield broken
-
-
-_HALF = re.compile(r"Watchdog caught(?!.*(?:\)|timed out))")
 
 
 def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:

@@ -43,6 +43,8 @@ _TOLD_KEYS = re.compile(
 """Keys whose values are what happened."""
 _TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
+_REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
+"""What compilers and asserts print behind the name of a program, which may look like that of a setting."""
 _WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
 PROSE = 4
 """Ordinary words in a row before a message that make it part of a sentence about it."""
@@ -81,7 +83,7 @@ def manner(line: Line, start: int, end: int) -> Manner:
 def _is_setting(text: str, end: int) -> bool:
     """True when a setting's name stands at the line's beginning, before what ends at `end`."""
     found = _SETTING.match(text)
-    if found is None or found.end("key") > end:
+    if found is None or found.end("key") > end or _REPORTS.match(text, found.end() - 1):
         return False
     key = found["key"]
     told = _TOLD_KEYS.search(key) is not None and not _TO_DO.search(key)

@@ -129,7 +129,11 @@ SIGNS: tuple[Sign, ...] = (
         _IB,
         "ib-completion-error",
         r"mlx\d+: \S{1,64}: got completion with error:"  # libmlx5, not of flushed entries
-        r"|Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)",
+        r"|Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)"
+        # UCX's words for the same statuses (openucx/ucx, src/uct/ib/mlx5/ib_mlx5_log.c)
+        r"|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded"
+        r"|(?:Remote (?:access|operation|invalid request)|Local (?:length|protection|QP operation)) "
+        r"(?:error )?on \w+:\d+/(?:IB|RoCE)",
         "InfiniBand gave up on a peer: its port, the cable, the switch, or its process ended",
     ),
     symptom(

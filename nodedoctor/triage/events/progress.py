@@ -84,7 +84,8 @@ BEGINNING = 1.0
 
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTED = re.compile(
-    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?)(?:[_ ]?(?:idx|num|no))?"
+    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?)"
+    r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
     r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
     r"(?P<value>\d{1,12}(?:\.\d{1,6})?)(?![\w%]|\.\d)"
 )
@@ -94,6 +95,8 @@ BAR = re.compile(
 )
 _ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
 """Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
+_OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
+"""How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
 _VALUE = re.compile(r"[\d.]+")
 _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
 """Names whose number is a setting and no count: `save_steps=500`."""
@@ -101,7 +104,10 @@ _FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
 SHORTEST_LIMIT = 300
 """Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
 _SERVING = re.compile(r"Application startup complete|Uvicorn running")
-TROUBLE = re.compile(r"[Ee]rror|[Tt]imeout|Traceback|[Ee]xception")
+TROUBLE = re.compile(
+    r"(?:[Ee]rror|[Tt]imeout)(?!s?(?:_\w{1,32})?['\"]?\s?[:=]\s*-?\d)|Traceback|[Ee]xception"
+)
+"""Words of lines that count nothing; `error_top1: 0.3` is a measure."""
 _WORK = (
     ("saving a checkpoint", r"[Ss]aving (?:model |the )?(?:checkpoint|state|weights)"
                             r"|[Ss]aving .*(?:checkpoint|\.pt\b|"
@@ -187,11 +193,17 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
 def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
     """The counters that a line names. An epoch counts before the step within it."""
     found: dict[str, float] = {}
+    first = len(text)
     for match in COUNTED.finditer(text.lower()):
         if not _SETTING.search(match["name"]):
             found.setdefault(match["name"], float(match["value"]))
+            first = min(first, match.end())
     if not found:
         return None
+    within = _OF.search(text, first)
+    done = float(within["done"]) if within is not None else 0.0
+    if within is not None and done <= float(within["total"]) and done not in found.values():
+        found[f"~{within['total']}"] = done  # sorts behind all names
     order = sorted(found, key=lambda name: ("epoch" not in name, name))
     return " ".join(order), tuple(found[name] for name in order)
 

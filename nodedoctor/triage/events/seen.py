@@ -78,6 +78,8 @@ ANNOUNCES = re.compile(
     r"\bNCCL WARN\b|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
     r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
     r"|^\W{0,3}(?:Fatal error|Error (?:executing|running|launching|starting|from server))\b"
+    r"|^(?:Error|[Ff]atal(?: error)?): \S"
+    r"|^(?!srun|slurmstepd|sbatch)[\w./@+-]{2,60}(?:\[\d+\])?: (?:fatal|(?:fatal )?error): \S"
     r"|terminate called|\bAborted(?: \(core|[.!]?$)|\bAborting\b(?! request)"
 )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import progress, seen
+from nodedoctor.triage.events import complaints, progress, seen
 from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.events.sign import Sign
 
@@ -19,12 +19,16 @@ Counter = Callable[[str], "tuple[str, tuple[float, ...]] | None"]
 
 @record
 class Shape:
-    """What lines of one shape can say: signs, life, an announcement of trouble, the counter of steps."""
+    """What lines of one shape can say: signs, life, an announcement of trouble, the counter of steps.
+
+    `complains`: they speak of a failure.
+    """
 
     signs: tuple[Sign, ...]
     alive: bool
     announces: bool
     counters: tuple[Counter, ...]
+    complains: bool
 
 
 class Shapes:
@@ -57,6 +61,7 @@ class Shapes:
             masked.startswith("[") or _has(self._alive, masked),  # a roster is a list of numbers
             _has(self._announces, masked),
             tuple(counters),
+            complaints.FAILING.search(masked) is not None,
         )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
 AFTER = 3
@@ -18,7 +18,7 @@ LONGEST_STACK = 64
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
 _RAISED = re.compile(
-    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
     r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
@@ -27,6 +27,7 @@ _QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
+_OF_A_SIGNAL = re.compile(r"KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: ")
 _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
@@ -46,12 +47,16 @@ class Frame:
 
 @record
 class Raised:
-    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled."""
+    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled.
+
+    `logged`: the program's own logger printed it as an error, so something had caught it.
+    """
 
     type: str
     message: str
     frames: tuple[Frame, ...] = ()
     later: bool = False
+    logged: bool = False
 
 
 @record
@@ -68,6 +73,23 @@ class _Open:
     later: bool = False
     manner: Manner = "plain"
     steps: int = 0
+
+
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+_SLASH = re.compile(r"[/\\]")
+_STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
+
+
+def place(frames: Sequence[Frame]) -> str:
+    """Where a person begins to read: the innermost call of the program's own code, else of a package."""
+    own = [frame for frame in frames if not _PACKAGE.search(frame.file) and not _STANDARD.search(frame.file)]
+    of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
+    frame = next((found[-1] for found in (own, of_packages) if found), None)
+    if frame is None:
+        return ""
+    package = _PACKAGE.search(frame.file)
+    where = f"{_SLASH.split(frame.file)[-1]}, line {frame.line}"
+    return f"{package[1]}'s {where}" if package is not None else where
 
 
 def own_rank(message: str) -> int | None:
@@ -133,6 +155,7 @@ class Tracebacks:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
         self._again: set[str] = set()
+        self._signalled: set[str] = set()
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
@@ -166,6 +189,10 @@ class Tracebacks:
             current.steps = self._steps
             return
         raised = _RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
+            current = self._open[line.key] = _Open(line, manner=_announced(before), steps=self._steps)
+            self._grown(current, text)
+            return
         if raised is None and current is not None and current.frames:
             raised = _QUALIFIED.match(_bare(text))
         if raised is None:
@@ -173,13 +200,18 @@ class Tracebacks:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
-        if raised[1] == "KeyboardInterrupt":  # an ordered end, told by a sign of its own
+        if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
+            self._signalled.add(line.key)
             return
+        if line.key in self._signalled and current is not None and current.later:
+            return  # the handler of the signal came into the middle of it
+        self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
         if line.severity in ("W", "I", "D"):
             how = "warning"
-        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later)
+        logged = current is not None and current.first.level in SERIOUS and line.level not in SERIOUS
+        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged)
         yield what, self._spawned.get(line.key), how
 
     def left(self) -> Iterator[Event[CutShort]]:

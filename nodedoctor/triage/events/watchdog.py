@@ -109,10 +109,10 @@ def collective_of(text: str) -> CollectiveCall | None:
         return None
 
     def field(name: str) -> str | None:
-        found = re.search(rf"\b{name}=(-?\w+)", text)
+        found = re.search(rf"\b{name}=(-?\w+)(?=[,)])", text)  # at the end of a line it may be cut
         return found[1] if found else None
 
-    timeout = re.search(r"Timeout\(ms\)=(\d+)", text)
+    timeout = re.search(r"Timeout\(ms\)=(\d+)(?=[,)])", text)
     return CollectiveCall(
         op=field("OpType") or "",
         seq=number(field("SeqNum")),
@@ -182,7 +182,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Dying("its own watchdog takes the process down"),
     ),
     sign(
-        r"(?:(?:\[Rank|\brank) (?P<grank>\d+)\]? )?(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
+        r"(?:(?:\s*what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
+        r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),
     sign(rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -11,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import first_of, loaded
 from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
@@ -149,7 +148,7 @@ def _json(data: bytes) -> tuple[Any, str]:
         text = data.decode("utf-8", "replace")
         try:
             return loaded(text, parse_int=json_integer), ""
-        except (ValueError, RecursionError):
+        except ValueError:
             return _json_entries(text)
         except MemoryError:
             raise PickleRefused("it would need more memory than a dump can need") from None
@@ -159,11 +158,11 @@ def _json_entries(text: str) -> tuple[Any, str]:
     """The records of a document that is cut off."""
     entries: list[Any] = []
     start = re.search(r'"entries"\s*:\s*\[', text)
-    decoder, position = json.JSONDecoder(parse_int=json_integer), start.end() if start else len(text)
+    position = start.end() if start else len(text)
     while position < len(text):
         try:
-            entry, position = decoder.raw_decode(text, position)
-        except (ValueError, RecursionError):
+            entry, position = first_of(text, position, parse_int=json_integer)
+        except ValueError:
             break
         entries.append(entry)
         gap = re.compile(r"\s*,\s*").match(text, position)

@@ -14,7 +14,9 @@ OFTEN = 3
 """Lines of the full width that make it a width and not a coincidence."""
 TERMINALS = frozenset((72, 76, 78, 79, 80, 100, 120, 132, 160))
 """Widths that people and fold(1) use."""
-_FRAMES = " │┃|╮╯╭╰┐┘┤├─━═=-_*#"
+WALLED = 0.6
+"""Share of the rows that end in a border; rules between them do not. Ours."""
+_FRAMES = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
 """Ends of lines that were filled up to a width and not broken at it."""
 _HEAD = re.compile(r"\d+|\s+")
 
@@ -38,6 +40,30 @@ def width(texts: Sequence[str]) -> int:
     heads = {_head(text) for index, text in enumerate(texts) if index not in after}
     odd = sum(_head(texts[index + 1]) not in heads for index in full)
     return widest if odd * 2 > len(full) else 0
+
+
+def padded(texts: Sequence[str]) -> int:
+    """The width of a terminal whose rows were copied with the blanks behind them; 0 for other texts."""
+    wide = {len(text) for text in texts if text.strip()}
+    filled = sum(text[-1:] == " " for text in texts)
+    return wide.pop() if len(wide) == 1 and min(wide) >= NARROWEST and filled * 2 > len(texts) > OFTEN else 0
+
+
+_RULE = re.compile(r"[|+](?:[-:=]+[|+])+\s*$")
+_WALL = re.compile(r"\s+\|\s*$")
+
+
+def walled(texts: Sequence[str]) -> bool:
+    """Whether most texts end in the right border of a table."""
+    return sum(_WALL.search(text) is not None for text in texts) >= max(OFTEN, WALLED * len(texts))
+
+
+def unwalled(text: str) -> str | None:
+    """A row without the borders at its sides; None for a rule of the table."""
+    if _RULE.match(text):
+        return None
+    row = _WALL.sub("", text)
+    return row[1:].removeprefix(" ") if row[:1] == "|" and row != text else row
 
 
 def _head(text: str) -> str:

@@ -65,6 +65,8 @@ _PIECES = {
 }
 _NOT_IN_ONE = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
 """What stands at the beginning of texts and never in front of them."""
+COUNTS = "TrainingStep"
+"""What a line about progress means."""
 LABEL = r" *(\d+)[-:]\ "
 """What `srun --label` prints is known already, and means more."""
 
@@ -109,9 +111,15 @@ def _before(
 
 
 def _loses(pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]) -> bool:
-    """Whether a line says less without this prefix: then it is no prefix. It may well say something else."""
+    """Whether a line says less without this prefix: then it is no prefix. It may well say something else.
+
+    What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
+    """
+    texts = list(texts)
+    fronts = {found[0] for text in texts if (found := pattern.match(text))}
+    nothing = frozenset({COUNTS}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
     for found in islice((found for text in texts if (found := pattern.match(text))), TRIED * 4):
-        whole, rest = means(found.string), means(found.string[found.end() :])
+        whole, rest = means(found.string) - nothing, means(found.string[found.end() :])
         if whole - rest and not rest - whole:
             return True
     return False
@@ -191,29 +199,46 @@ def repeating(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
 
 
 def _of_clocks(pattern: re.Pattern[str]) -> frozenset[int]:
-    """Which numbers of a prefix are of a date or a time: three of them with one mark between them."""
+    """Which numbers of a prefix are of a clock: three with one mark between them, or two of a fraction."""
     between = pattern.pattern.split(r" *(\d+)")[1:-1]
     threes = (
         first
         for first, marks in enumerate(pairwise(between))
         if marks[0] == marks[1] and marks[0] in (":", "/", "-", r"\-")
     )
-    return frozenset(index for first in threes for index in (first, first + 1, first + 2))
+    twos = (first for first, mark in enumerate(between) if mark in (r"\.", ","))
+    return frozenset(
+        [index for first in threes for index in (first, first + 1, first + 2)]
+        + [index for first in twos for index in (first, first + 1)]
+    )
 
 
 HEADINGS = 8
 """Lines above an indented block at most. Ours."""
 
 
-def block(texts: Sequence[str]) -> int:
-    """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without."""
+def block(texts: Sequence[str], known: Callable[[str], bool]) -> int:
+    """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without.
+
+    Between sentences the log's own lines must show that it is one: a stack is indented, too.
+    """
     rows = [text for text in texts if text.strip()]
     depths = [len(text) - len(text.lstrip(" ")) for text in rows]
     for index in reversed(range(min(HEADINGS, len(rows) - 1))):
         below = min(depths[index + 1 :])
         if below > depths[index] and _HEADING.match(rows[index]) and "Traceback" not in rows[index]:
             return below
-    return 0
+    first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
+    inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
+    below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
+    if not below or first + last > HEADINGS or any(_begins(text, known) for text in outside):
+        return 0
+    return below if any(_begins(text[below:], known) for text in inside) else 0
+
+
+def _begins(text: str, known: Callable[[str], bool]) -> bool:
+    """Whether a text is the first of what a process prints."""
+    return text.startswith("Traceback (most recent") or (text[:1] != "#" and known(text))
 
 
 def margin(texts: Iterable[str]) -> int:

@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from nodedoctor.triage.lines.envelopes.pairs import unquoted
+from nodedoctor.triage.lines.envelopes.records import TEXT
 from nodedoctor.triage.lines.learned import ALL, FEWEST
-from nodedoctor.triage.lines.unwrap import TEXT, unquoted
 
 FIELDS = 0.8
 """Share of the lines that are fields of records, from which a log is a list of these. Ours."""
@@ -31,9 +32,12 @@ def opener(texts: Sequence[str]) -> Callable[[str], str | None] | None:
     if sum(names.values()) < FIELDS * len(rows):
         return None
     begun = sum(text.lstrip().startswith("- ") for text in rows)
+    begun += texts.count("---")  # documents of YAML
     sure = begun > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
-    name = next((name for name in TEXT if names[name] > FEWEST or (sure and names[name] == begun)), "")
-    beside = any(count * 2 >= names[name] for other, count in names.items() if other != name)
+    alone = len(names) == 1 and all(_field(text)[1][:1] in ("'", '"') for text in rows)
+    least = 1 if alone else min(begun, FEWEST + 1) if sure else FEWEST + 1
+    name = next((name for name in TEXT if names[name] >= least > 0), "")
+    beside = alone or any(count * 2 >= names[name] for other, count in names.items() if other != name)
     return (lambda text: _said(text, name)) if name and beside else None
 
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
-from nodedoctor.triage.lines import unwrap
-from nodedoctor.triage.lines.join import Column, Framed, column, framed, unframed, width
-from nodedoctor.triage.lines.learned import ALL, FEWEST, block, learned, margin, repeating
+from nodedoctor.triage.lines.envelopes import objects, pairs
+from nodedoctor.triage.lines.envelopes.records import SEVERAL, Record
+from nodedoctor.triage.lines.join import (
+    Column,
+    Framed,
+    column,
+    framed,
+    padded,
+    unframed,
+    unwalled,
+    walled,
+    width,
+)
+from nodedoctor.triage.lines.learned import ALL, FEWEST, MANY, SHOWN, block, learned, margin, repeating
 from nodedoctor.triage.lines.listing import opener
 from nodedoctor.triage.lines.prefixes import (
     LONGEST,
@@ -19,8 +31,8 @@ from nodedoctor.triage.lines.prefixes import (
     bare,
     is_known,
     is_labeled,
-    is_leveled,
     parse,
+    severity,
 )
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
@@ -30,6 +42,10 @@ FRONT = 200
 """Characters in front of an object in a line."""
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""
+EDGE = 8
+"""Lines at either end of a sample by which it is told whether it is worth asking all of it."""
+PARTS = 64
+"""Parts of one line at most: collectors cut at 16 KiB and more. Ours."""
 CLOCKS_DIFFER = 300.0
 """Seconds from which two clocks in one line are not the same one: pipes and collectors are faster. Ours."""
 _STAMPED = re.compile(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+")
@@ -37,7 +53,7 @@ _STAMPED = re.compile(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+")
 _GARBLED = 0.3
 """Share of characters that are none in any encoding we know: such a line was not read."""
 _PARTIAL = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) P ")
-_STREAM = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
+_STREAM = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) [FP] ")
 
 
 @record
@@ -46,7 +62,7 @@ class RawLine:
 
     place: Place
     data: bytes = b""
-    entry: unwrap.Record | None = None
+    entry: Record | None = None
 
 
 @dataclass(slots=True)
@@ -61,7 +77,7 @@ class _Piece:
     """The text of one line and what its envelope said."""
 
     place: Place
-    entry: unwrap.Record
+    entry: Record
 
 
 def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
@@ -76,22 +92,31 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
         sample = list(_unbroken(_taken_out(sample, unframed), boxed))
         pieces = _unbroken(_taken_out(pieces, unframed), boxed)
         texts = [piece.entry.text for piece in sample]
+    if walled(texts):
+        sample, pieces = list(_taken_out(sample, unwalled)), _taken_out(pieces, unwalled)
+        texts = [piece.entry.text for piece in sample]
     if begin := column(texts):
         rows = Column(begin, max(map(len, texts)))
         sample, pieces = list(_unbroken(iter(sample), rows)), _unbroken(pieces, rows)
         texts = [piece.entry.text for piece in sample]
-    wide = width(texts)
-    rest = list(_joined(iter(sample), wide))
+    if _newest_first(sample):
+        sample, pieces = [*sample, *pieces][::-1], iter(())
+        texts = [piece.entry.text for piece in sample]
+    filled = padded(texts)
+    wide = filled or width(texts)
+    rest = list(_joined(iter(sample), wide, filled > 0))
     habit = _habit([piece.entry.text for piece in rest])
     behind = _clocks_differ(rest)
-    tail = chain(rest, _joined(pieces, wide))
+    tail = chain(rest, _joined(pieces, wide, filled > 0))
+    told = [piece.entry.level for piece in rest if piece.entry.level]
+    alike = len(told) >= MANY and max(Counter(told).values()) >= ALL * len(rest)  # says nothing of a line
     for piece in tail:
         entry = piece.entry
         for line in _inside(parse(entry.text, piece.place, habit, entry.who), lost):
             if behind and not _STAMPED.search(entry.text):
                 time = line.time if line.time is not None else entry.time
                 line = replace(line, time=time + behind if time is not None else None)
-            level = line.level or (entry.level if entry.level in SERIOUS else "")
+            level = line.level or (entry.level if entry.level in SERIOUS and not alike else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)
@@ -104,6 +129,23 @@ def _taken_out(pieces: Iterable[_Piece], take: Callable[[str], str | None]) -> I
         text = take(piece.entry.text)
         if text is not None:
             yield _Piece(piece.place, replace(piece.entry, text=text))
+
+
+def _time(piece: _Piece) -> float | None:
+    """When a piece was written, by its envelope or what stands in front of it."""
+    if piece.entry.time is not None:
+        return piece.entry.time
+    return next((line.time for line in parse(piece.entry.text[:SHOWN], piece.place)), None)
+
+
+def _newest_first(pieces: list[_Piece]) -> bool:
+    """Whether a log was saved from a page that shows the newest lines first: its times only fall."""
+    ends = [piece for piece in (*pieces[:EDGE], *pieces[-EDGE:]) if piece.entry.text.strip()]
+    told = [time for piece in ends if (time := _time(piece)) is not None]
+    if len(told) < len(ends) or len(set(told)) < MANY or told[0] <= told[-1]:
+        return False
+    times = [_time(piece) for piece in pieces if piece.entry.text.strip()]
+    return None not in times and all(a >= b for a, b in pairwise(filter(None, times)))
 
 
 def _clocks_differ(pieces: list[_Piece]) -> float:
@@ -128,7 +170,9 @@ def _clocks_differ(pieces: list[_Piece]) -> float:
 def _inside(lines: Iterator[Line], lost: Lost) -> Iterator[Line]:
     """The lines, those out of their envelope that stand in one behind a prefix."""
     for line in lines:
-        records = _opened(line.text, lost) if line.text.lstrip()[:1] in ("{", '"') else None
+        text = line.text
+        enclosed = text.lstrip()[:1] in ("{", '"') or ("=" in text[:12] and pairs.has_text(text))
+        records = _opened(text, lost) if enclosed else None
         if records is None:
             yield line
             continue
@@ -142,26 +186,37 @@ def _inside(lines: Iterator[Line], lost: Lost) -> Iterator[Line]:
 
 def _habit(texts: list[str]) -> Habit:
     """What the lines have in common in front, behind the prefixes that are known."""
-    blanks = margin(texts) or block(texts)
+    blanks = margin(texts) or block(texts, is_known)
     rest = [bare(text[blanks:]) for text in texts if text.strip()]
     patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
-    while len(patterns) < LAYERS and (pattern := learned(rest, is_known, _means)):
+    enclosed = sum(pairs.has_text(text) for text in rest) * 2 > len(
+        rest
+    )  # what is left is opened, not learned
+    while len(patterns) < LAYERS and not enclosed and (pattern := learned(rest, is_known, _means)):
         patterns.append((pattern, repeating(pattern, rest)))
         rest = [bare(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
     habit = Habit(tuple(patterns), blanks)
     texts = [text for text in texts if text.strip()]
     labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)
-    return replace(habit, leveled=_leveled(texts, habit), labeled=labeled)
+    leveled, shared = _leveled(texts, habit)
+    return replace(habit, leveled=leveled, shared=shared, labeled=labeled)
 
 
-def _leveled(texts: list[str], habit: Habit) -> bool:
-    """Whether nearly every line has a severity in front; most logs say no in their first lines."""
+def _leveled(texts: list[str], habit: Habit) -> tuple[bool, str]:
+    """Whether nearly every line has a severity in front, and which if all have the same.
+
+    Most logs say no in their first lines.
+    """
     may_lack = len(texts) - ALL * len(texts)
+    levels: set[str] = set()
     for text in texts:
-        may_lack -= not is_leveled(text, habit)
+        level = severity(text, habit)
+        levels |= {level} - {""}
+        may_lack -= not level
         if may_lack < 0:
-            return False
-    return len(texts) > FEWEST
+            return False, ""
+    shared = levels.pop() if len(levels) == 1 and len(texts) >= MANY else ""
+    return len(texts) > FEWEST, shared
 
 
 def _means(text: str) -> frozenset[str]:
@@ -188,7 +243,7 @@ def _pieces(raws: Iterator[RawLine], lost: Lost) -> Iterator[_Piece]:
             continue
         records = _opened(text, lost)
         if records is None:
-            yield _Piece(raw.place, unwrap.Record(text))
+            yield _Piece(raw.place, Record(text))
         else:
             last = max(len(raw.data) - 1, 0)  # each has a place of its own, and all stand in this line
             places = (replace(raw.place, offset=raw.place.offset + min(n, last)) for n in range(len(records)))
@@ -203,33 +258,33 @@ def _decoded(data: bytes) -> str:
     return data[:most].decode("utf-8", "replace")
 
 
-def _opened(text: str, lost: Lost) -> list[unwrap.Record] | None:
+def _opened(text: str, lost: Lost) -> list[Record] | None:
     """The records in a line; None for one without an envelope."""
     head = text.lstrip(" \t,[\x1e")[:2]
     if head == '{"' or head == "{'":
-        records = unwrap.one(text)
+        records = objects.one(text)
         lost.lines += records is None and text.rstrip()[-1:] != "}"
         return records
-    if head[:1] == "<" and (entry := unwrap.tagged(text)):
+    if head[:1] == "<" and (entry := pairs.tagged(text)):
         return [entry]
     if head[:1] == '"':
-        entry = unwrap.pair(text)
+        entry = objects.pair(text)
         return [entry] if entry else None
-    if "=" in text[:48] and (records := unwrap.fields(text.rstrip())):
+    if "=" in text[:48] and (records := pairs.fields(text.rstrip())):
         return records
     if '"stream"' in text and text.rstrip("]) ")[-1:] == "}":  # fluentd's, behind what it is about
-        return unwrap.one(text[text.find('{"') :].rstrip("]) "))
+        return objects.one(text[text.find('{"') :].rstrip("]) "))
     if text[-1:] == "}" and (begin := text.find('{"', 0, FRONT)) > 0:  # what a task answered, behind its name
-        records = unwrap.one(text[begin:])
-        if records and (len(records) >= unwrap.SEVERAL or unwrap.has_streams(text)):
+        records = objects.one(text[begin:])
+        if records and (len(records) >= SEVERAL or objects.has_streams(text)):
             return records
     stream = _STREAM.match(text) if text[:2] == "20" else None
     if stream and text[stream.end() : stream.end() + 2] == '{"':
-        inner = unwrap.one(text[stream.end() :])
+        inner = objects.one(text[stream.end() :])
         if inner:
             return inner
     if stream and _PARTIAL.match(text):
-        return [unwrap.Record(text, NOBODY, whole=False)]
+        return [Record(text, NOBODY, whole=False)]
     return None
 
 
@@ -255,13 +310,44 @@ def _unbroken(pieces: Iterator[_Piece], rows: Column) -> Iterator[_Piece]:
         yield begun
 
 
-def _joined(pieces: Iterator[_Piece], wide: int) -> Iterator[_Piece]:
-    """Pieces of one line put together: cut by a collector, or broken at the width of a terminal."""
+def _in_streams(pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+    """The pieces, the parts of a line behind each other: its last part, with what came between in front."""
+    open_lines: dict[str, list[_Piece]] = {}
+    for piece in pieces:
+        if piece.entry.whole and not open_lines:
+            yield piece
+            continue
+        stream = _stream(piece.entry)
+        if piece.entry.whole:
+            yield from open_lines.pop(stream, ())
+            yield piece
+            continue
+        parts = open_lines.setdefault(stream, [])
+        parts.append(piece)
+        if len(parts) > PARTS:
+            yield from open_lines.pop(stream)
+    for parts in open_lines.values():
+        yield from parts
+
+
+def _stream(entry: Record) -> str:
+    """Which stream of a container a line is of: parts of lines of both may stand in turn."""
+    found = _STREAM.match(entry.text)
+    return found["stream"] if found else entry.stream
+
+
+def _joined(pieces: Iterator[_Piece], wide: int, filled: bool) -> Iterator[_Piece]:
+    """Pieces of one line put together: cut by a collector, or broken at the width of a terminal.
+
+    Where rows are `filled` up with blanks, those that were broken show less than two at their end.
+    """
     begun: _Piece | None = None
     full = False
-    for piece in pieces:
+    for piece in _in_streams(pieces):
         entry = piece.entry
-        open_ended = not entry.whole or (wide > 0 and len(entry.text) == wide)
+        open_ended = not entry.whole or 0 < wide == len(entry.text)
+        if filled and not entry.text[-2:].strip():
+            open_ended = False
         if begun is not None and full:
             text = begun.entry.text + (
                 _STREAM.sub("", entry.text, count=1) if not begun.entry.whole else entry.text

@@ -85,6 +85,8 @@ def _judged(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Exami
             judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
         )
     judged = advised(judged, story)
+    if judged.outcome in ("undetermined", "nothing"):
+        judged = replace(judged, next=fixes.deciding(live) or judged.next)
     now = fixes.fixes(live, judged.culprits)
     if live.silent:
         hosts = listed((host for host, _ in live.silent), most=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodedoctor.model import Fix
-from nodedoctor.steps import keep, look, repair
+from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Who
 
@@ -18,6 +18,17 @@ def fixes(live: LiveJob, culprits: Iterable[Who]) -> tuple[Fix, ...]:
     pids = {who.pid for who in culprits}
     guilty = [process for process in live.processes if process.pid in pids][:SHOWN]
     return tuple(fix for process in guilty for fix in _of(process))
+
+
+def deciding(live: LiveJob) -> tuple[Fix, ...]:
+    """What would decide where no process has shown its Python stack; nothing where one has."""
+    if not live.processes or any(process.threads for process in live.processes):
+        return ()
+    text = (
+        "Look at the Python stacks of its processes, as root and with py-spy beside their Python; of a job"
+        " that `nodedoctor run` starts they can be had without either."
+    )
+    return (Fix(text, looks("sudo nodedoctor triage --live")),)
 
 
 def _of(process: RankProcess) -> tuple[Fix, ...]:

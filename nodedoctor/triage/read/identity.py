@@ -16,7 +16,7 @@ from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
-from nodedoctor.triage.model import LARGEST_WORLD, Event, Line, Who
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, Event, Line, Who
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
@@ -30,6 +30,8 @@ _LAUNCHER = re.compile(
 )
 _DIGITS = re.compile(r"\d+")
 _NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_OWN = re.compile(r"[^/]*/?[^/]*$")
+"""A file's name and its folder: `rank_3/stdout.log`. A folder further up is one of a whole run."""
 _GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
 """A GPU's index is not padded: `gpu-005` is a host."""
 
@@ -41,6 +43,7 @@ class Spread:
     lines: int = 0
     last: int = -1
     rising: bool = True
+    falls: bool = False
     launcher: bool = False
     values: Counter[int] = field(default_factory=Counter)
     ranks: dict[int, set[int]] = field(default_factory=dict)
@@ -49,13 +52,18 @@ class Spread:
         """Count one line with this number."""
         self.lines += 1
         self.rising = self.rising and value > self.last
+        self.falls = self.falls or value < self.last  # a clock in seconds never does
         self.last = value
         if len(self.values) < KINDS_AT_MOST or value in self.values:
             self.values[value] += 1
         rank = line.who.rank
         if rank is not None and len(self.ranks) < KINDS_AT_MOST:
             self.ranks.setdefault(value, set()).add(rank)
-        self.launcher = self.launcher or _LAUNCHER.search(f"{line.origin} {line.text}") is not None
+        self.launcher = (
+            self.launcher
+            or line.who.world != DEFAULT_WORLD
+            or _LAUNCHER.search(f"{line.origin} {line.text}") is not None
+        )
 
     def agrees(self) -> bool | None:
         """Whether lines that name their rank say the same; None when too few do: a 0 agrees with anything."""
@@ -130,11 +138,11 @@ def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
     files = seats(tally, world)
     hosts = _by_hosts(tally, world)
     proven = {
-        (source, kind): _is_rank(kind, spread, world)
+        (source, kind): _is_rank(kind, spread, world, heard.lines)
         for source, heard in tally.sources.items()
         for kind, spread in heard.spreads.items()
     }
-    alone = _one_node(tally, world)
+    alone = _one_node(tally, world) and not any(map(_is_elsewhere, events))
 
     def named(event: Event[Any]) -> Event[Any]:
         who, source = event.who, event.place.source
@@ -164,8 +172,8 @@ def _world(events: Iterable[Event[Any]]) -> int | None:
     return max(sizes, key=lambda size: (sizes[size], size), default=None)
 
 
-def _is_rank(kind: str, spread: Spread, world: int | None) -> bool:
-    """Whether this kind of number is the global rank of the lines that have it."""
+def _is_rank(kind: str, spread: Spread, world: int | None, lines: int) -> bool:
+    """Whether this kind of number is the global rank of the lines that have it, of so many in its source."""
     agrees = spread.agrees()
     if agrees is False or kind == "node":
         return False
@@ -173,11 +181,12 @@ def _is_rank(kind: str, spread: Spread, world: int | None) -> bool:
         return False
     if agrees:
         return True
-    if spread.launcher or spread.counted:
+    if spread.launcher or spread.counted or 2 * spread.lines < lines:
         return False
     if kind == "label":
         return set(spread.values) != {0}  # a launcher's, or the only task's: either way it tells nobody apart
-    return _is_permutation(spread.values, world) and spread.lines > len(spread.values)
+    several = spread.lines > len(spread.values) and spread.falls
+    return several and _is_permutation(spread.values, world)
 
 
 def _is_permutation(values: Iterable[int], world: int | None) -> bool:
@@ -199,6 +208,11 @@ def _one_node(tally: Tally, world: int | None) -> bool:
         and max([world or 0, *(rank + 1 for rank in ranks)]) <= PER_NODE
         and max(twice.values(), default=1) == 1
     )
+
+
+def _is_elsewhere(event: Event[Any]) -> bool:
+    """True for a process of a second node: torchelastic's list tells its rank there and that in the job."""
+    return event.who.rank is not None and event.who.local_rank not in (None, event.who.rank)
 
 
 def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
@@ -250,7 +264,8 @@ def _seat(path: str) -> Who:
     """What a path says about the process that wrote it."""
     from nodedoctor.triage.read.sources import owner
 
-    ranks, gpus = _NAMED.findall(path), _GPU.findall(path)
+    name = _OWN.search(path)
+    ranks, gpus = (_NAMED.findall(name[0]), _GPU.findall(path)) if name else ([], [])
     who = owner(path)
     return replace(
         who, rank=int(ranks[-1]) if ranks else who.rank, gpu=int(gpus[-1]) if gpus and ranks else who.gpu

@@ -15,7 +15,7 @@ from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.events.progress import TrainingStep
-from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.envelopes.forms import LARGEST, Form, form_of
 from nodedoctor.triage.lines.normal import Lost, RawLine, normal
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.read import scan
@@ -105,21 +105,7 @@ def _is_plain(source: Source) -> bool:
     """True for text that is read line by line where it lies: then a large file need not be read whole."""
     with open(source.path, "rb") as file:
         head = file.read(HEAD)
-    return encoding_of(head) == "utf-8" and _form(head) == "lines"
-
-
-def _form(head: bytes) -> str:
-    """How the lines of a log are laid out in a file that begins like this."""
-    text = head.decode("utf-8", "replace").lstrip("\ufeff\0")
-    if unwrap.is_journal(text):
-        return "journal"
-    if unwrap.is_screen(text):
-        return "screen"
-    if unwrap.is_document(text):
-        return "document"
-    if unwrap.separator(text):
-        return "table"
-    return "marked" if unwrap.mark_of_lines(text) else "lines"
+    return encoding_of(head) == "utf-8" and form_of(head) is None
 
 
 def _read_part(part: Part, reading: Reading) -> None:
@@ -136,29 +122,19 @@ def _read_part(part: Part, reading: Reading) -> None:
         while len(head) < 65536 and (more := read_bytes(65536)):
             head += more
         again = _Again(head, read_bytes)
-        form = _form(head)
-        if form == "lines":
+        form = form_of(head)
+        if form is None:
             _take(_Text(part.name, reading, _spotted(part.name, again, reading.depth)))
         else:
             _read_form(form, part.name, again, reading)
 
 
-def _read_form(form: str, name: str, stream: _Again, reading: Reading) -> None:
-    """A form whose lines cannot be read one by one."""
-    data = _all(stream.read, unwrap.LARGEST_DOCUMENT)
-    head = data[:65536].decode("utf-8", "replace")
-    records: Iterator[unwrap.Record] | None = None
-    if len(data) < unwrap.LARGEST_DOCUMENT and form == "document":
-        found = unwrap.document(data)
-        records = iter(found) if found else None
-    elif len(data) < unwrap.LARGEST_DOCUMENT and form == "table":
-        records = unwrap.table(unwrap.rows(data, unwrap.separator(head)))
-    elif form == "marked" and len(data) < unwrap.LARGEST_DOCUMENT:
-        records = unwrap.marked_lines(data.decode("utf-8", "replace"), unwrap.mark_of_lines(head))
-    elif form == "screen":
-        records = unwrap.screen(data)
-    elif form == "journal":
-        records = unwrap.journal(data)
+def _read_form(form: Form, name: str, stream: _Again, reading: Reading) -> None:
+    """A form whose lines cannot be read one by one; what is no such thing after all is read by lines."""
+    data = _all(stream.read, LARGEST)
+    records = form.records(data) if len(data) < LARGEST else None
+    if len(data) >= LARGEST:
+        reading.notes.append(f"{name}: too large to be opened as {form.name}, each line was read by itself")
     if records is None:
         _take(_Text(name, reading, _spotted(name, _Again(data, stream.read), reading.depth)))
     else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.progress import Finished, TrainingStep
+from nodedoctor.triage.events.progress import Finished, LongWork, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
@@ -23,6 +24,10 @@ SURVIVED = 3
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
+WORDS = 4
+"""Words of a message that stay the same when a program fails in the same place again. Ours."""
+_DIGITS = re.compile(r"\d+")
+_JOB_ENDED = re.compile(r"\*\*\* JOB (\d+) ON \S+ CANCELLED AT ")
 
 
 def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
@@ -51,9 +56,10 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     """
     cuts, died = [0], [False]
     fatal = trouble = done = moved = False
+    others = _other_jobs(events)
     for index, event in enumerate(events):
         what = event.what
-        again = isinstance(what, Begun) and (fatal or (done and moved))
+        again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
         if again or (isinstance(what, Attempt) and trouble):
             cuts.append(index)
             died[-1] = fatal or trouble
@@ -63,11 +69,28 @@ def runs(events: list[Event[Any]]) -> list[Run]:
         trouble = trouble or not isinstance(what, QUIET)
         done = done or isinstance(what, Finished)
         moved = moved or isinstance(what, TrainingStep)
-    while len(cuts) > 1 and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
+    while len(cuts) > 1 and cuts[-1] not in others and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]
     return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+
+
+def _other_jobs(events: list[Event[Any]]) -> set[int]:
+    """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end."""
+    begins: set[int] = set()
+    ended, job = None, ""
+    for index, event in enumerate(events):
+        found = _JOB_ENDED.search(event.text) if isinstance(event.what, OrderedStop) else None
+        what = event.what
+        counts = isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
+        moved = counts or isinstance(what, LongWork)
+        if ended is not None and ((found and found[1] != job) or moved):
+            begins.add(ended + 1)
+            ended = None
+        if found:
+            ended, job = index, found[1]
+    return begins
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
@@ -113,7 +136,53 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             or not _survived(event, later, known, alone)
         ):
             kept.append(event)
-    return kept[::-1]
+    return _without_habits(kept[::-1], events)
+
+
+def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without errors that the program catches and logs again and again while it counts on.
+
+    What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
+    Where anything ended for good, that may be the end of the habit, too.
+    """
+    if any(isinstance(event.what, FATAL) for event in events):
+        return kept
+    folded = {e.who.world for e in events if isinstance(e.what, Raised) and e.what.logged and e.repeated}
+    told: Counter[str] = Counter()
+    before: set[str] = set()
+    after: set[str] = set()
+    for event in events:
+        if isinstance(event.what, TrainingStep) and event.what.rises:
+            before.update(told)
+        elif _is_logged(event, folded):
+            told.update(_kinds(event))
+            after.update(_kinds(event) & before)
+    habits = {kind for kind in after if told[kind] > SURVIVED}
+    return [event for event in kept if not _kinds(event) & habits]
+
+
+def _is_logged(event: Event[Any], folded: set[str]) -> bool:
+    """True for what a logger printed; Ray folds the first lines of tracebacks that are alike."""
+    what = event.what
+    if isinstance(what, Raised):
+        return what.logged or (not what.frames and event.who.world in folded)
+    return isinstance(what, UnreadTrouble)
+
+
+def _kinds(event: Event[Any]) -> set[str]:
+    """What another error has in common with this one if both come out of the same place."""
+    what = event.what
+    if isinstance(what, UnreadTrouble):
+        return {_alike(event.text)}
+    if not isinstance(what, Raised):
+        return set()
+    inner = what.frames[-1] if what.frames else None
+    kinds = {f"{what.type}: {_alike(what.message)}"} if what.message else set()
+    return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
+
+
+def _alike(text: str) -> str:
+    return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
 
 
 def _not_sent_home(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
+from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.progress import Mentions, RankOfPid, Roster, Size
+from nodedoctor.triage.events.progress import Asleep, Finished, Mentions, RankOfPid, Roster, Serving, Size
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
@@ -22,8 +23,9 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp, Stopped,
-    MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, RasCount, RasProcess, RasRunning,
+    *LIFE, Asleep, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp,
+    Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint, RasCount, RasProcess,
+    RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
@@ -71,6 +73,11 @@ class Story:
             for event in self.events:
                 self._index.setdefault(type(event.what), []).append(event)
         return self._index.get(kind, [])
+
+    @property
+    def alive(self) -> bool:
+        """True where the job made progress, served, or came to an end in good order."""
+        return self.steps > 0 or any(map(self.of, (Finished, OrderedStop, RasRunning, Serving)))
 
     @property
     def trouble(self) -> list[Event[Any]]:

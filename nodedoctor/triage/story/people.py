@@ -87,13 +87,17 @@ def _rank_on_bus(by_bus: dict[tuple[str, int], int], host: str | None, bus: int)
 def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
     """Ray prints the exception of a task behind a line that names its process."""
     task: dict[str, Event[Any]] = {}
+    speaker: dict[str, int | None] = {}
     found = []
     for event in events:
         source, same = event.place.source, task.get(event.place.source)
         if isinstance(event.what, TaskFailed):
             task[source] = event
         elif isinstance(event.what, (Raised, GpuFull)) and same is not None:
-            if event.place.offset != same.place.offset and event.who.rank is None and event.who.pid is None:
+            told = event.who.pid is not None and event.who.pid != speaker.get(source)
+            if event.place.offset == same.place.offset:
+                speaker[source] = event.who.pid
+            elif event.who.rank is None and not told:
                 event = replace(event, who=replace(event.who, pid=same.who.pid))
             if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
                 del task[source]

@@ -137,12 +137,17 @@ def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
             [Para(f"{more} more: the row of checks not judged lists them", "  ", QUIET)] if more > 0 else []
         )
     paras += [Para(), Para("Next", style=LABEL)]
-    for key, text in (
+    of_gpus = (
         ("3", "watch the load of the GPUs while a job runs"),
         ("2", "look at the links between GPUs and network adapters"),
+    )
+    measured = (("$", "nodedoctor --deep         measure bandwidth and compute, idle node only"),)
+    without = report["node"].get("gpus") == 0  # that there is none is known, not merely unseen
+    for key, text in (
+        *(() if without else of_gpus),
         ("s", "save this as the reference; d compares with it later"),
         *((("esc", "back to the fleet"),) if of_fleet else ()),
-        ("$", "nodedoctor --deep         measure bandwidth and compute, idle node only"),
+        *(() if without else measured),
         ("$", "nodedoctor expect         write down what this healthy node has"),
         ("$", "nodedoctor fleet --slurm  compare with the other nodes of a job"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asking import ask, brief, judge, write
 
+from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Interface, Net, network
 
 
@@ -40,6 +41,21 @@ def test_a_link_that_flaps_unlike_the_others():
     assert found(*RAILS[:7], interface("ens7np0", 240)) == [("warn", "net:ens7np0/link")]
     assert found(*RAILS[:7], interface("ens7np0", 15)) == []
     assert found(*(interface(f"ens{n}np0", 200 + n) for n in range(8))) == []  # the switch was restarted
+
+
+def test_a_default_route_over_a_cable_with_a_broken_pair():
+    slow, metal = interface("eno1", speed_mbps=100), Machine(form="bare-metal")
+    (one,) = judge("net.link", Net((slow,), default_routes=("eno1",)), metal)
+    assert (one.status.value, one.subject) == ("warn", "net:eno1/speed") and "100 Mbit/s" in one.summary
+    under = Net((BOND, interface("eno1", speed_mbps=100, master="bond0")), default_routes=("bond0",))
+    assert [one.subject for one in judge("net.link", under, metal)] == ["net:eno1/speed"]
+    for node, machine in (
+        (Net((slow,), default_routes=("eno2",)), metal),  # the management board's own network
+        (Net((slow,), default_routes=("eno1",)), Machine(form="vm")),  # a virtual NIC may say anything
+        (Net((interface("eno1", speed_mbps=-1),), default_routes=("eno1",)), metal),
+        (Net((interface("eno1", speed_mbps=1000),), default_routes=("eno1",)), metal),
+    ):
+        assert brief(judge("net.link", node, machine)) == [("pass", "")]
 
 
 def test_older_recordings_do_not_tell():

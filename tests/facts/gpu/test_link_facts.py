@@ -23,11 +23,13 @@ from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.grace import GraceGpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth, nvml_growth
 from nodedoctor.facts.gpu.links.nvlink_smi import nvlink_status, read_links
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.facts.gpu.links.p2p import PeerAccess, matrices, topo_p2p
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
+from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.config_space import PcieTree, acs_redirects, port_type
 from nodedoctor.facts.pci.iommu import Iommu, iommu_files
@@ -302,12 +304,51 @@ def test_a_hardware_slowdown_without_a_reason_counts_only_if_it_lasts(
     assert [(f.status.value, f.subject) for f in found] == [(status, "gpu:1" if status == "warn" else "")]
 
 
+@pytest.mark.parametrize(
+    ("loads", "users", "status"),
+    [
+        ((100, 100), "", "warn"),
+        ((100, 0), "", "pass"),  # the driver that starts
+        ((100, 100), "4242:1024", "pass"),
+        ((40, 40), "", "pass"),
+    ],
+)
+def test_a_load_without_a_process_counts_only_if_it_lasts(
+    loads: tuple[int, int], users: str, status: str, fake_nvml: Fake, nvml_folder: Path, tmp_path: Path
+):
+    usual: dict[str, object] = {"gpus": 2, **({"gpu1.processes": users} if users else {})}
+    missing = Unseen("missing-tool", "not in this recording")
+    reading = Gpus.parse(NvmlReading.parse(said(nvml(fake_nvml(usual)), "nvml")), *[missing] * 5)
+    config = tmp_path / "nvml.conf"
+    write_config(config, {**usual, "gpu1.utilization": loads[0]})
+    env = {**os.environ, **nvml_env(nvml_folder, config)}
+    argv = child_process.child("gpu/nvml_growth", "0.2", packages=True)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        write_config(config, {**usual, "gpu1.utilization": loads[1]})
+        text = first + child.stdout.read()
+    growth = ErrorGrowth.parse(said(text, "nvml-growth"))
+    assert isinstance(growth, ErrorGrowth) and "users" not in growth.gpus[1].gained
+    found = judge("gpu.unowned-load", reading, growth, Container())
+    assert [(f.status.value, f.subject) for f in found] == [(status, "gpu:1" if status == "warn" else "")]
+    assert brief(judge("gpu.unowned-load", reading, growth, Container(runtime="docker"))) == [("skip", "")]
+
+
 def test_growth_is_only_asked_where_nvml_answered_in_full(fake_nvml: Fake):
     bus, driver = said(pci(8, "2330"), "pci"), said(driver_files(), "driver-files")
     hung = nvml_growth(Options(), bus, driver, Observation("nvml", Outcome.STUCK, '{"schema": "x"'))
     assert isinstance(hung, Observation) and hung.outcome is Outcome.SKIPPED
     alone = said(json.dumps({"time_seconds": 1.0, "gpus": []}), "nvml-growth")
     assert isinstance(ErrorGrowth.parse(alone), Unseen)
+
+
+def test_links_to_a_grace_cpu_are_asked_for_where_one_may_be():
+    hung = Unseen("stuck", "nvml hangs", probe="nvml")
+    assert GraceGpus.parse(hung, Machine(arch="aarch64")) is hung
+    assert GraceGpus.parse(hung, Unseen("denied", "no file may be read")) is hung
+    x86 = GraceGpus.parse(hung, Machine(arch="x86_64"))
+    assert isinstance(x86, Unseen) and not x86.applies
 
 
 # ACS: a GPU and an adapter below one switch, on a machine whose IOMMU is known
@@ -355,6 +396,20 @@ def test_acs_counts_where_traffic_could_stay_below_a_switch():
     assert brief(judge("pcie.acs", tree(0x01))) == [("note", "")]  # only the root port redirects
     assert brief(judge("pcie.acs", tree(0x01, root=0))) == [("pass", "")]
     assert brief(judge("pcie.acs", tree(0x1D), Machine(form="vm"))) == [("skip", "")]
+
+
+def test_the_repair_of_several_bridges_names_them_all_and_no_other():
+    """NVIDIA: do not write one ACS value to every device that has ACS; only what was found is written."""
+    one = judge("pcie.acs", tree(0x1D))
+    assert one[0].fix is not None and "sudo setpci -s 0000:02:00.0 " in one[0].fix.commands[1]
+    whole = tree(0x1D)
+    second = replace(next(b for b in whole.bridges if b.address == "0000:02:00.0"), address="0000:02:08.0")
+    both = judge("pcie.acs", replace(whole, bridges=(*whole.bridges, second)))
+    assert {found.subject for found in both} == {"pci:0000:02:00.0", "pci:0000:02:08.0"}
+    for found in both:
+        assert found.fix is not None
+        look, repair = found.fix.commands
+        assert "in 0000:02:00.0 0000:02:08.0;" in look and "in 0000:02:00.0 0000:02:08.0;" in repair
 
 
 def test_acs_is_needed_for_virtual_machines_and_harmless_with_ats():

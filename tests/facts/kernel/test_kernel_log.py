@@ -502,12 +502,12 @@ def test_memory_that_the_kernel_did_not_get_for_itself_is_a_note(stop: str):
         (["[8.0] rcu: INFO: rcu_sched self-detected stall on CPU"], "warn", []),
         (
             ["[8.0] python3[77]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2.27.5[7f00+1]"],
-            "fail",
+            "warn",  # a bug of a job's as a rule, as Xid 13 is
             ["libnccl"],
         ),
         (
             ["[8.0] traps: pt_main[77] general protection fault ip:7f sp:7f error:0 in libcuda.so.1[7f+1]"],
-            "fail",
+            "warn",
             [],
         ),
         (["[8.0] chrome[77]: segfault at 0 ip 00007f sp 00007f error 4 in chrome[55+1]"], "note", ["chrome"]),
@@ -792,3 +792,25 @@ values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(max_s
 @given(st.dictionaries(st.sampled_from(["source", "text", "failed", "cut", "boot_epoch"]), values) | values)
 def test_no_document_raises(value):
     assert isinstance(KernelLog.parse(said(json.dumps(value)), ON_HOST), (KernelLog, Unseen))
+
+
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("nf_conntrack: nf_conntrack: table full, dropping packet", "table:connections"),
+        ("nf_conntrack: table full, dropping packet.", "table:connections"),  # before Linux 4.14
+        ("neighbour: arp_cache: neighbor table overflow!", "table:neighbours"),
+        ("TCP: out of memory -- consider tuning tcp_mem", "table:tcp-memory"),
+    ],
+)
+def test_full_tables_of_the_network(line, subject):
+    (one,) = found("kernel.network", f"[8.0] {line}", f"[9.0] {line}")
+    assert (one.status.value, one.subject) == ("warn", subject) and "2 times" in one.summary
+    boot = "[9.5] Linux version 6.8.0-64-generic"
+    (old,) = found("kernel.network", f"[8.0] {line}", boot)
+    assert old.note, "before this boot"
+
+
+def test_an_interface_of_ip_over_infiniband_that_stops_sending():
+    (one,) = found("kernel.nic", "[8.0] ib0: transmit timeout: latency 1680 msecs")
+    assert one.status.value == "warn" and "stopped sending" in one.summary

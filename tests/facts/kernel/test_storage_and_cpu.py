@@ -122,6 +122,7 @@ def test_what_happened_before_this_boot_is_over():
 
 
 HOT = "mce: CPU12: Package temperature above threshold, cpu clock throttled (total events = 4)"
+HOTTER = "CPU12: Core temperature is above threshold, cpu clock is throttled (total events = 9)"  # Linux 5.6
 APEI = (
     "{1}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 1",
     "{1}[Hardware Error]: event severity: recoverable",
@@ -147,6 +148,7 @@ APEI = (
         (list(APEI), [("warn", "cpu:uncorrected")]),
         ([HOT], [("note", "cpu:hot")]),
         ([HOT] * 3, [("warn", "cpu:hot")]),
+        ([HOTTER] * 3, [("warn", "cpu:hot")]),
     ],
 )
 def test_processors(lines, expected):

@@ -111,7 +111,8 @@ def computes() -> None:
 
 def phases() -> None:
     """Of a reinforcement learning job: generating takes fifty times as long as an update."""
-    for seconds in (LONG / 50, LONG / 2, LONG / 50, LONG / 2):
+    update = LONG / 102
+    for seconds in (update, 50 * update, update, 50 * update):
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             sorted(os.urandom(1 << 12))

@@ -21,7 +21,7 @@ from tiers import some
 from nodedoctor.triage.examined import Examined
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.lines import normal as normal_module
-from nodedoctor.triage.lines import unwrap
+from nodedoctor.triage.lines.envelopes import journal, objects
 from nodedoctor.triage.lines.join import width
 from nodedoctor.triage.lines.learned import learned
 from nodedoctor.triage.lines.normal import Lost, RawLine, normal
@@ -115,8 +115,8 @@ def test_any_bytes_are_read(data: bytes, begin: str) -> None:
     whole = begin.encode() + data
     raws = (RawLine(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
     assert isinstance(list(normal(raws, Lost())), list)
-    assert isinstance(list(unwrap.journal(whole)), list)
-    assert unwrap.document(whole) is None or unwrap.document(whole)
+    assert isinstance(list(journal.journal(whole)), list)
+    assert objects.document(whole) is None or objects.document(whole)
 
 
 def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:

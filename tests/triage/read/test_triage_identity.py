@@ -65,6 +65,27 @@ def test_the_name_of_one_file(name: str, tmp_path: Path) -> None:
     assert said(tmp_path, BOOM, name) == [3]
 
 
+@pytest.mark.parametrize("name", ["rank_0/sweep/7/train.log", "ckpt/global_rank_2/eval/out/train.log"])
+def test_a_folder_further_up_is_of_a_whole_run(name: str, tmp_path: Path) -> None:
+    assert said(tmp_path, BOOM, name) in ([], [None])
+
+
+def test_paths_in_messages_name_nobody(tmp_path: Path) -> None:
+    for error in ("cannot write logs/rank_3/model.pt", "no such file: '/ckpt/global_rank_3/optim.pt'"):
+        assert said(tmp_path, steps(1, 4) + BOOM.replace("boom", error)) in ([], [None])
+
+
+def test_seconds_since_the_start_are_no_ranks(tmp_path: Path) -> None:
+    lines = (steps(1, 29) + BOOM).splitlines()
+    for form in ("+{t:.3f}s {line}", "[{t:8.3f}s] {line}", "t={t:.0f} {line}", "{t:.0f}s | {line}"):
+        log = "".join(form.format(t=0.14 * n, line=line) + "\n" for n, line in enumerate(lines))
+        assert said(tmp_path, log) in ([], [None]), form
+
+
+def test_a_number_in_front_of_few_lines_is_no_label(tmp_path: Path) -> None:
+    assert said(tmp_path, "train.log\n" + steps(1, 3) + "2: " + BOOM.splitlines()[-1] + "\n") in ([], [None])
+
+
 def test_labels_of_launchers_are_nodes(tmp_path: Path) -> None:
     """`srun --label torchrun`: the task is the launcher of a whole node."""
     launched = "W1121 10:20:00.000000 812 torch/distributed/run.py:803] Setting OMP_NUM_THREADS\n"

@@ -51,6 +51,11 @@ def one(text: str) -> Line:
         ("[36m(Worker pid=12)[0m text", None, "text"),
         ("[1,7]<stderr>:text", 7, "text"),
         ("[rank: 4] Seed set to 1", 4, "Seed set to 1"),
+        ("2026-11-21 10:20:00,123: rank5[812][MainThread]: INFO: composer.cli: text", 5, "text"),
+        ("[2026-11-21 10:20:00,123 E 100 104] (raylet) worker_pool.cc:550: text", None, "text"),
+        ("(raylet) [2026-11-21 10:20:00,123 I 100 104] (raylet) main.cc:5: text", None, "text"),
+        ("2026-11-21 10:20:00|INFO|train.py|12|text", None, "text"),
+        (r"\u001b[36m(Worker pid=12)\u001b[0m text", None, "text"),
         ("[RANK 2] text", 2, "text"),
         ("2026-07-25T14:04:07.123456789Z stderr F [rank6]: text", 6, "text"),
         ("Nov 21 05:33:34 node-3 kernel: NVRM: Xid", None, "kernel: NVRM: Xid"),
@@ -62,6 +67,11 @@ def one(text: str) -> Line:
 def test_prefixes(text: str, rank: int | None, rest: str) -> None:
     line = one(text)
     assert (line.who.rank, line.text) == (rank, rest)
+
+
+def test_the_severity_that_ray_gives() -> None:
+    line = one("(raylet) [2026-11-21 10:20:00,123 E 100 104] (raylet) worker_pool.cc:550: text")
+    assert (line.level, line.origin, line.time) == ("E", "raylet", one("2026-11-21 10:20:00,123 x").time)
 
 
 def test_a_short_month_and_a_year_mean_the_same_time() -> None:

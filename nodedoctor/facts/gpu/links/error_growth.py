@@ -18,7 +18,7 @@ from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
 GROWTH = "nvml-growth"
-_REASONS = "clock_event_reasons"
+_REASONS, _USERS = "clock_event_reasons", "users"
 _NO_COUNTERS = "these GPUs show no error counters"
 INTERVAL = 1.0  # seconds between the two reads
 
@@ -56,12 +56,14 @@ class GpuGrowth:
     """What the counters of one GPU gained: pcie_replays, ecc_volatile_correctable, and those of its links.
 
     `lasting_reasons` are the reasons for its clocks that stood in both reads, None where they were not told.
+    `busy_without_users`: in both reads it was at full load and no process used it; None where not told.
     """
 
     index: int
     gained: Mapping[str, int] = field(default_factory=dict)
     links: tuple[LinkGrowth, ...] = ()
     lasting_reasons: tuple[str, ...] | None = None
+    busy_without_users: bool | None = None
 
 
 @fact(GROWTH)
@@ -118,8 +120,12 @@ def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[
 
 def _numbers(entry: Any) -> _Counts:
     raw = Raw.of(entry)
-    read = {name: raw.read(name, int_of)[0] for name in raw.values}
+    read = {name: raw.read(name, _load if name == "utilization" else int_of)[0] for name in raw.values}
     return {name: count for name, count in read.items() if count is not None}
+
+
+def _load(rates: Any) -> int:
+    return int_of(mapping(rates)["gpu"])
 
 
 def _gpu(
@@ -129,7 +135,10 @@ def _gpu(
     links = (LinkGrowth(link, _gained(before[1][link], after[1][link])) for link in shared)
     masks = [sample[0].pop(_REASONS, None) for sample in (before, after)]
     lasting = None if None in masks else clock_event_reasons((masks[0] or 0) & (masks[1] or 0))
-    return GpuGrowth(index, _gained(before[0], after[0]), tuple(links), lasting)
+    users = [sample[0].pop(_USERS, None) for sample in (before, after)]
+    loads = [sample[0].pop("utilization", None) for sample in (before, after)]
+    alone = None if None in loads else users == [0, 0]
+    return GpuGrowth(index, _gained(before[0], after[0]), tuple(links), lasting, alone)
 
 
 def _gained(before: _Counts, after: _Counts) -> dict[str, int]:

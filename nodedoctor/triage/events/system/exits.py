@@ -96,6 +96,18 @@ def _deepspeed(found: re.Match[str]) -> ProcessExit | None:
     return ProcessExit(code) if code else None
 
 
+def _hydra(found: re.Match[str]) -> ProcessExit:
+    """MPICH's and Intel MPI's `EXIT CODE`: what wait(2) told, where it ended by a signal.
+
+    Then it is the signal, with 128 beside it for a core dump; 1 and 2 are codes that programs end with.
+    """
+    code = numeral(found["code"])
+    return ProcessExit(-code if code in _BY_SIGNAL else code)
+
+
+_BY_SIGNAL = (4, 6, 7, 8, 9, 11, 15)
+
+
 def _ended(signal: int) -> Ended | OrderedStop:
     return OrderedStop("interrupted from the keyboard") if signal == 2 else Ended(signal)
 
@@ -144,6 +156,12 @@ SIGNS: tuple[Sign, ...] = (
             -numeral(found["signal"]) if found["signal"] else 1, first=True, told=bool(found["signal"])
         ),
     ),
+    sign(  # launchers that count ranks
+        r"\b[Rr]ank (?P<rank>\d+)\b(?: \((?:PID|pid) (?P<pid>\d+)\))?"
+        r" (?:crashed|exited|died|failed|terminated|ended) with (?:exit |return )?(?:code|status):?"
+        r" (?P<code>-?[1-9]\d{0,4})\b",
+        lambda found: ProcessExit(numeral(found["code"])),
+    ),
     sign(  # handlers that programs and compiled frameworks install themselves
         r"\bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception"
         r"|Illegal instruction)\b.{0,24}\b(?:from|on|in|of) (?:[a-zA-Z_]{3,14} )?rank (?P<rank>\d+)",
@@ -157,6 +175,7 @@ SIGNS: tuple[Sign, ...] = (
         r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
+    sign(r"^=\s+EXIT CODE: (?P<code>[1-9]\d{0,4})$", _hydra),
     sign(
         r"(?:EXIT STRING: .{1,40}\(signal |KILLED BY SIGNAL: )(?P<signal>\d+)\b",
         lambda found: ProcessExit(-numeral(found["signal"])),
@@ -189,7 +208,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
-        r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
+        r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
@@ -216,7 +235,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
-        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL)) received"
+        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL))(?: \(@.{1,80})? received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
             -int(
@@ -244,6 +263,14 @@ SIGNS: tuple[Sign, ...] = (
         "panic",
         r"^thread '[^']{0,60}' (?:\(\d+\) )?panicked at ",
         "a library written in Rust gave up",
+        quoted=True,
+        personal=True,
+    ),
+    symptom(  # glibc's assert(3) and abseil's and glog's CHECK, which then end the process
+        "user_code_exception",
+        "assertion",
+        r": Assertion [`'].{1,300}' failed\.|\bCheck failed: |^Assertion failed: ",
+        "a check in compiled code failed",
         quoted=True,
         personal=True,
     ),

@@ -1,0 +1,69 @@
+"""Did the kernel drop packets because one of its tables was full?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.declare.registry import check
+from nodedoctor.facts.kernel.events import FullKind, evidence_of, times
+from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.model import Finding, Fix, Moment, Step
+from nodedoctor.steps import look, repair
+
+_FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
+    "connections": (
+        "table of tracked connections full, packets dropped",
+        "Let the kernel track more connections, or none of the interface that carries the job.",
+        (
+            look("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
+            repair("sudo sysctl -w net.netfilter.nf_conntrack_max=1048576"),
+        ),
+    ),
+    "neighbours": (
+        "table of neighbours (ARP) full, packets dropped",
+        "Let the kernel know more neighbours than there are nodes and containers in its networks.",
+        (
+            look("ip -4 neigh | wc -l"),
+            look("sysctl net.ipv4.neigh.default.gc_thresh3"),
+            repair("sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=16384"),
+            repair("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=8192"),
+        ),
+    ),
+    "tcp-memory": (
+        "memory of TCP used up, connections stall or are dropped",
+        "Find who has so many connections or unread bytes; then raise the limit.",
+        (look("cat /proc/net/sockstat"), look("sysctl net.ipv4.tcp_mem"), look("ss -s")),
+    ),
+}
+
+
+@check("kernel.network", "Full tables of the network", tags={"fast", "net"}, stage="preview")
+def network(log: KernelLog, moment: Moment) -> Iterator[Finding]:
+    """Messages of the kernel that it dropped packets because a table of its own was full.
+
+    Why: jobs over hundreds of nodes open thousands of connections; those that get none time out, and the job
+    waits for a rank that is well.
+    Fix disturbs: nothing.
+    Judges: WARN when since boot the table of tracked connections or of neighbours, or TCP's memory, was full.
+    Fix: Raise the limit that the finding names.
+    Threshold: The kernel's own limits (linux, Documentation/networking, ip-sysctl.rst and
+    nf_conntrack-sysctl.rst); what to raise them to is our choice.
+    False positives: A scan of ports, or a server on this node that does not train.
+    Error texts:
+    - nf_conntrack: table full, dropping packet
+    - neighbor table overflow!
+    - TCP: out of memory -- consider tuning tcp_mem
+    """
+    events = [event for event in log.full if log.counts(event.when, moment)]
+    for kind, (meaning, advice, steps) in _FULL.items():
+        same = [event for event in events if event.kind == kind]
+        if not same:
+            continue
+        summary, subject, said = f"{meaning}{times(same)}", f"table:{kind}", evidence_of(same)
+        if same[-1].when.at < log.booted:
+            yield Finding.info(summary, subject=subject, evidence=said)
+        else:
+            fix = Fix(advice, steps, "config", "nothing", "nodedoctor kernel.network")
+            yield Finding.warn(summary, subject=subject, evidence=said, fix=fix)
+    if not events:
+        yield Finding.ok(f"no full table in {log.span}")

@@ -1,0 +1,150 @@
+"""Python stacks of a job's processes, by whatever way works here; the least disturbing comes first.
+
+The signal that the process has registered (`arm`, `run`), py-spy without stopping the process, py-spy by
+`sudo -n`. Everything is asked by children with deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from nodedoctor.blackbox.samples.sample import RankSample
+from nodedoctor.children import child_process
+from nodedoctor.declare.registry import Command
+from nodedoctor.json_shapes import document
+from nodedoctor.record import record
+from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.live.running_job import Thread, threads
+
+if TYPE_CHECKING:
+    from nodedoctor.children.untrusted_files import Writers
+
+DEADLINE = 8.0
+"""Seconds for one way to the stacks of all ranks: eight ranks are to be captured within ten."""
+ANSWERING = 3.0
+"""Seconds a process has to write its stacks after the signal: a stopped one never does."""
+AT_ONCE = 8
+"""py-spy processes at a time: each takes a core for half a second."""
+
+Way = Literal["signal", "py-spy", "sudo py-spy", "kernel", ""]
+
+_FRAME = re.compile(r'^  File "(.{1,500}?)", line (\d{1,9}) in (.{1,200})$')
+_THREAD = re.compile(r"^(Current thread|Thread) 0x[0-9a-f]+")
+
+
+@record
+class CapturedStack:
+    """The stacks of one process as they came: `text` is kept in the folder, `threads` are judged."""
+
+    pid: int
+    way: Way
+    threads: tuple[Thread, ...] = ()
+    text: str = ""
+
+
+def from_faulthandler(text: str) -> tuple[Thread, ...]:
+    """The threads in what faulthandler writes; the current one is the main thread, which got the signal."""
+    found: list[tuple[bool, list[Frame]]] = []
+    for line in text.split("\n"):
+        head, frame = _THREAD.match(line), _FRAME.match(line)
+        if head:
+            found.append((head[1] != "Thread", []))
+        elif frame and found:
+            found[-1][1].append(Frame(frame[1], int(frame[2]), frame[3]))
+    return tuple(Thread(tuple(frames[:200]), active=current) for current, frames in found)
+
+
+def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
+    """Where py-spy is: on PATH, beside our own Python or beside the job's.
+
+    Root uses none that another user can have written.
+    """
+    from nodedoctor.children.untrusted_files import Writers, is_root
+
+    beside = [os.path.dirname(sys.executable), *(f"{rank.prefix}/bin" for rank in ranks if rank.prefix)]
+    places = [shutil.which("py-spy"), *(os.path.join(folder, "py-spy") for folder in beside)]
+    found = [path for path in dict.fromkeys(places) if path and os.access(path, os.X_OK)]
+    return tuple(path for path in found if not is_root() or _only_roots(Writers(), path))
+
+
+def _only_roots(writers: Writers, path: str) -> bool:
+    writers.path(path)
+    return not writers.found
+
+
+def folder_of(ranks: Iterable[RankSample]) -> str:
+    """Where the ranks write their stacks to when they get the signal; '' where none does."""
+    return next((rank.stacks for rank in ranks if rank.stacks), "")
+
+
+async def of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, CapturedStack]:
+    """The stacks of processes, each by the first way that works."""
+    found: dict[int, CapturedStack] = {}
+    if folder := folder_of(ranks):
+        found |= await _by_signal(pids, folder, ANSWERING)
+    for way, argv in _spying(ranks):
+        rest = [pid for pid in pids if pid not in found]
+        if not rest:
+            break
+        found |= await _by_spy(rest, way, argv, DEADLINE)
+    return found
+
+
+def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
+    found = spies(ranks)
+    if not found:
+        return []
+    ways: list[tuple[Way, tuple[str, ...]]] = [("py-spy", (found[0],))]
+    if os.geteuid() != 0 and shutil.which("sudo"):
+        ways.append(("sudo py-spy", ("sudo", "-n", found[0])))
+    return ways
+
+
+async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, CapturedStack]:
+    argv = child_process.child("job/ask_stacks", folder, str(seconds), *map(str, pids))
+    seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
+    told = document(seen) or {}
+    return {
+        int(pid): CapturedStack(int(pid), "signal", from_faulthandler(text), text)
+        for pid, text in told.items()
+        if pid.isdecimal() and isinstance(text, str)
+    }
+
+
+async def _by_spy(
+    pids: Sequence[int], way: Way, argv: tuple[str, ...], seconds: float
+) -> dict[int, CapturedStack]:
+    """By py-spy, never in its blocking mode; a few at a time, and one refusal tells about all others."""
+    slots = asyncio.Semaphore(AT_ONCE)
+    refused = asyncio.Event()
+
+    async def one(pid: int) -> CapturedStack | None:
+        async with slots:
+            if refused.is_set():
+                return None
+            command = Command((*argv, "dump", "--nonblocking", "--json", "--pid", str(pid)))
+            seen = await child_process.run(f"py-spy-{pid}", command, seconds)
+            if seen.rc and re.search(r"[Pp]ermission|password is required|not permitted", seen.note):
+                refused.set()
+            found = threads(seen.text) if seen.answered else ()
+            return CapturedStack(pid, way, found, as_text(found)) if found else None
+
+    stacks = await asyncio.gather(*map(one, pids))
+    return {stack.pid: stack for stack in stacks if stack is not None}
+
+
+def as_text(found: Iterable[Thread]) -> str:
+    """Threads as faulthandler would write them, so that one reader serves both."""
+    lines: list[str] = []
+    for number, thread in enumerate(found):
+        word = "Current thread" if thread.owns_gil else "Thread"
+        lines.append(f"{word} 0x{number:016x} (most recent call first):")
+        lines += [f'  File "{frame.file}", line {frame.line} in {frame.function}' for frame in thread.frames]
+        lines.append("")
+    return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""What a log says last, where no sign reads it: every program has words of its own for a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import shorten
+from typing import Any
+
+from nodedoctor.triage.causes.families import family
+from nodedoctor.triage.causes.local import SAID
+from nodedoctor.triage.causes.who import called, distinct
+from nodedoctor.triage.events.complaints import Complaint
+from nodedoctor.triage.events.seen import Article, UnreadTrouble
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.trace import CutShort
+from nodedoctor.triage.model import Candidate, Confidence, Event
+from nodedoctor.triage.story import Story
+
+
+def last_words(story: Story) -> Iterator[Candidate]:
+    """The first line about a failure whose kind is known, where nothing else is."""
+    for event in complaints(story):
+        kind = family(event.text)
+        if kind is None or kind.cause == "undetermined":
+            continue
+        culprits = tuple(distinct([event.who]))
+        said = shorten(event.text, SAID, placeholder=" ...")
+        headline = f"{f'{called(culprits)}: ' if culprits else ''}{kind.says} ({said})"
+        sure: Confidence = "low" if culprits else "medium"  # others may have said the same
+        yield Candidate(kind.cause, "last words", sure, headline, (event,), culprits, owner=kind.owner)
+        return
+
+
+def complaints(story: Story) -> Sequence[Event[Any]]:
+    """The lines about a failure that nothing else was read from, where nothing explains the end.
+
+    A job that went on afterwards, or came to its end, has none: then only errors by name are left.
+    """
+    if story.of(Article) or not all(_unexplained(event) for event in story.trouble):
+        return ()
+    told = story.of(UnreadTrouble)
+    if story.alive:
+        return told
+    plain = [event for event in story.of(Complaint) if not event.what.aside]
+    return sorted(
+        [*told, *(plain or story.of(Complaint))], key=lambda event: (event.place.source, event.place.offset)
+    )
+
+
+def _unexplained(event: Event[Any]) -> bool:
+    what = event.what
+    return isinstance(what, (UnreadTrouble, CutShort)) or (
+        isinstance(what, ProcessExit) and what.signal is None
+    )
+
+
+RULES = (last_words,)

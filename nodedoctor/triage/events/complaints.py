@@ -1,0 +1,62 @@
+"""Lines that speak of a failure in words that no sign reads.
+
+Every program has words of its own for what went wrong, and nobody knows them all. Such a line is no trouble
+by itself, since healthy programs complain too. It counts where nothing else tells how the log ends: a log
+whose last words are of a failure is no log of which nothing was recognised.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+from nodedoctor.triage.events.manner import manner
+from nodedoctor.triage.model import Line
+
+
+@record
+class Complaint:
+    """A line that speaks of a failure. `aside`: as a sentence about one, and not as a report."""
+
+    aside: bool = False
+
+
+FAILING = re.compile(
+    r"(?<![\w.=/-])(?:[Ee]rrors?|ERROR|FAIL(?:ED|URE)|[Ff]ail(?:ed|ure|s)?|[Ff]atal|FATAL|[Pp]anic(?:ked)?"
+    r"|[Aa]bort(?:ed|ing)?(?! request)|ABORT(?:ED)?|[Cc]rashed|[Kk]illed|[Ee]xiting|[Cc]ancell?ed"
+    r"|[Cc]an(?:not|'t| not)|[Cc]ould ?n[o']t|[Uu]nable to|not found|NOT FOUND|[Nn]o such|[Dd]enied"
+    r"|[Rr]efused|[Uu]nreachable|[Tt]imed? ?out|TIMEOUT|[Ii]nvalid|[Uu]nsupported"
+    r"|[Nn]ot (?:supported|recogni[sz]ed)|[Uu]nrecogni[sz]ed|[Cc]orrupt(?:ed)?|[Ii]llegal"
+    r"|[Vv]iolation|[Ii]ncompatible|[Dd]isallowed"
+    r"|[Ff]orbidden|[Uu]nauthorized|[Mm]utually exclusive|[Nn]on-?zero|[Ee]xceeded|[Ii]nsufficient"
+    r"|[Nn]ot (?:available|a valid)|[Uu]navailable|UNAVAILABLE|INTERNAL|Internal(?=: )|[Ee]victed"
+    r"|before \w+ initiali[sz]ation)(?![\w=])"
+    r"|\w(?:Error|Exception|Failure|BackOff|Killed)\b|[A-Z]_(?:FAILED|FAILURE|ERROR|EXCEEDED|EXHAUSTED)\b"
+    r"|[Ee]xit(?:ed)? (?:with )?(?:code|status)\b|[Cc]onnection (?:was )?closed\b"
+    r"|\b(?:[Ss]tack ?trace|[Bb]acktrace)\b|TerminateHandler"
+    r"|[Ww]aiting for (?:more|all|other|the) .{0,40}\b(?:node|worker|rank|peer|process|member|client)"
+)
+"""Words of failure, none of them a part of a name."""
+_NONE = re.compile(
+    r"\b(?:0|no|without|zero)\s(?:\w+\s)?(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\b"
+    r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\W{1,3}(?:0|none|None|False|false|null)\b"
+    r"|\b[Ee]rror (?:rate|bars?|bound|feedback|correct\w*|margin)"
+    r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
+)
+"""Counts of none, and measures that have such a word in their name."""
+_INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)|^wandb: ")
+"""Programs that go on after what they tell so; NCCL tells there, too, that a local process went away."""
+
+
+def complaint(line: Line) -> Complaint | None:
+    """What a line that nothing else was read from says of a failure."""
+    found = FAILING.search(line.text)
+    if (
+        found is None
+        or line.level in ("D", "I", "W")
+        or _NONE.search(line.text)
+        or _INFORMS.search(line.text)
+    ):
+        return None
+    how = manner(line, found.start(), found.end())
+    return Complaint(how == "described") if how in ("plain", "described") else None

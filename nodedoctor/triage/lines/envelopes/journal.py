@@ -1,0 +1,43 @@
+"""The export of systemd's journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nodedoctor.triage.lines.envelopes.objects import said
+from nodedoctor.triage.lines.envelopes.records import Record, who_of
+from nodedoctor.triage.model import Who
+
+
+def is_journal(head: str) -> bool:
+    """Whether this is what `journalctl -o export` prints."""
+    return bool(re.match(r"__CURSOR=|__REALTIME_TIMESTAMP=", head))
+
+
+def journal(data: bytes) -> Iterator[Record]:
+    """The records of a journal export; a text of several lines has its length in front, in eight bytes."""
+    fields: dict[str, Any] = {}
+    position = 0
+    while position < len(data):
+        end = data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        name, found, value = data[position:end].decode("utf-8", "replace").partition("=")
+        position = end + 1
+        if not name and not found:
+            yield from _entry(fields)
+            fields = {}
+        elif found:
+            fields[name.lower()] = value
+        else:
+            size = int.from_bytes(data[position : position + 8], "little")
+            fields[name.lower()] = data[position + 8 : position + 8 + size].decode("utf-8", "replace")
+            position += 9 + size
+    yield from _entry(fields)
+
+
+def _entry(fields: Mapping[str, Any]) -> Iterator[Record]:
+    text = fields.get("message")
+    if isinstance(text, str):
+        yield from said(text, fields, who_of(fields, Who()))

@@ -1,0 +1,55 @@
+"""Lines of `key=value`, of an element of XML, and texts in quotes."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+
+from nodedoctor.triage.lines.envelopes.objects import said
+from nodedoctor.triage.lines.envelopes.records import TEXT, Record, who_of
+from nodedoctor.triage.model import Who
+
+_TAGGED = re.compile(r"\s*<\w.*?<(message|msg|text|log|body|line|event)>(.*)</\1>[\s</>\w]*$")
+_QUOTED = re.compile(r"""b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")$""")
+_FIELD = re.compile(r"""([\w.@-]{1,40})=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"']*)(?: +|$)""")
+_FIELDS = re.compile(r"""[\w.@-]{1,40}=(?:\S.*?)?(?<=[^\\])\b(?:msg|message|event|log|line|text)=["']""")
+
+
+def has_text(text: str) -> bool:
+    """Whether a text begins like a line of `key=value` with a text among the values."""
+    return "=" in text[:40] and _FIELDS.match(text) is not None
+
+
+def fields(text: str) -> list[Record] | None:
+    """The record in a line of nothing but `key=value` pairs, one of them a quoted text; None for others."""
+    if not _FIELDS.match(text):
+        return None
+    named: dict[str, str] = {}
+    end = 0
+    while end < len(text) and (found := _FIELD.match(text, end)):
+        named.setdefault(found[1].lower(), found[2])
+        end = found.end()
+    name = next((name for name in TEXT if named.get(name, "")[:1] in ("'", '"')), "")
+    if end < len(text) or not name:
+        return None
+    plain = {key: unquoted(value) or value for key, value in named.items()}
+    return list(said(plain[name], plain, who_of(plain, Who())))
+
+
+def unquoted(text: str) -> str | None:
+    """What stands in quotes, as Python and Go write them; None for a text that is not one quoted thing."""
+    found = _QUOTED.match(text)
+    if found is None:
+        return None
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def tagged(text: str) -> Record | None:
+    """The text in a line that is an element of XML; None for others."""
+    found = _TAGGED.match(text)
+    return Record(html.unescape(found[2])) if found else None

@@ -1,0 +1,59 @@
+"""Terminals that were recorded, and logs whose lines are ended by something else than a line feed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.json_shapes import loaded
+from nodedoctor.triage.lines.envelopes.pairs import unquoted
+from nodedoctor.triage.lines.envelopes.records import SEVERAL, Record
+from nodedoctor.whole_numbers import json_integer
+
+HEAD = 65536
+"""Characters by which it is told what ends the lines."""
+_MARKS = ("\u2028", "<br>", "<br/>", "<br />", "</div>", "</tr>", "</li>", "\\n")
+"""What ends lines in a text that was copied out of a page, a database or a program's answer."""
+
+
+def mark_of_lines(head: str) -> str:
+    """What ends the lines of a log that has hardly any line feed; '' where line feeds do."""
+    rows = head.rstrip().count("\n")
+    if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
+        return ""
+    if rows == 0 and unquoted(head.strip()) is not None:
+        return "\\n"
+    for mark in _MARKS:
+        count = head.count(mark)
+        if count >= (SEVERAL if rows or mark == "\\n" else 1) and (
+            rows == 0 if mark == "\\n" else count > 4 * rows
+        ):
+            return mark
+    return ""
+
+
+def marked(data: bytes) -> Iterator[Record]:
+    """The lines of such a log."""
+    text = data.decode("utf-8", "replace")
+    mark = mark_of_lines(text[:HEAD])
+    value = unquoted(text.strip()) if mark == "\\n" else None
+    lines = text.replace(mark or "\n", "\n") if value is None else value
+    yield from (Record(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
+
+
+def is_screen(head: str) -> bool:
+    """Whether this is a recorded terminal of asciinema, version 2 or 3."""
+    return bool(re.match(r'\{(?=[^\n]*"version": ?[23]\b)(?=[^\n]*"(?:width|term)")[^\n]*\}\s*\n\[', head))
+
+
+def screen(data: bytes) -> Iterator[Record]:
+    """The lines that a recorded terminal showed: what was written stands there piece by piece."""
+    shown: list[str] = []
+    for row in data.split(b"\n")[1:]:
+        try:
+            event = loaded(row, parse_int=json_integer)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
+            shown.append(event[-1])
+    yield from (Record(line.rstrip("\r")) for line in "".join(shown).split("\n"))

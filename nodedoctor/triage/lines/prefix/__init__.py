@@ -1,0 +1,1 @@
+"""Prefixes that are known, by who puts them there."""

@@ -1,0 +1,96 @@
+"""Times in front of lines, as loggers, syslog, collectors and shells write them."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said, nothing
+from nodedoctor.triage.lines.times import moment, seconds
+
+_DATE = re.compile(
+    r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
+    r"(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?[\])]?"
+    r"(?: (?:stdout|stderr) ([FP]) | - | \| |:? |\t|\||$)?"
+)
+_WORDED = re.compile(
+    r"[\[(]?(?:[A-Z][a-z]{2},? )?(?:([A-Z][a-z]{2}) +(\d{1,2})|(\d{1,2})[ /]([A-Z][a-z]{2}))"
+    r"(?:[ /](?:19|20)\d\d)?[ :](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: (?:AM|PM))?"
+    r"(?: (?:[A-Z]{3,4}|[+-]\d{4}))?(?: (?:19|20)\d\d)?"
+    r"[\])]?(?: - | \| |:? |\t|(?=\[\d{1,6}\]<std)|$)"
+)
+_CLOCK = re.compile(
+    r"\[\d\d:\d\d:\d\d(?:\.\d+)?\] ?|\d\d:\d\d:\d\d(?:[.,]\d+)?(?: - | \| | )(?=.)|\[\d{1,7}\] (?=\[)"
+    r"|\[\d{1,2}/\d{1,2}/\d{2,4} \d\d:\d\d:\d\d\] ?"
+)
+_SECONDS = re.compile(r"(1\d{9})(?:\.(\d{1,9})|(\d{3}))? (?=\S)")
+_SHORT_DATE = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: - | \| | )")
+_RFC5424 = re.compile(
+    r"(?:<\d{1,3}>)?1 (\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d) (\S+)"
+    r" \S+ \S+ \S+ (?:-|(?:\[[^\]]*\])+) ?(?:\ufeff)?"
+)
+_UPTIME = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\] ?")
+_SYSLOG = re.compile(
+    r"(?:([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?"
+    r"|(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)"
+    r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) "
+    r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
+    r"(?:(?=[\w./-]+: )|[\w./@-]+\[\d+\]: ?)"
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def _read_clock(found: re.Match[str], said: Said) -> None:
+    said.logged = True
+
+
+def read_date(found: re.Match[str], said: Said) -> None:
+    """Take the time of a year, a month, a day, an hour, a minute, a second and a fraction, in this order."""
+    month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
+    said.time = seconds(month, day, hour, minute, second, found[7])
+    said.logged = True
+
+
+def _read_short_date(found: re.Match[str], said: Said) -> None:
+    month, day, hour, minute, second = (int(found[i]) for i in range(1, 6))
+    said.time = seconds(month, day, hour, minute, second, found[6])
+    said.logged = True
+
+
+def _read_worded(found: re.Match[str], said: Said) -> None:
+    name = found[1] or found[4]
+    if name in _MONTHS:
+        day, hour, minute, second = (
+            int(text) for text in (found[2] or found[3], found[5], found[6], found[7])
+        )
+        said.time = seconds(_MONTHS.index(name) + 1, day, hour, minute, second, found[8])
+        said.logged = True
+
+
+def _read_seconds(found: re.Match[str], said: Said) -> None:
+    said.time = moment(found[1] + "." + (found[2] or found[3] or "0"))
+    said.logged = True
+
+
+def _read_syslog(found: re.Match[str], said: Said) -> None:
+    if found[1] in _MONTHS:
+        month = _MONTHS.index(found[1]) + 1
+        said.time = seconds(month, int(found[2]), int(found[3]), int(found[4]), int(found[5]), found[6])
+    elif found[7]:
+        month, day, hour, minute, second = (int(found[i]) for i in range(8, 13))
+        said.time = seconds(month, day, hour, minute, second, found[13])
+    said.know(host=found[14])
+
+
+def _read_rfc5424(found: re.Match[str], said: Said) -> None:
+    read_date(found, said)
+    said.know(host=found[8] if found[8] != "-" else None)
+
+
+RFC5424: Reader = (_RFC5424, _read_rfc5424, "<1")
+SYSLOG: Reader = (_SYSLOG, _read_syslog, UPPER + DIGITS)
+DATE: Reader = (_DATE, read_date, "[(_" + UPPER + LOWER + DIGITS)
+CLOCK: Reader = (_CLOCK, _read_clock, "[" + DIGITS)
+WORDED: Reader = (_WORDED, _read_worded, "[(" + UPPER + DIGITS)
+SECONDS: Reader = (_SECONDS, _read_seconds, "1")
+SHORT_DATE: Reader = (_SHORT_DATE, _read_short_date, DIGITS)
+UPTIME: Reader = (_UPTIME, nothing, "[<")

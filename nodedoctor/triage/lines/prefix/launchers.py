@@ -1,0 +1,117 @@
+"""What launchers and orchestrators put in front of lines: a rank, a seat on a node, a pod, an actor."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.triage.lines.prefix.clocks import read_date
+from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
+from nodedoctor.whole_numbers import whole
+
+_RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
+_MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
+_LOGGER_RANK = re.compile(
+    r"[\[(<](?:[Rr]ank: |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
+    r"|(?:[Rr]ank[ =]|RANK[ =])(\d{1,6})(?:: | ?\| | - |\t)"
+)
+_COMPOSER = re.compile(
+    r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
+)
+"""Composer's loggers: rank, pid, thread, severity and name."""
+_TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
+_SEAT = re.compile(r"\[([A-Za-z][\w.]*-?[\w.]*):(\d{1,5})\]: ?")
+_RAY = re.compile(
+    r"\((?:([\w.:]+)(?:\([^)]*\))? )?(?:rank=(\d{1,6}) )?pid=([\w]+)(?:, ip=([0-9a-fA-F.:]+))?\) ?"
+)
+_VERL = re.compile(r"(\w+?)_(\d{1,5}):(\d{1,3})$")
+_VLLM = re.compile(r"(?:Vllm)?Worker(?:Proc)?(?:_TP|-)(\d{1,4})$")
+_RAYLET = re.compile(r"\((raylet|gcs_server|autoscaler)(?:, ip=([0-9a-fA-F.:]+))?\) ?")
+_RAY_LOG = re.compile(
+    r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[.,](\d{1,9}) ([DIWEFC]) \d+ \d+\] (?:\((\w+)\) )?"
+    r"(?:[\w./-]+\.(?:cc|cpp|h|cu):\d+: )?"
+)
+"""Logs of Ray's own processes: time, severity, pid and thread."""
+_POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ?|([\w.-]+-\d+) +\| ")
+_PDSH = re.compile(r"((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
+_SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
+
+
+def _read_rank(found: re.Match[str], said: Said) -> None:
+    said.know(rank=int(found[1]))
+
+
+def _read_mpi(found: re.Match[str], said: Said) -> None:
+    said.know(rank=int(found[1] or found[2]))
+
+
+def _read_logger_rank(found: re.Match[str], said: Said) -> None:
+    if said.who.rank is None:
+        said.know(rank=int(found[1] or found[2]))
+
+
+def _read_composer(found: re.Match[str], said: Said) -> None:
+    said.know(rank=int(found[1]), pid=whole(found[2], LARGEST_PID))
+    said.level = {"C": "F", None: ""}.get(found[3], found[3])
+    said.severities += (False,)
+
+
+def _read_tee(found: re.Match[str], said: Said) -> None:
+    said.know(local_rank=int(found[2]))
+
+
+def _read_seat(found: re.Match[str], said: Said) -> None:
+    said.know(host=found[1])
+    said.labels = (("seat", int(found[2])),)
+
+
+def _read_ray(found: re.Match[str], said: Said) -> None:
+    world, rank = found[1] or DEFAULT_WORLD, whole(found[2], LARGEST_WORLD - 1)
+    verl, vllm = _VERL.match(world), _VLLM.match(world)
+    if verl:  # the name of verl's actors ends in the number of their node and their rank on it
+        world = verl[1]
+        said.know(local_rank=int(verl[3]))
+        said.labels = (("node", int(verl[2])),)
+    if vllm or rank is not None:
+        world, rank = DEFAULT_WORLD, rank if rank is not None or vllm is None else int(vllm[1])
+    said.know(world=world, pid=whole(found[3], LARGEST_PID), host=found[4], rank=rank)
+
+
+def _read_raylet(found: re.Match[str], said: Said) -> None:
+    said.origin = found[1]
+    said.know(host=found[2])
+
+
+def _read_ray_log(found: re.Match[str], said: Said) -> None:
+    read_date(found, said)
+    said.level = "F" if found[8] == "C" else found[8]
+    said.severities += (False,)
+    said.origin = found[9] or said.origin
+
+
+def _read_pod(found: re.Match[str], said: Said) -> None:
+    said.know(host=found[1] or found[2])
+
+
+def _read_pdsh(found: re.Match[str], said: Said) -> None:
+    said.know(host=found[1])
+
+
+def _read_sglang(found: re.Match[str], said: Said) -> None:
+    read_date(found, said)
+    alone = re.fullmatch(r" TP(\d+)", found[8])  # beside a rank of data or pipeline it is no global one
+    said.know(rank=int(alone[1]) if alone else None)
+
+
+RANK: Reader = (_RANK, _read_rank, "[ \t")
+MPI: Reader = (_MPI, _read_mpi, "[m")
+LOGGER_RANK: Reader = (_LOGGER_RANK, _read_logger_rank, "[(<rRgG")
+SGLANG: Reader = (_SGLANG, _read_sglang, "[")
+COMPOSER: Reader = (_COMPOSER, _read_composer, "r")
+TEE: Reader = (_TEE, _read_tee, "[")
+SEAT: Reader = (_SEAT, _read_seat, "[")
+RAY: Reader = (_RAY, _read_ray, "(")
+RAYLET: Reader = (_RAYLET, _read_raylet, "(")
+RAY_LOG: Reader = (_RAY_LOG, _read_ray_log, "[")
+POD: Reader = (_POD, _read_pod, "[_.-" + UPPER + LOWER + DIGITS)
+PDSH: Reader = (_PDSH, _read_pdsh, LOWER)

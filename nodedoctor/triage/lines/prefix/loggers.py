@@ -1,0 +1,80 @@
+"""What loggers put in front of lines: a severity, their name, the place in the source."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said, nothing
+from nodedoctor.triage.lines.times import seconds
+from nodedoctor.triage.model import COMPILED
+
+_PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR": 4, "CRITICAL": 1, "FATAL": 4,
+           "TRACE": 4, "SUCCESS": 2}  # fmt: skip
+"""Severities, and the blanks behind them at most: what is further in belongs to the text."""
+_LEVEL = re.compile(
+    r" {0,12}(?:\[|<)?(?:("
+    + "|".join(_PADDED)
+    + r")(?:\]|>)?(?: *\| ?| +- |\t|:(?=[\w.]+:|\d{4}-\d\d-\d\d )|:$|(?<=[\]>]):? ?)"
+    r"|(" + "|".join(f"{word}:? {{1,{most}}}" for word, most in _PADDED.items()) + r")(?=[^:\s]| ))"
+)
+_LOGGER = re.compile(
+    r"\[(?!rank|default)[A-Za-z_][\w.:/-]*\](?: - |: | ?(?=[\[<]))"
+    r"|[\w.<>/-]+(?::[\w.<>]+)*(?::\d+)?(?: - | +\| |\|)"
+    r"|(?:[\w.<>/-]+\.\w{1,4}|[A-Za-z_][\w.<>/-]*:[\w.<>]+):\d+:? (?=\S)"
+    r"|\[[\w./-]+\.\w{1,4}:\d+\] "
+    r"|[\w./-]+\.\w{1,4}:\d+\] "
+)
+_NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
+_VALUE = re.compile(r"[a-z_][\w.]*:\d")
+"""The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
+_COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
+_PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
+_MARKUP = re.compile(r"\s{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
+_GLOG = re.compile(
+    r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
+)
+_NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
+
+
+def name_ends(text: str, said: Said) -> int:
+    """Where a logger's name ends with which a text begins, behind a time or a severity; 0 without one."""
+    found = _LOGGER.match(text)
+    if found is None and said.level and (said.basic or not _VALUE.match(text)):
+        found = _NAMED.match(text)
+    if found is None or found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end()):
+        return 0
+    return found.end()
+
+
+def _read_level(found: re.Match[str], said: Said) -> None:
+    first = (found[1] or found[2])[0]
+    said.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(first, first)
+    said.severities += (True,)
+    said.logged = True
+    said.basic = found[0].endswith(":")
+
+
+def _read_command(found: re.Match[str], said: Said) -> None:
+    said.level = {"error": "E", "warning": "W"}.get(found[1] or found[2], said.level)
+    said.severities += (True,)
+
+
+def _read_glog(found: re.Match[str], said: Said) -> None:
+    said.level = found[1]
+    said.origin = found[9]
+    said.severities += (not COMPILED.search(found[9]),)
+    if found[2]:
+        month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
+        said.time = seconds(month, day, hour, minute, second, found[7])
+
+
+def _read_nccl(found: re.Match[str], said: Said) -> None:
+    said.know(host=found[1], pid=int(found[2]))
+
+
+GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
+PRIORITY: Reader = (_PRIORITY, nothing, "<")
+NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
+LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
+COMMAND: Reader = (_COMMAND, _read_command, "#:")
+MARKUP: Reader = (_MARKUP, nothing, " \t#>*-`")

@@ -1,0 +1,51 @@
+"""What the prefixes of a line say: who printed it, when, and how serious its program thought it."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from nodedoctor.triage.model import Who
+
+
+@dataclass(slots=True)
+class Said:
+    """What the prefixes taken off so far have told."""
+
+    who: Who
+    time: float | None = None
+    origin: str = ""
+    level: str = ""
+    severities: tuple[bool, ...] = ()
+    """For each severity, the outermost first, whether it may be that of somebody who passes lines on."""
+    logged: bool = False
+    """A logger speaks: what follows a time or a severity may be its name."""
+    basic: bool = False
+    """A severity and a colon were in front: a logger's name and a colon follow."""
+    labels: tuple[tuple[str, int], ...] = ()
+
+    def know(self, **facts: object) -> None:
+        """Take over what is told, the gaps aside."""
+        self.who = knowing(self.who, tuple([fact for fact in facts.items() if fact[1] is not None]))
+
+
+@lru_cache(maxsize=4096)
+def knowing(who: Who, facts: tuple[tuple[str, object], ...]) -> Who:
+    """An identity with more known of it; few processes print many lines."""
+    return replace(who, **dict(facts))  # type: ignore[arg-type]
+
+
+Take = Callable[[re.Match[str], Said], None]
+"""Takes notice of what a prefix says."""
+
+Reader = tuple[re.Pattern[str], Take, str]
+"""A prefix, what takes notice of what it says, and the characters that it can begin with."""
+
+UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
+
+
+def nothing(found: re.Match[str], said: Said) -> None:
+    """For a prefix that says nothing."""
