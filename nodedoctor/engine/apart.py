@@ -36,6 +36,8 @@ def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bo
     cannot be handed over; TimeoutError a second after its `seconds`; OSError when no process is to be had.
     What the code writes goes to stderr, with `quiet` nowhere.
     """
+    import pickle  # for the fork, too, which would import it each time
+
     ours, theirs = os.pipe()
     try:
         pid = os.fork()
@@ -58,8 +60,6 @@ def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bo
     if answer is None:
         how = _how(status) if by_itself else "closes descriptors that are not its own"
         raise EndsTheProcess(f"{doing} {how}")
-    import pickle
-
     value: T
     value, wrong = pickle.loads(answer)
     if wrong:

@@ -78,6 +78,8 @@ _RANDOM = regex(
 )
 
 _ENVIRONMENTS = frozenset({"variables", "environment", "environ", "env", "env_vars"})
+_ENVIRON = regex(r'"environ(?:ment)?"\s*:\s*\{')
+"""How an environment begins in a document: it is read, whatever it holds."""
 _NAME = regex(r"[\w.-]{1,64}")
 _SHORTEST = 6
 """Characters of a credential at least (chosen by us, no external source); shorter texts are left."""
@@ -112,7 +114,7 @@ def variable(name: str, value: str) -> str:
 
 def _text(seen: Observation) -> str:
     text = seen.text
-    if not (seen.probe == "env" or '"environ' in text or _announces(text)):
+    if not (seen.probe == "env" or _ENVIRON.search(text) or _announces(text)):
         return text
     if text.lstrip().startswith(("{", "[")):
         try:
