@@ -124,7 +124,7 @@ def texts(item: Json, key: str) -> tuple[str, ...]:
 def whole(item: Json, key: str) -> int | None:
     """The whole number under a key that is not negative; None for anything else."""
     value = item.get(key)
-    return value if isinstance(value, int) and _is_number(value) and 0 <= value < BOUND else None
+    return value if type(value) is int and 0 <= value < BOUND else None
 
 
 def part(item: Json, key: str) -> Json:
@@ -139,9 +139,9 @@ def parts(item: Json, key: str) -> tuple[dict[str, Any], ...]:
 
 def int_of(value: Any) -> int:
     """A whole number, which may be negative; ValueError for anything else."""
-    if not isinstance(value, int) or not _is_number(value) or abs(value) >= BOUND:
-        raise ValueError(value)
-    return value
+    if type(value) is int and -BOUND < value < BOUND:
+        return value
+    raise ValueError(value)
 
 
 def text_of(value: Any) -> str | None:
@@ -152,4 +152,4 @@ def text_of(value: Any) -> str | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

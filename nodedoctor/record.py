@@ -27,6 +27,7 @@ else:
 
 
 Cls = TypeVar("Cls", bound=type[Any])
+Value = TypeVar("Value")
 
 
 @dataclass_transform(frozen_default=True)
@@ -59,6 +60,16 @@ def field_names(cls: type[Any]) -> tuple[str, ...]:
     if "_defaults" in vars(cls):
         return tuple(cls._defaults)
     return tuple(getattr(cls, "__dataclass_fields__", ()))
+
+
+def replace(value: Value, **changes: Any) -> Value:
+    """What `dataclasses.replace` returns, without making what that wants to know of every field.
+
+    A field that is changed is not read: some note that they were.
+    """
+    names: tuple[str, ...] = type(value).__match_args__  # type: ignore[attr-defined]
+    kept = {name: getattr(value, name) for name in names if name not in changes}
+    return type(value)(**kept, **changes)
 
 
 class _Fields:

@@ -8,6 +8,7 @@ import pytest
 
 from nodedoctor.model import Finding
 from nodedoctor.record import record
+from nodedoctor.record import replace as record_replace
 
 
 @record
@@ -108,3 +109,21 @@ def test_the_hash_of_a_finding_stays():
     with pytest.raises(FrozenInstanceError):
         finding.summary = "it is fast"  # type: ignore[misc]
     assert hash(finding) == before
+
+
+def test_a_changed_value_is_that_of_dataclasses_and_reads_no_field_that_changes():
+    class Noting(Triple):
+        __slots__ = ()
+
+        def __getattribute__(self, name):
+            read.append(name)
+            return object.__getattribute__(self, name)
+
+    read = []
+    value = Noting(1, "b", [2], three=4.0)
+    read.clear()
+    made = record_replace(value, two="c")
+    assert "one" in read and "two" not in read
+    assert type(made) is Noting and made == replace(value, two="c")
+    with pytest.raises(TypeError):
+        record_replace(value, four=4)

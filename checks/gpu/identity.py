@@ -1,17 +1,15 @@
-"""Is one of several like GPUs different: in what it is, or in how it works under like load?"""
+"""Is one of several like GPUs different in what it is: model, firmware, memory, settings?"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from statistics import median
+from collections.abc import Callable, Iterator
 
 from nodedoctor.declare.peers import Attribute, Odd, compared, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, slow_call, values
+from nodedoctor.facts.gpu.places import card, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Action, Evidence, Finding, Step
@@ -22,18 +20,6 @@ from ..unavailable import NOT_KNOWN, none_shown
 
 _ECC = "ECC after the next reset"
 
-BUSY_PERCENT = 95
-"""Utilisation from which GPUs count as fully loaded, so that their power and clocks may be compared."""
-LIKE_MEMORY = 0.25
-"""Loads count as alike when the memory in use is within this fraction of the median of all."""
-LIKE_POWER = 0.15
-"""Loads count as alike when the power of all but one is within this fraction of their median."""
-HALF_POWER = 0.5
-"""Share of the median power that a GPU with the same work as its peers must not be below."""
-DEEP_PSTATE = 5
-"""P5 and higher are clocks of an idle GPU (nvidia-smi(1): P0 is maximum performance, P12 minimum)."""
-SLOW_CALL_SECONDS = 2.0
-"""NVML answers within milliseconds; a driver that is about to hang on one GPU is slow there first."""
 MEMORY_STEP_MIB = 1024
 """Memory sizes are compared in whole GiB: what a driver reserves differs by some MiB between like GPUs."""
 ABSENT = "none"
@@ -225,105 +211,3 @@ def _other_part(odd: Odd[Gpu], source: str) -> Finding:
     text = "Update all modules of the board to one VBIOS with the system vendor's tool."
     fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),), "config")
     return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
-
-
-@check("gpu.levels", "GPU power and P-state under load", tags={"fast", "gpu"}, stage="preview")
-def levels(gpus: Gpus) -> Iterator[Finding]:
-    """Power draw, P-state and NVML response time of fully loaded GPUs, against their peers.
-
-    Only GPUs of one model at full utilisation and with about the same memory in use are compared.
-    Why: a busy GPU at idle clocks halves the speed of the whole job and reports no error.
-    Fix disturbs: nothing.
-    Judges: WARN when a fully loaded GPU draws less than half of its peers' power or stays in an idle state,
-    or answers much later.
-    Fix: Compare its clocks and throttle reasons with its neighbours', then reset it.
-    Threshold: P5 and above are idle clocks (nvidia-smi(1)); half of the peers' power and 2 s are our
-    thresholds.
-    False positives: GPUs with unequal work; only equal utilisation and memory use are compared.
-    """
-    if not gpus.gpus:
-        yield none_shown(gpus)
-        return
-    findings = list(_slow_to_answer(gpus))
-    groups = list(_under_like_load(gpus.gpus))
-    for group in groups:
-        findings += _lame(group, gpus.source)
-    yield from findings
-    if findings:
-        return
-    if not groups:
-        yield Finding.skip("fewer than 3 GPUs of a kind under full load: nothing to compare")
-    else:
-        yield Finding.ok(
-            f"{counted(sum(map(len, groups)), 'GPU')} at full load with similar power and P-state"
-        )
-
-
-def _under_like_load(gpus: Sequence[Gpu]) -> Iterator[list[Gpu]]:
-    """GPUs of one model that are all fully used, with about the same memory in use."""
-    kinds: dict[str | None, list[Gpu]] = {}
-    for gpu in gpus:
-        if (gpu.gpu_utilization_percent or 0) >= BUSY_PERCENT and gpu.name and not gpu.mig_mode:
-            kinds.setdefault(gpu.name, []).append(gpu)
-    for like in kinds.values():
-        used = [gpu.memory_used_mib for gpu in like if gpu.memory_used_mib]
-        middle = median(used) if used else 0
-        same = [gpu for gpu in like if abs((gpu.memory_used_mib or 0) - middle) <= LIKE_MEMORY * middle]
-        if len(same) > 2:
-            yield same
-
-
-def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
-    """A GPU in a state of rest, or at less than half the power of peers that all draw the same."""
-    states: tuple[Attribute[Gpu], ...] = (
-        Attribute("performance state", "level", lambda gpu: gpu.pstate, "high", 0.0, DEEP_PSTATE),
-    )
-    power: tuple[Attribute[Gpu], ...] = (
-        Attribute("power", "level", lambda gpu: gpu.power_draw_w, "low", HALF_POWER),
-    )
-    resting = {odd.device.index: odd for odd in odd_ones(group, states)}
-    for odd in resting.values():
-        summary = f"P{odd.value:g} at full utilisation, {counted(odd.peers, 'other')} at P{odd.usual:g}"
-        yield _level(odd, summary, source)
-    for odd in odd_ones(group, power):
-        draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not odd.device]
-        steady = all(abs(draw - median(draws)) <= LIKE_POWER * median(draws) for draw in draws)
-        if steady and odd.device.index not in resting:
-            summary = (
-                f"draws {odd.value:.0f} W at full utilisation, "
-                f"{counted(odd.peers, 'other')} {odd.usual:.0f} W"
-            )
-            yield _level(odd, summary, source)
-
-
-def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
-    gpu = odd.device
-    said = values(source, gpu, "pstate", "gpu_utilization_percent", "power_draw_w", "clock_sm_mhz")
-    text = (
-        "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
-        " do, the GPU is slow: reset it, and have it replaced if it stays so."
-    )
-    steps = (look("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
-    return Finding.warn(
-        summary,
-        subject=gpu.subject,
-        evidence=[*said, *card(source, gpu)],
-        fix=look_at(gpu, text, "gpu.levels", steps),
-    )
-
-
-def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
-    """One GPU whose calls take seconds while the others answer at once."""
-    slow = [call for call in gpus.slow_calls if call.index is not None and call.seconds >= SLOW_CALL_SECONDS]
-    by_gpu = Counter(call.index for call in slow)
-    if not by_gpu or len(by_gpu) * 2 >= len(gpus.gpus) or len(gpus.gpus) < 3:
-        return
-    for index in by_gpu:
-        worst = max((call for call in slow if call.index == index), key=lambda call: call.seconds)
-        gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
-        summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
-        said = [slow_call(gpus.source, worst)]
-        steps = (look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nvidia-smi -q -i {}", index))
-        text = "Check the kernel log for its Xids; a reset often helps."
-        fix = look_at(gpu, text, "gpu.levels kernel.xid", steps)
-        yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

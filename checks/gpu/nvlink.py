@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
@@ -15,6 +14,7 @@ from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC, gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix
+from nodedoctor.record import replace
 from nodedoctor.steps import look, reboot
 from nodedoctor.wording import counted, listed, numbered
 

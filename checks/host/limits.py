@@ -1,7 +1,6 @@
 """Do shared memory, locked memory and open files suffice for training?"""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver
@@ -16,6 +15,7 @@ from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Status, file_reading
+from nodedoctor.record import replace
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import fitting
 

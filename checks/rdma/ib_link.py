@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.error_growth import RdmaGrowth
@@ -13,6 +12,7 @@ from nodedoctor.knowledge.fixes.rdma import cable
 from nodedoctor.knowledge.infiniband import Counter, adapter, counter
 from nodedoctor.knowledge.infiniband import rate as generation
 from nodedoctor.model import Finding, reading
+from nodedoctor.record import replace
 from nodedoctor.wording import counted
 
 _SETS = (8, 16)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver
@@ -17,6 +16,7 @@ from nodedoctor.facts.stack.torch_build import Torch, torch_index
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
 from nodedoctor.model import Finding, Fix, reading
+from nodedoctor.record import replace
 from nodedoctor.steps import look
 
 # Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of

@@ -17,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -44,7 +45,12 @@ Protocols = TypeVar("Protocols", bound=asyncio.SubprocessProtocol)
 
 
 class Forker(Protocol):
-    """What starts some commands faster than a fresh interpreter: see fork_server.py."""
+    """What starts some commands faster than a fresh interpreter: see fork_server.py.
+
+    `mark` is a variable for the environment of all others, by which they are found when we die.
+    """
+
+    mark: dict[str, str]
 
     def takes(self, command: Command) -> bool:
         """Whether it can start this one."""
@@ -245,6 +251,8 @@ async def _fork_or_spawn(
             return await server.fork(command, Pipes)
         except OSError as error:
             _log.debug("no fork (%s), so a fresh interpreter for %s", error, shlex.join(command.argv))
+    if server is not None:
+        command = replace(command, env={**command.env, **server.mark})
     return await spawn(command, Pipes, talks=command.hold or command.stdin is not None)
 
 

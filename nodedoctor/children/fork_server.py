@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 FORK_TIMEOUT_S = 2.0  # seconds the server has to start a fork before programs are started without it
 CHUNK = 1 << 18  # bytes read from a pipe at once
+MARK = "NODEDOCTOR_RUN"
+"""The variable by which the server finds what a run has started, when that has died without a word."""
 
 Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
 
@@ -42,6 +45,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._usable = True
+        self.mark = {MARK: f"{os.getpid()}-{time.monotonic_ns()}"}
         with theirs:
             try:
                 self._process = subprocess.Popen(
@@ -50,7 +54,7 @@ class ForkServer:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
-                    env=environment(),
+                    env={**environment(), **self.mark},
                 )
             except OSError as error:  # no more processes
                 self._usable = False

@@ -13,12 +13,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
 from nodedoctor.model import Finding, Observation, Outcome, Stage
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 _MARK = "__nodedoctor__"
 

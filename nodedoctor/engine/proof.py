@@ -27,7 +27,6 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nodedoctor.facts.gpu.nvml.enums import meaning
@@ -38,6 +37,7 @@ from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Evidence, Finding, Observation
 from nodedoctor.patterns import regex
+from nodedoctor.record import replace
 
 _log = logging.getLogger(__name__)
 

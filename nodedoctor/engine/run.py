@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -33,6 +32,7 @@ from nodedoctor.knowledge.fixes.recipes import (
     where_it_stands,
 )
 from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, Report, Result, Status, Unseen
+from nodedoctor.record import replace
 from nodedoctor.wording import clause
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from nodedoctor.json_shapes import loaded
@@ -19,6 +18,7 @@ from nodedoctor.knowledge.env_vars import is_env_var
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
 from nodedoctor.probes.host.environment import is_plain_name, scrubbed, speaks_of_secret
+from nodedoctor.record import replace
 
 HIDDEN = "<hidden>"
 

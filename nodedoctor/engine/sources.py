@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from nodedoctor.children import child_process
@@ -20,6 +19,7 @@ from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
 from nodedoctor.engine.calls import planned
 from nodedoctor.engine.secrets import without_secrets
 from nodedoctor.model import Observation, Outcome
+from nodedoctor.record import replace
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ action of the fix (moves.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
 
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
@@ -35,7 +34,7 @@ from nodedoctor.knowledge.nvml_errors import (
     WINDOWS,
 )
 from nodedoctor.model import Fix
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 Weight = Literal["fail", "warn", "unseen", "quiet"]
 """How bad it is when one value of a GPU that works otherwise is answered so: broken, sick, not told to us, or

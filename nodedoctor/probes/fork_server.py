@@ -5,7 +5,9 @@
 A message is a number, the arguments of `python`, joined by NUL, and the two descriptors for the program's
 stdout and stderr; or `watch` or `forget` with the session of a child that nodedoctor started itself. Answers:
 `started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of wait(2)), `failed NUMBER
-ERRNO`. Ends when nodedoctor does, and kills what still runs; what cannot be killed is left behind.
+ERRNO`. Ends when nodedoctor does, and kills what still runs: the sessions it knows, and then whatever has the
+mark of this run in its environment, as nobody told of a child that nodedoctor started in its last moment.
+What cannot be killed is left behind.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ import os
 import select
 import signal
 import sys
+import time
 from _socket import CMSG_SPACE, socket  # the module socket takes 4 ms more
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn, TextIO
 
     Asked = tuple[str, list[str], tuple[int, int]]
@@ -34,6 +38,10 @@ USUAL = (
     "host.processes",
 )
 LARGEST = 1 << 20
+MARK = "NODEDOCTOR_RUN"
+"""The variable in the environment of everything that a run starts."""
+LOOKS = (0.0, 0.3, 2.0)
+"""Seconds before each look for what has the mark: a child that is being started has it in a moment."""
 
 
 def main() -> None:
@@ -57,6 +65,7 @@ def main() -> None:
                 continue
             asked = receive(asker)
             if asked is None:
+                signal.set_wakeup_fd(-1)
                 end_all([*numbers, *others])
                 os._exit(0)
             number, words, outputs = asked
@@ -84,7 +93,10 @@ def prepare() -> None:
 
 def receive(asker: socket) -> Asked | None:
     """The next message: its number, the words, the descriptors; None when nobody asks any more."""
-    data, ancillary, _, _ = asker.recvmsg(LARGEST, CMSG_SPACE(8))
+    try:
+        data, ancillary, _, _ = asker.recvmsg(LARGEST, CMSG_SPACE(8))
+    except ConnectionError:  # it died before it had read all that it was told
+        return None
     if not data:
         return None
     number, *words = os.fsdecode(data).split("\0")
@@ -97,10 +109,45 @@ def receive(asker: socket) -> Asked | None:
 def end_all(sessions: list[int]) -> None:
     """Nodedoctor has ended, however that was: nothing it started shall outlive it."""
     for pid in sessions:
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except OSError:  # it has ended
+        end(os.killpg, pid)
+        end(os.kill, pid)  # a fork that has no session of its own yet
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10)  # the environment of a process whose memory is locked is waited for
+    for seconds in LOOKS:
+        time.sleep(seconds)
+        for pid in marked(os.environ.get(MARK, "")):
+            end(os.kill, pid)
+
+
+def end(kill: Callable[[int, int], None], pid: int) -> None:
+    """Send SIGKILL."""
+    try:
+        kill(pid, signal.SIGKILL)
+    except OSError:  # it has ended, or has become another user's
+        return
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with this mark, but ourselves: also those that left their session."""
+    wanted, found = f"{MARK}={mark}".encode(), []
+    for entry in os.listdir("/proc") if mark else ():
+        if not entry.isdecimal() or int(entry) == os.getpid():
             continue
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    found.append(int(entry))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def tell(asker: socket, text: str) -> None:
+    """Say something; who has ended does not hear it, which the next message tells."""
+    try:
+        asker.send(text.encode())
+    except OSError:
+        return
 
 
 def start(asker: socket, asked: Asked, numbers: dict[int, str]) -> None:
@@ -109,7 +156,7 @@ def start(asker: socket, asked: Asked, numbers: dict[int, str]) -> None:
     try:
         pid = os.fork()
     except OSError as error:  # no more processes
-        asker.send(f"failed {number} {error.errno}".encode())
+        tell(asker, f"failed {number} {error.errno}")
     else:
         if pid == 0:
             become(asker, number, words, outputs)
@@ -124,7 +171,7 @@ def report_ends(asker: socket, numbers: dict[int, str]) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        asker.send(f"ended {numbers.pop(pid)} {status}".encode())
+        tell(asker, f"ended {numbers.pop(pid)} {status}")
 
 
 def become(asker: socket, number: str, words: list[str], outputs: tuple[int, int]) -> NoReturn:

@@ -25,10 +25,10 @@ whoever sends it reads it first, and whoever asks for a recording is told so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nodedoctor.model import Observation
+from nodedoctor.record import replace
 from nodedoctor.redact import structures
 from nodedoctor.redact.known_names import HOST_KEYS, LABEL_KEYS, USER_KEYS, corpus_of, learn
 from nodedoctor.redact.standins import StandIns

@@ -81,8 +81,9 @@ def _first_words(story: Story) -> str:
         told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
     )
     said = f"; it begins with: {shorten(first.text, SAID, placeholder=' ...')}" if first is not None else ""
-    failed = "the job failed" if story.trouble else "there is no sign of progress, but lines about a failure"
-    return f"{failed}, and what was read does not say why{said}"
+    if not story.trouble:
+        return f"no progress was read, but lines about a failure that do not say why{said}"
+    return f"the job failed, and what was read does not say why{said}"
 
 
 def _ended_first(story: Story) -> str:

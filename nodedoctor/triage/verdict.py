@@ -15,7 +15,7 @@ from nodedoctor.triage.events.progress import Finished, Mentions, Serving, Train
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import Stopped
+from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
@@ -23,6 +23,7 @@ from nodedoctor.triage.open_question import open_question, unexplained_end
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
+SIGTERM = 15
 TIMELINE = 24
 
 
@@ -30,7 +31,7 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
     weighed = weigh.weigh(story, [*candidates(story), *more])
     found = [one for one in weighed if one.decides]
-    quiet = not story.trouble or _teardown(story)
+    quiet = not story.trouble or _teardown(story) or _sent_home(story)
     if quiet and not more and (story.alive or calm or not complaints(story)):
         return _calm(story, coverage, calm)
     if not found or story.of(Article):
@@ -149,6 +150,14 @@ def _teardown(story: Story) -> bool:
     return bool(done) and all(
         isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)
         for event in story.trouble
+    )
+
+
+def _sent_home(story: Story) -> bool:
+    """True when the job was ended in order, and all that is told besides are ends by SIGTERM."""
+    trouble = story.trouble
+    return bool(story.of(OrderedStop)) and all(
+        isinstance(event.what, ProcessExit) and event.what.signal == SIGTERM for event in trouble
     )
 
 

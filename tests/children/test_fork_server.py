@@ -2,9 +2,14 @@
 
 import asyncio
 import os
+import select
 import signal
+import socket
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +65,7 @@ TOLD = {
     "arguments": "print(sys.argv[1:], 'ü'); sys.exit('no: ' + sys.argv[1])",
     "streams": "[s.reconfigure(errors='replace') for s in (sys.stdout, sys.stderr)]; print('ü')",
     "buffers": "print([(s.line_buffering, s.errors, s.encoding) for s in (sys.stdout, sys.stderr)])",
-    "surroundings": "print(os.getcwd(), sorted(os.environ)); sys.stderr.write('but')",
+    "surroundings": "print(os.getcwd(), sorted({*os.environ} - {'NODEDOCTOR_RUN'})); sys.stderr.write('but')",
     "isolation": "print(sys.stdin.read() == '', sys.flags.isolated, sys.flags.no_site); sys.exit(7)",
     "packages": "print([p for p in sys.path if p.endswith('-packages')], sys._xoptions)",
     "session": "print(os.getsid(0) == os.getpid() == os.getpgrp())",
@@ -223,3 +228,82 @@ def gone(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.fixture
+def asked_of() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """The server by itself, with the mark `mine`, and our end of its socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        serving = subprocess.Popen(
+            child_process.child("fork_server"), stdin=theirs, env={**os.environ, fork_server.MARK: "mine"}
+        )
+    with ours:
+        yield serving, ours
+    serving.kill()
+    serving.wait()
+
+
+def sleeper(**more: str) -> subprocess.Popen[bytes]:
+    """A child in a session of its own, as nodedoctor starts them."""
+    return subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, **more})
+
+
+def test_an_end_that_nobody_hears_of_costs_no_other_end(asked_of):
+    """A program ends while there is nobody left to be told, and a message is still unread."""
+    serving, ours = asked_of
+    left = sleeper()
+    try:
+        quick = Path(__file__).parents[2] / "nodedoctor/probes/host/host_watch.py"
+        outputs = os.open(os.devnull, os.O_WRONLY)
+        words = ("1", "-I", "-S", str(quick), "--no-such-option")
+        ours.send(f"watch\0{left.pid}".encode())
+        socket.send_fds(ours, ["\0".join(words).encode()], [outputs, outputs])
+        os.close(outputs)
+        assert ours.recv(256).startswith(b"started")
+        serving.send_signal(signal.SIGSTOP)
+        time.sleep(1)  # it ends
+        ours.send(b"forget\x001")
+        ours.close()
+        serving.send_signal(signal.SIGCONT)
+        assert left.wait(60) == -signal.SIGKILL
+        assert serving.wait(60) == 0
+    finally:
+        left.kill()
+
+
+def test_who_died_before_it_read_what_it_was_told_leaves_nothing(asked_of):
+    """The kernel then says "connection reset" instead of the end."""
+    serving, ours = asked_of
+    left = sleeper()
+    try:
+        ours.send(f"watch\0{left.pid}".encode())
+        outputs = os.open(os.devnull, os.O_WRONLY)
+        socket.send_fds(ours, [b"1\0-I\0-S\0/nothing.py"], [outputs, outputs])
+        os.close(outputs)
+        assert select.select([ours], [], [], 60)[0]
+        ours.close()
+        assert left.wait(60) == -signal.SIGKILL
+        assert serving.wait(60) == 0
+    finally:
+        left.kill()
+
+
+def test_what_nobody_told_of_is_found_by_its_mark(asked_of):
+    serving, ours = asked_of
+    told_of, strange = sleeper(**{fork_server.MARK: "mine"}), sleeper(**{fork_server.MARK: "mine-too"})
+    try:
+        ours.close()
+        assert told_of.wait(60) == -signal.SIGKILL
+        assert serving.wait(60) == 0
+        assert strange.poll() is None
+    finally:
+        told_of.kill()
+        strange.kill()
+
+
+def test_a_child_has_the_mark(server, tmp_path):
+    forked = program(tmp_path, f"print(os.environ[{fork_server.MARK!r}])")
+    fresh = replace(forked, env={"A": "b"})
+    told = [seen.text.strip() for seen in ask(server, forked, fresh)]
+    assert told == [server.mark[fork_server.MARK]] * 2 and server.asked == 1

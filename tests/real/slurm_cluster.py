@@ -14,7 +14,7 @@ from typing import Any
 from fakes import CONFIG
 from hosts import BIN, Host, Hosts, need
 
-PATIENCE = 60  # seconds; a hang guard
+PATIENCE = 180  # seconds; a hang guard, for machines with far more to do
 SLURM_CONF = """\
 ClusterName=lab
 SlurmctldHost=gpu-node-0

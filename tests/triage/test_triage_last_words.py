@@ -22,6 +22,8 @@ UNREAD = (
     "FATAL:   container creation failed: loop device busy\n",
     "Error: JobFailed\n",
     "the launcher exited with code 250\n",
+    "Waiting for more workers to join: 1/16 (2692 seconds passed)\n",
+    "h:3:4 [5] NCCL INFO [Service thread] Connection closed by localRank 7\n",
     "job step was cancelled: SCHEDULING_SETUP_FAILED\n",
     "Warning  FailedScheduling  40s  default-scheduler  0/2 nodes are available\n",
 )
@@ -46,6 +48,8 @@ RAISED = (
      "not complete"),
     ("subprocess.CalledProcessError: Command '['/usr/bin/gcc', 'm.c']' returned 1", "CONFIG", "compiler"),
     ("RuntimeError: shape '[4, 2]' is invalid for input of size 9", "CODE", "Begin at train.py, line 41"),
+    ("FileExistsError: [Errno 17] File exists: '/cache/a'", "CODE", "Let one rank make"),
+    ("RuntimeError: ABORTED: The TPU is already in use by process with pid 9.", "CONFIG", "a leftover"),
     ("AssertionError: 16 < 16", "CODE", "Begin at train.py, line 41"),
     ("KeyError: 'image'", "CODE", "Begin at train.py, line 41"),
 )  # fmt: skip
@@ -124,6 +128,12 @@ def test_a_message_that_begins_in_the_next_line_is_read(tmp_path: Path) -> None:
     assert "RuntimeError: CUDA Setup failed although" in judged(tmp_path, text).verdict.headline
 
 
+def test_a_launcher_that_names_a_rank_is_believed(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, "ERROR:launcher:Rank 2 crashed with exit code -11.\n").verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_died", [2])
+    assert judged(tmp_path, "Global rank 0 (PID 9) exited with code 0\n").verdict.outcome != "failure"
+
+
 def test_the_place_is_the_programs_own_before_that_of_a_package() -> None:
     standard = Frame("/usr/lib/python3.11/subprocess.py", 4, "run")
     package = Frame("/v/lib/python3.11/site-packages/triton/backends/driver.py", 7, "build")
@@ -153,6 +163,26 @@ def test_each_kind_of_failure_has_a_first_step() -> None:
 def test_compiled_code_speaks_for_itself(text: str, cause: str, tmp_path: Path) -> None:
     log = f"{text}\n[gpu-1:4711] *** Process received signal ***\n[gpu-1:4711] Signal: Aborted (6)\n"
     assert judged(tmp_path, log).verdict.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("CUDA_ERROR_LAUNCH_FAILED", "user_code_exception"),
+        ("cudaErrorIllegalAddress", "user_code_exception"),
+        ("CUDA_ERROR_ECC_UNCORRECTABLE", "gpu_hardware_xid"),
+        ("CUDA_ERROR_SYSTEM_NOT_READY", "nvlink_fabric"),
+        ("CUDA_ERROR_NO_BINARY_FOR_GPU", "version_mismatch"),
+    ],
+)
+def test_the_names_of_cudas_errors_are_known(name: str, cause: str, tmp_path: Path) -> None:
+    text = TRACE.format(f"driver.CudaAPIError: [1] Call to cuStreamSync results in {name}")
+    assert judged(tmp_path, text).verdict.cause == cause
+
+
+def test_a_service_only_tells_that_a_script_failed(tmp_path: Path) -> None:
+    text = "UnexpectedStatusException: Error for Training job a: Failed. Reason: ExecuteUserScriptError\n"
+    assert judged(tmp_path, text).verdict.outcome == "undetermined"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from nodedoctor.children.exhaustion import STARVED, exhausted_in
 from nodedoctor.declare.registry import Check, probes_of
@@ -17,7 +16,7 @@ from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import headline, masked
 from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
 from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 PROBE = "probe:"
 """What the id of a cause starts with that is a failed probe of which no finding tells."""

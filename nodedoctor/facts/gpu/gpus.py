@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 from nodedoctor.declare.peers import Attribute, odd_ones
@@ -16,7 +15,7 @@ from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Reason, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import field_names, record, replace
 
 _TELLING: tuple[Reason, ...] = (
     "stuck",
@@ -102,7 +101,7 @@ class Gpus(GpuReading):
     @classmethod
     def of(cls, reading: GpuReading) -> Gpus:
         """The same values as a reading."""
-        return cls(**{item.name: getattr(reading, item.name) for item in fields(reading)})
+        return cls(**{name: getattr(reading, name) for name in field_names(GpuReading)})
 
     def expectations(self) -> dict[str, str]:
         """What `--expect` would say of these GPUs, where they are all alike."""
@@ -139,7 +138,7 @@ def _watched(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
     untold = _untold(gpus)
     for gpu in gpus:
         if gpu.index in untold or not HARMLESS.issuperset(gpu.errors.values()):
-            values = {item.name: getattr(gpu, item.name) for item in fields(gpu)}
+            values = {name: getattr(gpu, name) for name in field_names(Gpu)}
             yield SickGpu(**{**values, "untold_here": untold.get(gpu.index, ())})
         else:
             yield gpu

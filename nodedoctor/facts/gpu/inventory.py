@@ -7,7 +7,6 @@ by the device nodes it has and by what the device cgroup allows on them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from nodedoctor.declare.registry import fact
@@ -17,7 +16,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Unseen
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 Right = Literal["granted", "withheld", "refused", "unknown"]
 """Granted to us; withheld by the device cgroup or for want of a node; refused by the node's mode."""

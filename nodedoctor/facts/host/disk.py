@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from nodedoctor.children.child_process import child
@@ -25,7 +24,7 @@ from nodedoctor.facts.host.mounts import (
 )
 from nodedoctor.json_shapes import number, whole
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 EACH_SECONDS = 3
 MOST_MOUNTS = 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from typing import Any
 
 from nodedoctor.children.child_process import child
@@ -14,7 +14,7 @@ from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
 from nodedoctor.json_shapes import loaded, texts, whole
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 SECONDS = 5
 GIB = 1024**3

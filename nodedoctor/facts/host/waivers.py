@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 
 from nodedoctor.children.child_process import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 PATH = "/etc/nodedoctor/waivers"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field
 
 from nodedoctor.facts.rdma.sysfs import CLASS, Gid, Hca, NetDevice, RdmaPort
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Evidence, file_reading, quoted_like
-from nodedoctor.record import record
+from nodedoctor.record import field_names, record, replace
 
 _TRAFFIC = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "link_downed")
 
@@ -166,9 +166,7 @@ def guid(text: str | None) -> str | None:
 
 def filled(port: IbPort, other: IbPort) -> IbPort:
     """The port with what only the other source knows."""
-    gaps = {
-        item.name: getattr(other, item.name) for item in fields(IbPort) if getattr(port, item.name) is None
-    }
+    gaps = {name: getattr(other, name) for name in field_names(IbPort) if getattr(port, name) is None}
     return replace(port, **gaps)
 
 

@@ -7,10 +7,9 @@ docs.nvidia.com/datacenter/tesla/driver-installation-guide.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nodedoctor.model import Fix, Step
 from nodedoctor.patterns import regex
+from nodedoctor.record import replace
 from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 
 ONE_GPU = "processes on this GPU"

@@ -6,13 +6,12 @@ Versions are strings, CUDA is (12, 8), a driver branch is 570.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from nodedoctor.knowledge.table import rows
 from nodedoctor.knowledge.versions.cuda import cuda_version
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 
 @record

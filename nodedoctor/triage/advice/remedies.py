@@ -343,6 +343,15 @@ _BY_FAMILY: dict[str, Fixes] = {
         "The checkpoint is of another model or another split of it: compare the names and shapes in the"
         " message with the configuration."
     ),
+    "already-there": _fix(
+        "Let one rank make what that line names before the others use it, or allow that it is there: ranks"
+        " that make it at the same time disturb each other."
+    ),
+    "device-busy": _fix("End the process that holds the device: often a leftover of the last run.", "ps -ef"),
+    "login": _fix(
+        "Let the launcher's user log in on that node without a password, and try it by hand from the first"
+        " node."
+    ),
     "rights": _fix("Give the job's user this right on that node, or another folder.", "id"),
     "files": _fix(
         "See that the path exists and can be read on the node of that rank: it may be mounted on others."
@@ -417,6 +426,15 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     ),
     "panic": _text("The line shows where it gave up, and the next one why: look at what was given to it."),
     "not-begun": _text("Correct the command: the line says which argument or file it is."),
+    "mesh-failed": _steps(
+        "Find the interface that reaches the other nodes, and name it in GLOO_SOCKET_IFNAME.",
+        "ip -br addr",
+        "ip route",
+    ),
+    "name-unresolved": _text(
+        "Compare the name in that line with those that the node resolves: in Kubernetes the service of a"
+        " worker may be younger than who asks for it."
+    ),
     "host-not-found": _text(
         "Compare MASTER_ADDR with the names that the node resolves: in Kubernetes the master's service may be"
         " younger than the worker."

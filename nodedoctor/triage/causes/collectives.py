@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 
+from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.store import (
@@ -206,7 +207,7 @@ def _groups(story: Story) -> list[list[Wait]]:
     for (_, name), waits in named.items():
         inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]
         same = all(w.event.who.group_rank in (None, w.who.rank) for w in waits)
-        if name or (same and len(inner) == len(set(inner))):
+        if (name and not of_several(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
 

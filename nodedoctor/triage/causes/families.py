@@ -76,7 +76,9 @@ FAMILIES = (
         r"|version `\S+' not found|[Ee]xec format error|wrong ELF class|invalid ELF header"
         r"|incompatible architecture|DLL load failed"
         r"|(?:[Uu]nable|[Ff]ailed) to load \S+ library\b"
-        r"|numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed",
+        r"|numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed"
+        r"|\btoo old to be supported\b"
+        r"|(?:compute|CUDA) capability\b.{0,60}\b(?:not supported|required|at least|too (?:low|old))",
         "libraries that are missing or do not fit each other",
         "CONFIG",
         "version_mismatch",
@@ -125,7 +127,8 @@ FAMILIES = (
         r"PytorchStreamReader failed|invalid magic number|unexpected EOF|[Uu]nexpected end of (?:file|data)"
         r"|MetadataIncompleteBuffer|deserializing header|SafetensorError|UnpicklingError|BadZipFile"
         r"|invalid load key|Ran out of input|failed finding central directory|not a (?:zip|gzip) file"
-        r"|BadGzipFile|UnidentifiedImageError|checksum mismatch"
+        r"|could not parse ModelProto|ParseFromArray\(serialized|bad checksum|checksum mismatch|BadGzipFile"
+        r"|UnidentifiedImageError"
         r"|(?:truncated|corrupt(?:ed)?) (?:file|header|archive|checkpoint|image|record)"
         r"|(?:file|header|archive|checkpoint|image|record)s?\b.{0,40}\b(?:truncated|corrupt(?:ed)?)\b",
         "a file that is not complete",
@@ -135,6 +138,26 @@ FAMILIES = (
         r"size mismatch for|in loading state_dict|[Uu]nexpected key\(s\)|Missing key\(s\) in state_dict"
         r"|checkpoint .{0,60}(?:was saved with|does not match)|CheckpointException",
         "a checkpoint of another model, or of another split of it",
+    ),
+    _family(
+        "already-there",
+        r"FileExistsError|\bFile exists\b|\[Errno 17\]",
+        "a file or folder that is there already",
+        None,
+    ),
+    _family(
+        "device-busy",
+        r"\balready in use by (?:another )?(?:process|pid)"
+        r"|\b[Dd]evice (?:is )?(?:already )?(?:acquired|busy|in use)\b",
+        "a device that another process holds",
+        "CONFIG",
+        "undetermined",  # programs try several kinds of devices and go on with another one
+    ),
+    _family(
+        "login",
+        r"Permission denied(?: \((?:publickey|password|gssapi|keyboard)|, please try)"
+        r"|Host key verification failed|bad ownership or modes for",
+        "a login on another node was refused",
     ),
     _family(
         "rights",
@@ -151,7 +174,7 @@ FAMILIES = (
     ),
     _family(
         "files",
-        r"(?:FileNotFound|NotADirectory|IsADirectory|FileExists)Error|[Nn]o such file or directory"
+        r"(?:FileNotFound|NotADirectory|IsADirectory)Error|[Nn]o such file or directory"
         r"|(?:file|path|directory|folder|checkpoint|dataset)\b.{0,160}\b(?:does not|doesn't|didn't) exist"
         r"|can't open file|[Cc]annot find (?:file|path|directory)|is not a local folder"
         r"|Can't load (?:tokenizer|the configuration|config|model|weights) for"
@@ -170,7 +193,7 @@ FAMILIES = (
     _family(
         "no-connection",
         r"[Nn]o route to host|[Nn]etwork is unreachable|[Cc]onnection (?:timed out|refused)"
-        r"|ssh: connect to host|Host key verification failed|[Cc]annot assign requested address",
+        r"|ssh: connect to host|[Cc]annot assign requested address",
         "another host or service could not be reached",
         "CONFIG",
         "network_socket_interface",

@@ -23,13 +23,18 @@ def crossed(story: Story) -> Iterator[Candidate]:
         return
     ranks = {name: _ranks(waits) for name, waits in groups.items()}
     everybody = set().union(*ranks.values())
+    if sum(map(len, ranks.values())) != len(everybody):
+        return
+    missing = {name: absent(story, groups[name]) for name in groups}
     names = sorted(groups, key=lambda name: min(ranks[name]))
-    first = next((name for name in names if len(ranks[name]) < (_size(story, groups[name]) or 0)), None)
-    if first is None or sum(map(len, ranks.values())) != len(everybody):
-        return
-    missing = everybody - ranks[first]
-    if len(ranks[first]) + len(missing) < (_size(story, groups[first]) or 0) or not missing:
-        return
+    first = next((name for name in names if missing[name]), None)
+    if first is None or any(not (ranks_of or set()) <= everybody for ranks_of in missing.values()):
+        return  # somebody waits nowhere
+    if any(ranks_of is not None and not ranks_of for ranks_of in missing.values()):
+        return  # of one group all came: what holds it up is no other group
+    world = story.ranks_seen | set(range(max(story.expected or 0, len(everybody))))
+    if None in missing.values() and not (ranks[first] | (missing[first] or set()) == everybody == world):
+        return  # another rank may be missing from a group of unknown size
     others = [name for name in names if name != first]
     where = " and ".join(
         f"ranks {listed(ranks[name])} in {_called(groups[name][0], name)}" for name in others
@@ -45,6 +50,41 @@ def crossed(story: Story) -> Iterator[Candidate]:
         parties=parties,
         collective=groups[first][0].work,
     )
+
+
+def awaited(story: Story) -> set[int]:
+    """Ranks that did not come to their group's collective and wait in no other: the ends of all waiting."""
+    groups = _by_group(story)
+    missing = [absent(story, waits) or set() for waits in groups.values()]
+    return set().union(*missing) - _ranks(list(story.waits))
+
+
+def absent(story: Story, waits: list[Wait]) -> set[int] | None:
+    """Members of a group that do not wait in it; None when its members are not known.
+
+    Frameworks make groups of ranks at equal distances: two members with their numbers in the group tell the
+    distance, and the size tells the rest.
+    """
+    inside = {(wait.event.who.group_rank, wait.who.rank) for wait in waits}
+    size = _size(story, waits) or _size_of_siblings(story, waits)
+    told = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
+    if size is None or len(told) < 2 or len(told) != len(waits) or told[-1][0] >= size:
+        return None
+    distance = (told[1][1] - told[0][1]) // (told[1][0] - told[0][0])
+    begin = told[0][1] - told[0][0] * distance
+    if distance < 1 or begin < 0 or any(rank != begin + number * distance for number, rank in told):
+        return None
+    return {begin + number * distance for number in range(size)} - _ranks(waits)
+
+
+def _size_of_siblings(story: Story, waits: list[Wait]) -> int | None:
+    """The size of another group of the same kind, such as that of other ranks for the same parallelism."""
+    kind = waits[0].work.group.desc
+    alike = [wait for wait in story.waits if kind and wait.work.group.desc == kind]
+    inside = [wait.event.who.group_rank for wait in alike]
+    implied = max((size for wait in alike if (size := implied_ranks(wait.work)) is not None), default=0)
+    size = max(implied, *(number + 1 for number in inside if number is not None), 0)
+    return size if size > 1 else None
 
 
 def too_short(story: Story) -> Iterator[Candidate]:
@@ -88,7 +128,8 @@ def entered(story: Story) -> int | None:
         if len(ranks) > 1 and story.ranks_seen <= set(ranks):
             return len(ranks)
     signatures = {wait.work.signature[:2] for wait in story.waits}
-    if len(signatures) != 1 or story.waits[0].work.seq is None:
+    names = {wait.work.group.name for wait in story.waits} - {""}
+    if len(signatures) != 1 or len(names) > 1 or story.waits[0].work.seq is None:
         return None
     size = _size(story, list(story.waits))
     waiting = _ranks(list(story.waits))
@@ -101,13 +142,27 @@ def size_of(story: Story) -> int | None:
 
 
 def _by_group(story: Story) -> dict[str, list[Wait]]:
-    """Waits by the name of their group, if all of them have one and a rank."""
+    """Waits by the name of their group, if all of them have one and a rank.
+
+    The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
+    name, it is of several groups.
+    """
     groups: dict[str, list[Wait]] = defaultdict(list)
     for wait in story.waits:
         if not wait.work.group.name or wait.who.rank is None:
             return {}
         groups[wait.work.group.name].append(wait)
-    return groups
+    return {} if any(map(of_several, groups.values())) else groups
+
+
+def of_several(waits: list[Wait]) -> bool:
+    """True when the waits are of more than one group, although its name is the same."""
+    inside: dict[int, int | None] = {}
+    for wait in waits:
+        number = wait.event.who.group_rank
+        if number is not None and inside.setdefault(number, wait.who.rank) != wait.who.rank:
+            return True
+    return False
 
 
 def _size(story: Story, waits: list[Wait]) -> int | None:

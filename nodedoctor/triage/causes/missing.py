@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep
 from nodedoctor.triage.events.sign import Symptom
@@ -140,8 +141,10 @@ def silent(story: Story) -> Iterator[Candidate]:
         }
         alive = [e for e in story.of(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
+        alone = ranks <= heard or len(ranks) == 1
+        ground: Ground = "absence" if alone else "hint"  # of several, some may have waited for the others
         confidence: Confidence = "medium" if ranks <= heard else "low"
-        yield _absent(story, gone, evidence, "never arrived where the others waited", "absence", confidence)
+        yield _absent(story, gone, evidence, "never arrived where the others waited", ground, confidence)
 
 
 def frozen(story: Story) -> Iterator[Candidate]:
@@ -266,6 +269,11 @@ def _silent(story: Story) -> tuple[Who, ...]:
             waited[event.who.rank] = event.who
     if any(wait.who.rank is None for wait in story.waits):
         return ()  # one of those that are missed may be the one that has no name
+    people = {who.rank: who for who in distinct(event.who for event in story.events)}
+    gave_up = {event.who.rank for event in story.given_up}
+    ends = groups.awaited(story) - set(waited) - gave_up
+    if ends and not story.folded and len(ends) <= max(1, len(waited) // 2):
+        return tuple(people.get(rank, Who(rank=rank)) for rank in sorted(ends))
     if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
         return ()
     group = _group_size(story) or 0
@@ -277,8 +285,6 @@ def _silent(story: Story) -> tuple[Who, ...]:
     missing = sorted(known - set(waited))
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(known) // 3):
         return ()
-    gave_up = {event.who.rank for event in story.given_up}
-    people = {who.rank: who for who in distinct(event.who for event in story.events)}
     return tuple(people.get(rank, Who(rank=rank)) for rank in missing if rank not in gave_up)
 
 

@@ -122,7 +122,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
-        if shape.complains and not events and (said := complaint(line)) is not None:
+        if shape.complains and (said := complaint(line)) is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
     yield from counters.flush()

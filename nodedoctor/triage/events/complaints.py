@@ -29,10 +29,12 @@ FAILING = re.compile(
     r"|[Nn]ot (?:supported|recogni[sz]ed)|[Uu]nrecogni[sz]ed|[Cc]orrupt(?:ed)?|[Ii]llegal"
     r"|[Vv]iolation|[Ii]ncompatible|[Dd]isallowed"
     r"|[Ff]orbidden|[Uu]nauthorized|[Mm]utually exclusive|[Nn]on-?zero|[Ee]xceeded|[Ii]nsufficient"
-    r"|[Nn]ot (?:available|a valid)|[Uu]navailable|UNAVAILABLE|INTERNAL|[Ee]victed"
+    r"|[Nn]ot (?:available|a valid)|[Uu]navailable|UNAVAILABLE|INTERNAL|Internal(?=: )|[Ee]victed"
     r"|before \w+ initiali[sz]ation)(?![\w=])"
     r"|\w(?:Error|Exception|Failure|BackOff|Killed)\b|[A-Z]_(?:FAILED|FAILURE|ERROR|EXCEEDED|EXHAUSTED)\b"
-    r"|[Ee]xit(?:ed)? (?:with )?(?:code|status)\b"
+    r"|[Ee]xit(?:ed)? (?:with )?(?:code|status)\b|[Cc]onnection (?:was )?closed\b"
+    r"|\b(?:[Ss]tack ?trace|[Bb]acktrace)\b|TerminateHandler"
+    r"|[Ww]aiting for (?:more|all|other|the) .{0,40}\b(?:node|worker|rank|peer|process|member|client)"
 )
 """Words of failure, none of them a part of a name."""
 _NONE = re.compile(
@@ -42,8 +44,8 @@ _NONE = re.compile(
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )
 """Counts of none, and measures that have such a word in their name."""
-_INFORMS = re.compile(r"\bNCCL INFO\b|^wandb: ")
-"""Programs that go on after what they tell so."""
+_INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)|^wandb: ")
+"""Programs that go on after what they tell so; NCCL tells there, too, that a local process went away."""
 
 
 def complaint(line: Line) -> Complaint | None:

@@ -87,7 +87,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "gpu_hardware_xid",
         "ecc",
-        r"uncorrectable ECC error encountered|uncorrectable NVLink error|HW Exception by GPU node"
+        r"(?:CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable)\b"
+        r"|uncorrectable ECC error encountered|uncorrectable NVLink error|HW Exception by GPU node"
         r"|uncorrectable hardware error",
         "the GPU reported a hardware error to the program",
         personal=True,
@@ -105,6 +106,8 @@ SIGNS: tuple[Sign, ...] = (
         "user_code_exception",
         "cuda-program-fault",
         r"block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `"
+        r"|CUDA_ERROR_(?:LAUNCH_(?:FAILED|TIMEOUT)|ILLEGAL_\w+|MISALIGNED_ADDRESS|ASSERT|INVALID_PC)\b"
+        r"|(?:cuda|hip)Error(?:LaunchFailure|Illegal\w+|MisalignedAddress|Assert|InvalidPc)\b"
         r"|an illegal memory access was encountered|device-side assert triggered|misaligned address"
         r"|an illegal instruction was encountered|the launch timed out and was terminated"
         r"|unspecified launch failure|hardware stack error|Memory access fault by GPU node"
@@ -126,7 +129,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "nvlink_fabric",
         "fabric-not-ready",
-        r"system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady"
+        r"system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY"
         r"|[Ff]abric ?[Mm]anager.*(?:not running"
         r"|fail|error|stopped|inactive|mismatch)",
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
@@ -134,7 +137,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "driver_problem",
         "driver-too-old",
-        r"driver (?:on your system is )?too old|driver version is insufficient"
+        r"driver (?:on your system is )?too old|driver version is insufficient|cudaErrorInsufficientDriver"
         r"|compiled with an unsupported toolchain"
         r"|CUDA driver is a stub library",
         "the NVIDIA driver is too old for this CUDA, or not loaded",
@@ -157,7 +160,8 @@ SIGNS: tuple[Sign, ...] = (
         "version_mismatch",
         "wrong-build",
         r"undefined symbol: |Value 'sm_\w{1,8}' is not defined for option 'gpu-name'"
-        r"|no kernel image is available|device kernel image is invalid"
+        r"|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION|INVALID_PTX|INVALID_IMAGE)\b"
+        r"|cudaErrorNoKernelImageForDevice|no kernel image is available|device kernel image is invalid"
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"
         r"|forward compatibility was attempted"

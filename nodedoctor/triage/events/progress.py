@@ -201,8 +201,9 @@ def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
     if not found:
         return None
     within = _OF.search(text, first)
-    if within is not None and int(within["done"]) <= int(within["total"]):
-        found[f"~{within['total']}"] = float(within["done"])  # sorts behind all names
+    done = float(within["done"]) if within is not None else 0.0
+    if within is not None and done <= float(within["total"]) and done not in found.values():
+        found[f"~{within['total']}"] = done  # sorts behind all names
     order = sorted(found, key=lambda name: ("epoch" not in name, name))
     return " ".join(order), tuple(found[name] for name in order)
 

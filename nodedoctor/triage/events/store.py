@@ -230,7 +230,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "mesh-failed",
-        r"connectFullMesh failed",
+        r"connectFullMesh failed|\[Gloo\] Rank \d+ is NOT connected to: |/pair\.cc:\d+\] [Cc]onnect timeout",
         "gloo could not connect the ranks with each other",
     ),
     symptom(

@@ -155,6 +155,7 @@ class Tracebacks:
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
         self._again: set[str] = set()
+        self._signalled: set[str] = set()
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
@@ -200,7 +201,11 @@ class Tracebacks:
             return
         self._open.pop(line.key, None)
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
+            self._signalled.add(line.key)
             return
+        if line.key in self._signalled and current is not None and current.later:
+            return  # the handler of the signal came into the middle of it
+        self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
         if line.severity in ("W", "I", "D"):

@@ -182,7 +182,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Dying("its own watchdog takes the process down"),
     ),
     sign(
-        r"(?:(?:\[Rank|\brank) (?P<grank>\d+)\]? )?(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
+        r"(?:(?:\s*what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
+        r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),
     sign(rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status),

@@ -142,7 +142,7 @@ def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
         for source, heard in tally.sources.items()
         for kind, spread in heard.spreads.items()
     }
-    alone = _one_node(tally, world)
+    alone = _one_node(tally, world) and not any(map(_is_elsewhere, events))
 
     def named(event: Event[Any]) -> Event[Any]:
         who, source = event.who, event.place.source
@@ -208,6 +208,11 @@ def _one_node(tally: Tally, world: int | None) -> bool:
         and max([world or 0, *(rank + 1 for rank in ranks)]) <= PER_NODE
         and max(twice.values(), default=1) == 1
     )
+
+
+def _is_elsewhere(event: Event[Any]) -> bool:
+    """True for a process of a second node: torchelastic's list tells its rank there and that in the job."""
+    return event.who.rank is not None and event.who.local_rank not in (None, event.who.rank)
 
 
 def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.progress import Finished, TrainingStep
+from nodedoctor.triage.events.progress import Finished, LongWork, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
@@ -27,6 +27,7 @@ another program, which began after the first one had died. Ours."""
 WORDS = 4
 """Words of a message that stay the same when a program fails in the same place again. Ours."""
 _DIGITS = re.compile(r"\d+")
+_JOB_ENDED = re.compile(r"\*\*\* JOB (\d+) ON \S+ CANCELLED AT ")
 
 
 def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
@@ -55,9 +56,10 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     """
     cuts, died = [0], [False]
     fatal = trouble = done = moved = False
+    others = _other_jobs(events)
     for index, event in enumerate(events):
         what = event.what
-        again = isinstance(what, Begun) and (fatal or (done and moved))
+        again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
         if again or (isinstance(what, Attempt) and trouble):
             cuts.append(index)
             died[-1] = fatal or trouble
@@ -67,11 +69,28 @@ def runs(events: list[Event[Any]]) -> list[Run]:
         trouble = trouble or not isinstance(what, QUIET)
         done = done or isinstance(what, Finished)
         moved = moved or isinstance(what, TrainingStep)
-    while len(cuts) > 1 and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
+    while len(cuts) > 1 and cuts[-1] not in others and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]
     return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+
+
+def _other_jobs(events: list[Event[Any]]) -> set[int]:
+    """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end."""
+    begins: set[int] = set()
+    ended, job = None, ""
+    for index, event in enumerate(events):
+        found = _JOB_ENDED.search(event.text) if isinstance(event.what, OrderedStop) else None
+        what = event.what
+        counts = isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
+        moved = counts or isinstance(what, LongWork)
+        if ended is not None and ((found and found[1] != job) or moved):
+            begins.add(ended + 1)
+            ended = None
+        if found:
+            ended, job = index, found[1]
+    return begins
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, TrainingStep
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
-from nodedoctor.triage.model import Event, ProcessGroup
+from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup
 from nodedoctor.triage.story.incidents import by_source, runs, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
@@ -74,10 +74,12 @@ def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
         what = event.what
         if not isinstance(what, TimedOut):
             continue
-        rank = event.who.rank if event.who.rank is not None else event.who.group_rank
         work = what.work
         if not work.group.name:
             work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
+        if event.who.rank is None and any(_told_again(event, work, wait) for wait in seen.values()):
+            continue
+        rank = event.who.rank if event.who.rank is not None else event.who.group_rank
         key = (rank, event.who.world, work.seq, work.op)
         if key in seen:
             continue
@@ -85,6 +87,13 @@ def _waits(events: list[Event[Any]]) -> Iterable[Wait]:
         began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
         seen[key] = Wait(replace(event.who, rank=rank), work, event, began)
     return seen.values()
+
+
+def _told_again(event: Event[TimedOut], work: CollectiveCall, wait: Wait) -> bool:
+    """True for what C++ prints of the exception that ends a process: nothing there tells the global rank."""
+    same = work.signature == wait.work.signature and event.who.group_rank == wait.event.who.group_rank
+    names = {work.group.name, wait.work.group.name} - {""}
+    return not event.what.fresh and same and len(names) < 2 and event.who.world == wait.who.world
 
 
 def _expected(events: list[Event[Any]]) -> int | None:

@@ -26,14 +26,20 @@ srun --ntasks=4 --task-prolog={prolog} --output={out} --mpi=none bash -c \
     'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec {python} {job} sleep 2'
 """
 
-# As docs/recipes/blackbox has it: Slurm kills the prolog's process group as soon as it ends.
-PROLOG = """#!/bin/sh
-if [ "$SLURM_LOCALID" = 0 ]; then
-  setsid {bin}/nodedoctor watch --slurm "$SLURM_JOB_ID" --dir {folder}/watched --hang-after 8 \\
-    </dev/null >{folder}/watch-$SLURMD_NODENAME.log 2>&1 &
-  sleep 1
-fi
-"""
+RECIPE = Path(__file__).parents[3] / "docs/recipes/blackbox/README.md"
+
+
+def task_prolog(folder: Path) -> str:
+    """The one of the recipe, with places of its own, and small limits."""
+    (found,) = re.findall(r"```sh\n(#!/bin/sh\nif .*?)```", RECIPE.read_text(), re.DOTALL)
+    places = {
+        "nodedoctor watch": f"{BIN}/nodedoctor watch --hang-after 8",
+        "/shared/nodedoctor-jobs": f"{folder}/watched",
+    }
+    for place, ours in places.items():
+        assert found.count(place) == 1
+        found = found.replace(place, ours)
+    return str(found)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +58,7 @@ def job(cluster: Cluster, python: str) -> Iterator[str]:
     arm = f'eval "$({BIN}/nodedoctor arm --sbatch --dir {folder}/armed)"'
     out = folder / "train.log"
     prolog, script = folder / "task-prolog", folder / "job.sh"
-    prolog.write_text(PROLOG.format(bin=BIN, folder=folder))
+    prolog.write_text(task_prolog(folder))
     prolog.chmod(0o755)
     path = Path(python).parent
     script.write_text(SCRIPT.format(arm=arm, prolog=prolog, out=out, path=path, python=python, job=JOB))

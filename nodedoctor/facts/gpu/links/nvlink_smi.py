@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Literal
 
 from nodedoctor.declare.registry import Command, Lane, Options, probe, skipped
@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.sections import inert
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.declare.registry import fact
@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import ERRORS, STATUS, GpuLinks, LinkListing, read_links
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 WAY_OUT = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the host."
 

@@ -6,6 +6,7 @@ NOT_ASKED (this recording does not have it, or NVML has no such call).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -166,11 +167,8 @@ def ranges(value: Any) -> str | None:
     if len(value) > 64 or min(int_of(word) for word in value) < 0:
         raise ValueError(value)
     bits = "".join(f"{word:064b}"[::-1] for word in value)
-    numbers = [number for number, bit in enumerate(bits) if bit == "1"]
-    starts = [number for number in numbers if number == 0 or bits[number - 1] == "0"]
-    ends = [number for number in numbers if bits[number + 1 : number + 2] != "1"]
-    pairs = zip(starts, ends, strict=True)
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs) or None
+    runs = ((run.start(), run.end() - 1) for run in re.finditer("1+", bits))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs) or None
 
 
 def _nanoseconds(value: Any) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NoReturn
 
 from nodedoctor.facts import shapes
@@ -17,6 +16,7 @@ from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number, part
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
+from nodedoctor.record import replace
 
 MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
 
@@ -92,14 +92,17 @@ def _confidential(gpu: Gpu, confidential: bool) -> Gpu:
 def _gpus(document: Mapping[str, Any]) -> Iterator[Gpu]:
     """The GPUs that were read, each once: their entry is the only one with values."""
     programs, pairs = mapping(document.get("programs")), document.get("peers")
+    peers: dict[int | None, list[Raw]] = {}
+    for pair in listed(pairs):
+        peers.setdefault(index_of(pair), []).append(Raw.of(pair))
     seen = set()
     for entry in listed(document.get("gpus")):
         index = index_of(entry)
         if index is None or index in seen or "values" not in entry:
             continue
         seen.add(index)
-        peers = None if pairs is None else [Raw.of(pair) for pair in listed(pairs) if index_of(pair) == index]
-        yield gpu_of(index, Raw.of(entry), peers, programs)
+        its_peers = None if pairs is None else peers.get(index, [])
+        yield gpu_of(index, Raw.of(entry), its_peers, programs)
 
 
 def _gone(gpu: Gpu) -> LostGpu | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count, islice
 
 from nodedoctor.declare.registry import Command, Lane, Options, fact, pasted, probe, skipped
@@ -18,7 +17,7 @@ from nodedoctor.facts.gpu.smi.sections import Section, inert
 from nodedoctor.facts.gpu.smi.values import whole
 from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 XML, Q, TABLE = "nvidia-smi-xml", "nvidia-smi-q", "nvidia-smi"
 

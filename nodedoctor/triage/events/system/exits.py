@@ -156,6 +156,12 @@ SIGNS: tuple[Sign, ...] = (
             -numeral(found["signal"]) if found["signal"] else 1, first=True, told=bool(found["signal"])
         ),
     ),
+    sign(  # launchers that count ranks
+        r"\b[Rr]ank (?P<rank>\d+)\b(?: \((?:PID|pid) (?P<pid>\d+)\))?"
+        r" (?:crashed|exited|died|failed|terminated|ended) with (?:exit |return )?(?:code|status):?"
+        r" (?P<code>-?[1-9]\d{0,4})\b",
+        lambda found: ProcessExit(numeral(found["code"])),
+    ),
     sign(  # handlers that programs and compiled frameworks install themselves
         r"\bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception"
         r"|Illegal instruction)\b.{0,24}\b(?:from|on|in|of) (?:[a-zA-Z_]{3,14} )?rank (?P<rank>\d+)",
@@ -202,7 +208,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
-        r"(?:Exit Code:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
+        r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
@@ -229,7 +235,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
-        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL)) received"
+        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL))(?: \(@.{1,80})? received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
             -int(

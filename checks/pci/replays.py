@@ -1,0 +1,99 @@
+"""Does a PCIe link have to repeat packets?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
+from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.fixes.gpu import look_at
+from nodedoctor.knowledge.limits import Limit, limit
+from nodedoctor.model import Finding, Fix
+from nodedoctor.steps import look
+from nodedoctor.wording import counted
+
+from ..unavailable import all_of, none_shown, not_reported
+
+REPLAYS_PEERS = 100
+"""A GPU with as many times the replays of its peers' median has a bad link of its own ..."""
+REPLAYS_LEAST = 1000
+"""... if there are at least so many: a handful at the start of a link is normal."""
+_REPLAY_LIMITS = {gen: limit(f"pcie_replays_gen{gen}_per_minute") for gen in (3, 4, 5)}
+
+
+@check(
+    "pcie.replays",
+    "PCIe replays",
+    tags={"gpu", "pcie"},
+    without=(
+        ErrorGrowth,
+        Machine,
+    ),
+    explained_by=("pcie.width", "pcie.speed", "driver.answers", "driver.gpus-present"),
+)
+def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:
+    """Replay counters: growth within a second, mean rate since boot, and peers.
+
+    Why: every replay is a corrupted packet sent again; many make a link slow, and it may fail completely.
+    Fix disturbs: every job on the node while a card is reseated.
+    Judges: WARN when a GPU repeats packets faster than the limit, or far more than its peers.
+    Fix: Reseat the card, riser or module.
+    Threshold: NVIDIA/DCGM, DcgmHealthWatch.cpp: rates per lane and generation; 100 times the peers and 1000
+    at least are ours.
+    False positives: A handful of replays at link training is normal.
+    """
+    if not gpus.gpus:
+        yield none_shown(gpus)
+        return
+    told = [gpu for gpu in gpus.gpus if gpu.pcie_replays is not None]
+    uptime = machine.uptime_seconds if machine else None
+    findings = [f for gpu in told if (f := _replays(gpu, told, growth, uptime, gpus.source))]
+    yield from findings
+    if not told:
+        yield not_reported("replay counters", gpus.gpus, "pcie_replays")
+    elif not any(finding.severity.is_problem for finding in findings):
+        seen = "" if growth else " (totals only, growth not measured)"
+        yield Finding.ok(f"replay counters normal on {all_of(told)}{seen}")
+
+
+def _replays(
+    gpu: Gpu, told: Sequence[Gpu], growth: ErrorGrowth | None, uptime: float | None, source: str
+) -> Finding | None:
+    count = gpu.pcie_replays or 0
+    allowed = _REPLAY_LIMITS.get(gpu.pcie_generation_max or 0, _REPLAY_LIMITS[5])
+    per_second = allowed.number * (gpu.pcie_width or 16) / 60
+    gained = growth.gpu(gpu.index) if growth else None
+    more = gained.gained.get("pcie_replays", 0) if gained else 0
+    said = [*values(source, gpu, "pcie_replays"), *card(source, gpu)]
+    others = sorted(peer.pcie_replays or 0 for peer in told if peer is not gpu)
+    median = others[len(others) // 2] if len(others) > 1 else None
+    # Two in a second may be chance where one in two seconds is allowed; five are not.
+    if growth and more > max(5.0, per_second * growth.seconds):
+        said = [*grown(gpu.index, "pcie_replays"), *said]
+        summary = f"{more / growth.seconds:.0f} replays per second"
+    elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
+        summary = f"{counted(count, 'replay')} since boot, above DCGM's limit"
+    elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * max(median, 1):
+        summary = f"{counted(count, 'replay')}, median of its peers {median}"
+    elif count >= REPLAYS_LEAST:
+        return Finding.info(f"{counted(count, 'replay')} in total", subject=gpu.subject, evidence=said)
+    else:
+        return None
+    return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_replay_fix(gpu, allowed))
+
+
+def _replay_fix(gpu: Gpu, allowed: Limit) -> Fix:
+    text = (
+        f"Reseat the card, riser or cable. {allowed.what}: at most {allowed.value} per minute and lane "
+        f"({allowed.source})."
+    )
+    where = ["-s", gpu.bus_id] if gpu.bus_id else []
+    steps = (
+        look("sudo dmesg | grep -iE 'aer|pcieport'"),
+        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
+    )
+    return look_at(gpu, text, "pcie.replays", steps, "drain", "every job on this node")
