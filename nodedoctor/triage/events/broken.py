@@ -41,7 +41,7 @@ def joined(lines: Iterable[Line]) -> Iterator[Line]:
             yield broken
             yield from between
             broken, between = None, []
-        if _is_half(line):
+        if "Watchdog caught" in line.text and _is_half(line):
             broken = line
         else:
             yield line
@@ -52,7 +52,7 @@ def joined(lines: Iterable[Line]) -> Iterator[Line]:
 
 def _is_half(line: Line) -> bool:
     """Whether the watchdog's long line is broken off here."""
-    return "Watchdog caught" in line.text and _HALF.search(line.text) is not None
+    return _HALF.search(line.text) is not None
 
 
 def _messages(lines: Iterable[Line]) -> Iterator[Line]:

@@ -20,8 +20,8 @@ from tiers import some
 
 from nodedoctor.triage.examined import Examined
 from nodedoctor.triage.job import examine
-from nodedoctor.triage.lines import normal as normal_module
 from nodedoctor.triage.lines.envelopes import journal, objects
+from nodedoctor.triage.lines.habits import means
 from nodedoctor.triage.lines.join import width
 from nodedoctor.triage.lines.learned import learned
 from nodedoctor.triage.lines.normal import Lost, RawLine, normal
@@ -177,7 +177,7 @@ def test_a_bomb_in_an_archive_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert culprits(examined) == [1]
 
 
-MEANS = normal_module._means
+MEANS = means
 ENDS = ("Killed", "Bus error", "Segmentation fault", "Aborted")
 
 

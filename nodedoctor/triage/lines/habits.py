@@ -1,0 +1,61 @@
+"""What the lines of one file have in common in front, learned from its first lines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from nodedoctor.triage.events import ASIDE, LIFE, read_events
+from nodedoctor.triage.lines.envelopes import pairs
+from nodedoctor.triage.lines.learned import ALL, FEWEST, MANY, block, learned, margin, repeating
+from nodedoctor.triage.lines.prefixes import Habit, bare, is_known, is_labeled, severity
+from nodedoctor.triage.model import Line, Place
+
+LAYERS = 3
+"""Prefixes in front of each other, beside those that are known."""
+
+
+def habit_of(texts: list[str]) -> Habit:
+    """What the lines have in common in front, behind the prefixes that are known."""
+    blanks = margin(texts) or block(texts, is_known)
+    rest = [bare(text[blanks:]) for text in texts if text.strip()]
+    patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
+    # what is left may have to be opened, and then there is nothing to learn from it
+    enclosed = sum(pairs.has_text(text) for text in rest) * 2 > len(rest)
+    while len(patterns) < LAYERS and not enclosed and (pattern := learned(rest, is_known, means)):
+        patterns.append((pattern, repeating(pattern, rest)))
+        rest = [bare(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
+    habit = Habit(tuple(patterns), blanks)
+    texts = [text for text in texts if text.strip()]
+    labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)
+    leveled, shared = _leveled(texts, habit)
+    return replace(habit, leveled=leveled, shared=shared, labeled=labeled)
+
+
+def _leveled(texts: list[str], habit: Habit) -> tuple[bool, str]:
+    """Whether nearly every line has a severity in front, and which if all have the same.
+
+    Most logs say no in their first lines.
+    """
+    may_lack = len(texts) - ALL * len(texts)
+    levels: set[str] = set()
+    for text in texts:
+        level = severity(text, habit)
+        levels |= {level} - {""}
+        may_lack -= not level
+        if may_lack < 0:
+            return False, ""
+    shared = levels.pop() if len(levels) == 1 and len(texts) >= MANY else ""
+    return len(texts) > FEWEST, shared
+
+
+def means(text: str) -> frozenset[str]:
+    """The kinds of events in a line by itself, and what of a process's identity those about trouble name."""
+    said: set[str] = set()
+    for event in read_events([Line(text, Place("", 0))]) if text else ():
+        kind = type(event.what).__name__
+        if not isinstance(event.what, ASIDE):
+            said.add(kind)
+        if not isinstance(event.what, ASIDE + LIFE):
+            said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
+    return frozenset(said)
