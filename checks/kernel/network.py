@@ -12,7 +12,7 @@ from nodedoctor.steps import look, repair
 
 _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     "connections": (
-        "table of tracked connections full, packets dropped",
+        "conntrack table full, packets dropped",
         "Let the kernel track more connections, or none of the interface that carries the job.",
         (
             look("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),

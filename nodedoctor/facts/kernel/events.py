@@ -236,6 +236,9 @@ def times(events: Sequence[Told]) -> str:
         return often
     if first == last:
         return f"{often} at {first}"
+    day, _, clock = last.rpartition(" ")
+    if first.startswith(f"{day} "):
+        last = clock
     boot = " s after boot"
     return f"{often} from {first.removesuffix(boot) + ' s' if first.endswith(boot) else first} to {last}"
 

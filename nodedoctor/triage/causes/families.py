@@ -150,6 +150,8 @@ FAMILIES = (
         r"\balready in use by (?:another )?(?:process|pid)"
         r"|\b[Dd]evice (?:is )?(?:already )?(?:acquired|busy|in use)\b",
         "a device that another process holds",
+        "CONFIG",
+        "undetermined",  # programs try several kinds of devices and go on with another one
     ),
     _family(
         "login",
