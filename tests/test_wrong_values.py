@@ -17,6 +17,8 @@ from nodedoctor.json_shapes import DEEPEST, loaded
 
 JUDGED = ("raylet-1024-files", "dgx-a100-whole-boot-log-healthy", "h100-broadcom-rails-healthy")
 """Recorded nodes that have every probe between them, and most of its values."""
+TRIES = 8
+"""Wrong values of each probe: judging and showing a node takes a tenth of a second."""
 DOORS = {target.name: target for target in targets() if target.name in TARGETS_OF_JSON}
 
 
@@ -47,9 +49,10 @@ def wrong(text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("probe", first(0, sorted(probes())))
-def test_every_value_of_a_probe_in_turn(probe: str) -> None:
+def test_values_of_every_probe(probe: str) -> None:
     place, text = probes()[probe]
-    for given in wrong(text):
+    every = list(wrong(text))
+    for given in every[:: max(1, len(every) // TRIES)]:
         printed(probe, [NODES[place]], b"\0\0" + given.encode("utf-8", "surrogatepass"))
 
 
@@ -60,7 +63,7 @@ def test_some_values_of_some_probes() -> None:
         printed(probe, [NODES[place]], b"\0\0" + given.encode("utf-8", "surrogatepass"))
 
 
-@pytest.mark.parametrize("share", first(1, [30, 300]))
+@pytest.mark.parametrize("share", first(1, [20, 100]))
 @pytest.mark.parametrize("values", [NESTS, WRONG], ids=["nests", "wrong values"])
 @pytest.mark.parametrize("door", DOORS)
 def test_a_wrong_value_in_a_document_from_outside(door: str, values: tuple[str, ...], share: int) -> None:
