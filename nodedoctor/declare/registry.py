@@ -104,7 +104,8 @@ class Probe:
 class Fact:
     """A frozen dataclass that can be parsed from observations (by probe name) and other facts (by type).
 
-    With `shown` False it is not in the report: what it says stands there under a fact made of it.
+    With `shown` False it is not in the report: what it says stands there under a fact made of it, or under
+    those it is made of.
     """
 
     name: str

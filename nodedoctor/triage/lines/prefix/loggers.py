@@ -29,7 +29,7 @@ _VALUE = re.compile(r"[a-z_][\w.]*:\d")
 """The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
-_MARKUP = re.compile(r"\s{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
+_MARKUP = re.compile(r"[ \t]{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
 _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
 )
