@@ -317,7 +317,7 @@ def padded_rows(width: int) -> Format:
 
 def sql_table(lines: Lines) -> bytes:
     """A table as a database's client draws it."""
-    wide = max(map(len, lines))
+    wide = max(map(len, lines), default=0)
     rule = "+" + "-" * 25 + "+" + "-" * (wide + 2) + "+"
     rows = [f"| {iso(n, 3, ' '):<23} | {line:<{wide}} |" for n, line in enumerate(lines, 1)]
     return text([rule, f"| {'time':<23} | {'message':<{wide}} |", rule, *rows, rule])
