@@ -130,22 +130,14 @@ def _lent(bridge: Bridge, bridges: Sequence[Bridge]) -> bool:
 
 
 def _acs_off(addresses: Sequence[str]) -> Fix:
-    """One repair for all of these bridges: one command each, or a loop over exactly these addresses."""
+    """One repair for all of these bridges, in one command: setpci takes one operation after the other."""
     where = "this bridge" if len(addresses) == 1 else f"these {len(addresses)} bridges"
+    operations = [word for address in addresses for word in ("-s", address, "ECAP_ACS+0x6.w=0000")]
     steps = (
-        (
-            look("sudo lspci -s {} -vv | grep ACSCtl", addresses[0]),
-            repair("sudo setpci -s {} ECAP_ACS+0x6.w=0000", addresses[0], when=_NOT_SHARED),
-        )
+        look("sudo lspci -s {} -vv | grep ACSCtl", addresses[0])
         if len(addresses) == 1
-        else (
-            look("for bridge in {}; do sudo lspci -s $bridge -vv | grep ACSCtl; done", addresses),
-            repair(
-                "for bridge in {}; do sudo setpci -s $bridge ECAP_ACS+0x6.w=0000; done",
-                addresses,
-                when=_NOT_SHARED,
-            ),
-        )
+        else look("sudo lspci -vv | grep -E 'PCI bridge|ACSCtl'"),
+        repair("sudo setpci {}", operations, when=_NOT_SHARED),
     )
     return Fix(
         f"Disable ACS redirection on {where} at every boot, or in the BIOS. Virtual machines that "

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 ROOM = 128 << 20
 """Bytes of address space below which we may find none; ours: twice what the largest run was seen to take."""
 
+LEAST = 40 << 20
+"""Bytes of address space below which nothing is begun: Python 3.11 itself was seen to crash with 32 MiB."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run nodedoctor; returns the exit code. Errors of use are one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     prepare()
     try:
-        return _dispatch(words)
+        return _no_memory() if _room_below(LEAST) else _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except EndedBySignal as ended:
@@ -55,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.FAIL if what.known else Exit.UNKNOWN
     except Exception:
         # A module of C, a thread, even a literal of Unicode fails in its own way where it finds no room.
-        return _no_memory() if _little_room() else _bug()
+        return _no_memory() if _room_below(ROOM) else _bug()
 
 
 def _no_memory() -> int:
@@ -73,12 +76,13 @@ def _say_no_more() -> None:
         warnings.simplefilter("ignore")
 
 
-def _little_room() -> bool:
+def _room_below(most: int) -> bool:
+    """Whether this process may use fewer bytes of address space."""
     try:
         import resource
     except ImportError:  # which is a file to be mapped, too
         return True
-    return 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < ROOM  # -1 is no limit
+    return 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < most  # -1 is no limit
 
 
 def _bug() -> int:
