@@ -23,6 +23,8 @@ from nodedoctor.tui.screens.topology import TopologyScreen
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.subjects import Subjects
 
+NODES = Path(__file__).parents[1] / "nodes"
+
 
 def listing(app: NodeDoctor) -> Listing:
     return app.screen.query_one(Listing)
@@ -96,6 +98,27 @@ def test_nothing_wrong_says_what_was_not_measured_and_what_is_next(tmp_path: Pat
             assert words in frame(app)
 
     drive(Session(Request(replay=Path(folder("healthy")))), act)
+
+
+def test_a_node_without_gpus_is_offered_nothing_that_loads_or_shows_gpus():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        following = frame(app).partition("\nNext\n")[2]
+        assert "nodedoctor expect" in following
+        assert "--deep" not in following and "GPU" not in following
+
+    drive(Session(Request(replay=NODES / "cpu-only")), act)
+
+
+def test_a_gpu_that_fell_off_the_bus_is_under_the_cursor_of_the_topology_and_leads_to_its_finding():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("2")(app, pilot)
+        assert listing(app).key == "GPU5" and len(listing(app).rows) == 8
+        shown = frame(app)
+        assert "lost      has fallen off the bus (0000:ab:00.0)" in shown and "below 90%" not in shown
+        await press("enter")(app, pilot)
+        assert "driver.answers" in frame(app) and isinstance(app.screen, ChecksScreen)
+
+    drive(Session(Request(replay=NODES / "h100-off-the-bus")), act)
 
 
 def test_copied_is_remembered_for_the_end(tmp_path: Path):
