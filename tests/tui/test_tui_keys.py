@@ -19,6 +19,7 @@ from nodedoctor.report.document import worst
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.look import UNICODE, Row
 from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.screens.help import HelpScreen
 from nodedoctor.tui.screens.topology import TopologyScreen
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.subjects import Subjects
@@ -283,3 +284,29 @@ def _sleeping() -> list[int]:
         if name == "sleep" and state != "Z" and int(parent) == os.getpid():
             found.append(int(pid))
     return found
+
+
+def test_help_names_every_key_once_and_a_key_that_can_do_nothing_here_says_why(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        for screen in "1234567":
+            await press(screen, "question_mark")(app, pilot)
+            assert isinstance(app.screen, HelpScreen)
+            keys = [key for names, _ in app.screen._keys for key in names.split()]
+            assert len(keys) == len(set(keys)) and {"/", "z", "?", "q"} <= set(keys), screen
+            words = {words for _, words in app.screen._keys}
+            assert ("Take the mouse or leave it" in words) is (screen not in "27")
+            await press("escape")(app, pilot)
+        for screen, key, why in (
+            ("7", "m", "no nodes were asked"),
+            ("7", "n", "no nodes were asked"),
+            ("7", "y", "no nodes were asked"),
+            ("6", "n", "e on a cause opens its evidence here"),
+            ("5", "o", "no check is selected"),
+            ("4", "y", "no command to copy here"),
+            ("3", "R", "all checks are run again"),
+        ):
+            app.clear_notifications()
+            await press(screen, key)(app, pilot)
+            assert why in said(app), (screen, key)
+
+    drive(rack(tmp_path), act)
