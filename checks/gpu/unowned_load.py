@@ -17,8 +17,8 @@ from ..unavailable import all_of, none_shown, not_reported
 _FOR_GUESTS = ("host-vgpu", "host-vsga")
 
 
-@check("gpu.unowned-load", "Load without a process", tags={"gpu"}, without=(Container,), stage="preview")
-def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container | None) -> Iterator[Finding]:
+@check("gpu.unowned-load", "Load without a process", tags={"gpu"}, stage="preview")
+def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container) -> Iterator[Finding]:
     """The load of each GPU and the number of processes that use it, read twice one second apart.
 
     One look is not enough: without persistence the driver itself loads the GPU while it starts.
@@ -29,7 +29,7 @@ def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container | None) -
     Threshold: 95 % of the time in both reads; chosen by us.
     False positives: In containers, on vGPU hosts and with MIG processes are not listed: left out.
     """
-    if container is None or container.inside:
+    if container.inside:
         yield Finding.skip("processes of other containers are not listed here")
     elif not gpus.gpus:
         yield none_shown(gpus)

@@ -49,8 +49,12 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
         summary = f"{one.name}: link changed {odd.value} times, others {odd.usual:g}"
         fix = _fix(one.name, "Reseat or replace cable and transceiver; check the switch port.")
         findings.append(Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix))
+    slow = [one for one in real if _on_half_a_cable(one, net.default_routes)]
     if machine is not None and machine.form == "bare-metal":
-        findings += [_slow(one) for one in real if _on_half_a_cable(one, net.default_routes)]
+        findings += map(_slow, slow)
+    elif machine is None and slow and not findings:
+        summary = f"{slow[0].name}: {slow[0].speed_mbps} Mbit/s; whether this is a virtual machine is unknown"
+        findings = [Finding.unknown("not-visible-here", summary, subject=f"net:{slow[0].name}/speed")]
     yield from findings
     if findings:
         return

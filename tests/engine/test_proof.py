@@ -63,7 +63,11 @@ def without(seen, one):
     """The observation's text in which what a reading says is not so."""
     try:
         document = json.loads(seen.text)
-    except ValueError:  # lines of a name and its value
+    except ValueError:
+        if seen.text.startswith("{"):  # a document in each line
+            document = proof.structure(seen)
+            return json.dumps(swapped(document, proof.resolve(seen, one.path, document)))
+        # lines of a name and its value
         return re.sub(rf"(:\s*){re.escape(one.value)}(?=\s|$)", r"\1?", seen.text)
     if one.value is None:  # it is absent: now it is there
         return "{}" if one.path.endswith("]") else added(document, one.path)

@@ -82,7 +82,7 @@ _NIC = regex(
     rf"(?P<device>{ADDRESS})?"
 )
 _NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
-_IPOIB = regex(r"(?P<netdev>[\w.-]{1,15}): transmit timeout: latency \d{1,12} msecs")
+_IPOIB = regex(r"(?P<netdev>ib[\w.-]{1,13}): transmit timeout: latency \d{1,12} msecs")
 _WATCHED = regex(r"NETDEV WATCHDOG: (?P<netdev>[\w.-]{1,15}) \(")
 _FULL: tuple[tuple[re.Pattern[str], FullKind], ...] = (
     (regex(r"nf_conntrack: table full, dropping packet"), "connections"),
