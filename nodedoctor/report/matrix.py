@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
-from nodedoctor.json_shapes import mapping, number, part, parts, texts
+from nodedoctor.json_shapes import mapping, number, part, parts, text, texts, whole
 from nodedoctor.record import record, replace
 from nodedoctor.report.inert import inert
 
@@ -18,6 +18,9 @@ LOW = 0.9
 
 MOST = 256
 """Devices of one kind that are looked at; a matrix grows with their square."""
+
+LOST = "lost"
+"""The cell of a pair with a GPU that has fallen off the bus: no source knows a link of it any more."""
 
 TOKENS = (
     ("NV18", "18 NVLinks together"),
@@ -47,6 +50,8 @@ class Matrix:
     nearest: Mapping[str, str] = field(default_factory=dict)
     numa: Mapping[str, str] = field(default_factory=dict)
     cpus: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """GPUs that have fallen off the bus, each with its PCI address; every pair with one is odd."""
 
     @property
     def why(self) -> str:
@@ -57,8 +62,38 @@ class Matrix:
 def matrices(facts: Mapping[str, Any]) -> list[Matrix]:
     """The matrices these facts are enough for: links, PCIe paths, bandwidth, in the order `m` shows them."""
     seat = _seat(facts)
+    lost = off_bus(facts)
     made = (_links(facts), _paths(facts), _bandwidth(facts))
-    return [replace(matrix, **seat) for matrix in made if matrix is not None]
+    return [_with_lost(replace(matrix, **seat), lost) for matrix in made if matrix is not None]
+
+
+def off_bus(facts: Mapping[str, Any]) -> dict[str, str]:
+    """PCI addresses of the GPUs that have fallen off the bus, by the names the other sources would use.
+
+    One whose number the driver does not tell is left out: nobody knows its row.
+    """
+    found: dict[str, str] = {}
+    for slot in parts(part(facts, "inventory"), "slots")[:MOST]:
+        index = next((whole(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None)
+        if index is not None and (slot.get("off_bus") is True or slot.get("lost") == "GPU_IS_LOST"):
+            found[f"GPU{index}"] = inert(text(slot, "address"))
+    return found
+
+
+def _with_lost(matrix: Matrix, lost: Mapping[str, str]) -> Matrix:
+    """A row and a column for every GPU that has fallen off the bus."""
+    if not lost:
+        return matrix
+    gpus = tuple(sorted({*matrix.gpus, *lost}, key=_number))
+    pairs = {(a, b) for a in gpus for b in gpus if a != b and (a in lost or b in lost)}
+    return replace(
+        matrix,
+        gpus=gpus,
+        cells={**matrix.cells, **dict.fromkeys(pairs, LOST)},
+        odd=matrix.odd | pairs,
+        legend="   ".join(filter(None, [matrix.legend, f"{LOST} = off the bus"])),
+        lost=lost,
+    )
 
 
 def _links(facts: Mapping[str, Any]) -> Matrix | None:

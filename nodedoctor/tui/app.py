@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.app import App, SystemCommand
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
@@ -26,6 +26,8 @@ from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Badge, badges_of
 
 if TYPE_CHECKING:
+    from textual.dom import DOMNode
+
     from nodedoctor.report.document import Report
     from nodedoctor.tui.lines.nodes import Round
 
@@ -112,6 +114,10 @@ class NodeDoctor(App[None]):
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
 
+    def on_resize(self) -> None:
+        """A terminal of another size shows another picture: it has cut lines, or folded them."""
+        self.action_repaint()
+
     def watch_state(self, state: State | None) -> None:
         """Mark the tabs that have something to say."""
         if state is not None:
@@ -196,6 +202,7 @@ class NodeDoctor(App[None]):
         elif self.state is not None and self.state.running:
             self.notify(f"{len(self.state.running)} checks are still running", markup=False)
         else:
+            self.notify("all checks are run again", markup=False)
             self.engine.again()
 
     async def action_save(self) -> None:
@@ -217,13 +224,13 @@ class NodeDoctor(App[None]):
         """Show what the keys do here."""
         from nodedoctor.tui.screens.help import HelpScreen
 
-        keys = tuple((key, text) for key, text, _ in self._keys(self.screen))
+        keys = tuple((key, text) for key, text, _ in self._keys(self.screen) if key)
         self.push_screen(HelpScreen(keys, self.glyphs))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Everything that has a key here, under the words a person would type."""
         for key, text, run in self._keys(screen):
-            yield SystemCommand(text, f"key {key}", run)
+            yield SystemCommand(text, f"key {key}" if key else "this screen uses its key for itself", run)
         yield SystemCommand("Open logs of a dead job", "triage: why it died", self.on_ask_triage)
         yield SystemCommand("What could not be seen", "filter is:unknown", self.show_unseen)
 
@@ -274,14 +281,28 @@ class NodeDoctor(App[None]):
         self.exit(return_code=INTERRUPTED)
 
     def _keys(self, screen: Screen[Any]) -> list[tuple[str, str, Callable[[], Any]]]:
-        """Key, words and action of every binding of a screen and the app that a person may want to know."""
-        found: dict[str, tuple[str, str, Callable[[], Any]]] = {}
-        for owner in (screen, self):
-            for _, binding in owner._bindings:
-                if binding.id and binding.show and binding.id not in found:
-                    run = partial(self.run_action, binding.action, owner)
-                    found[binding.id] = (self.get_key_display(binding), binding.description, run)
-        return list(found.values())
+        """Keys, words and action of every binding that works here and that a person may want to know.
+
+        Of two with the same key the first works, and the other has none.
+        """
+        found: dict[str, tuple[list[str], Binding, DOMNode]] = {}
+        taken: dict[str, str] = {}
+        inside = screen.focused.ancestors if screen.focused else ()
+        for owner in dict.fromkeys((screen, *([screen.focused] if screen.focused else ()), *inside, self)):
+            for key, binding in owner._bindings:
+                if binding.id and binding.show:
+                    keys, _, _ = found.setdefault(binding.id, ([], binding, owner))
+                    if taken.setdefault(key, binding.id) == binding.id and found[binding.id][2] is owner:
+                        keys.append(self.get_key_display(binding))
+        return [
+            (" ".join(keys), binding.description, partial(self.run_action, binding.action, owner))
+            for keys, binding, owner in found.values()
+        ]
+
+    def get_key_display(self, binding: Binding) -> str:
+        """A key by its name where Textual has a character that a font or locale may lack."""
+        shown = super().get_key_display(binding)
+        return shown if shown.isascii() else binding.key
 
     async def _ask(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
         await ask(self.screen, Prompt(label, value, done))

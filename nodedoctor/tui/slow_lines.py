@@ -17,9 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from rich.cells import get_character_cell_size
-from textual import events
 from textual.drivers.linux_driver import LinuxDriver
-from textual.message import Message
 
 _TOKEN = re.compile(
     r"\x1b\[(?P<row>\d+);(?P<column>\d+)H"
@@ -59,6 +57,10 @@ class ScreenPicture:
         """Others may have written on the terminal: nothing is known of it."""
         self._rows.clear()
 
+    def fits(self, width: int, height: int) -> bool:
+        """Whether a terminal of this size shows it as it was written."""
+        return len(self._rows) <= height and all(len(cells) <= width for cells in self._rows.values())
+
     def shortest(self, data: str) -> str:
         """The shortest writing that leaves the picture that `data` leaves."""
         drawn = _drawn(data)
@@ -87,12 +89,19 @@ class SlowLineDriver(LinuxDriver):
     def __init__(self, *words: Any, **options: Any) -> None:
         super().__init__(*words, **options)
         self._picture = ScreenPicture(_line_end())
+        self._shown_at = (0, 0)
         self.leaving = False
 
     def write(self, data: str) -> None:
-        """Write to the terminal."""
+        """Write to the terminal; one that has another size since cut or folded what it showed."""
+        size = self._get_terminal_size()
+        if size != self._shown_at:
+            self._picture.forget()
+            self._shown_at = size
         if data and (shorter := self._picture.shortest(data)):
             super().write(shorter)
+        if not self._picture.fits(*size):  # drawn for the size before
+            self._picture.forget()
 
     def forget(self) -> None:
         """Write the next picture as a whole."""
@@ -107,12 +116,6 @@ class SlowLineDriver(LinuxDriver):
             self.exit_event.set()
             with contextlib.suppress(termios.error):
                 termios.tcflush(self.fileno, termios.TCIFLUSH)
-
-    def process_message(self, message: Message) -> None:
-        """Pass on what came from the terminal; one of another size shows another picture."""
-        if isinstance(message, events.Resize):
-            self.forget()
-        super().process_message(message)
 
 
 def _line_end() -> str:

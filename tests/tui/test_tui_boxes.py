@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from nodedoctor.report.matrix import Matrix
+from nodedoctor.report.matrix import Matrix, matrices
 from nodedoctor.tui.lines.boxes import drawing
 from nodedoctor.tui.look import ASCII, UNICODE, Glyphs
 
@@ -59,6 +59,37 @@ def test_the_odd_gpu_is_marked_and_its_peers_are_not():
     assert drawn[0].count("NVSwitch") == 1
     assert drawn[1].split().count("16<") == 1 and drawn[1].count("18") == 7
     assert [line.count("NUMA") for line in drawn].count(2) == 1
+
+
+def test_a_gpu_that_fell_off_the_bus_has_a_row_and_a_place_in_the_drawing():
+    whole = node(8, 1)
+    left = [gpu for gpu in whole.gpus if gpu != "GPU5"]
+    facts = {
+        "topology": {
+            "gpus": left,
+            "nics": list(whole.nics),
+            "links": {
+                gpu: {other: whole.cells[gpu, other] for other in left if other != gpu}
+                | {nic: whole.paths[gpu, nic] for nic in whole.nics}
+                for gpu in left
+            },
+        },
+        "inventory": {
+            "slots": [
+                {"address": "0000:9a:00.0", "index": 4, "lost": None, "lost_index": None, "off_bus": False},
+                {"address": "0000:ab:00.0", "index": None, "lost": "GPU_IS_LOST", "lost_index": 5},
+                {"address": "0000:ba:00.0", "index": None, "lost": "NO_ANSWER", "lost_index": 6},
+                {"address": "0000:db:00.0", "index": None, "lost": None, "off_bus": True},
+            ]
+        },
+    }
+    (matrix,) = matrices(facts)
+    assert matrix.lost == {"GPU5": "0000:ab:00.0"} and matrix.gpus == whole.gpus
+    assert {pair for pair in matrix.odd} == {pair for pair in matrix.cells if "GPU5" in pair}
+    drawn = lines(matrix, 160)
+    assert drawn[0].count("NVSwitch") == 1
+    assert drawn[1].count("18") == 7 and drawn[1].split().count("lost<") == 1
+    assert sum(line.count("GPU5") for line in drawn) == 1
 
 
 def test_without_numa_nodes_links_or_unicode():

@@ -19,9 +19,12 @@ from nodedoctor.report.document import worst
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.look import UNICODE, Row
 from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.screens.help import HelpScreen
 from nodedoctor.tui.screens.topology import TopologyScreen
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.subjects import Subjects
+
+NODES = Path(__file__).parents[1] / "nodes"
 
 
 def listing(app: NodeDoctor) -> Listing:
@@ -96,6 +99,27 @@ def test_nothing_wrong_says_what_was_not_measured_and_what_is_next(tmp_path: Pat
             assert words in frame(app)
 
     drive(Session(Request(replay=Path(folder("healthy")))), act)
+
+
+def test_a_node_without_gpus_is_offered_nothing_that_loads_or_shows_gpus():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        following = frame(app).partition("\nNext\n")[2]
+        assert "nodedoctor expect" in following
+        assert "--deep" not in following and "GPU" not in following
+
+    drive(Session(Request(replay=NODES / "cpu-only")), act)
+
+
+def test_a_gpu_that_fell_off_the_bus_is_under_the_cursor_of_the_topology_and_leads_to_its_finding():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("2")(app, pilot)
+        assert listing(app).key == "GPU5" and len(listing(app).rows) == 8
+        shown = frame(app)
+        assert "lost      has fallen off the bus (0000:ab:00.0)" in shown and "below 90%" not in shown
+        await press("enter")(app, pilot)
+        assert "driver.answers" in frame(app) and isinstance(app.screen, ChecksScreen)
+
+    drive(Session(Request(replay=NODES / "h100-off-the-bus")), act)
 
 
 def test_copied_is_remembered_for_the_end(tmp_path: Path):
@@ -260,3 +284,29 @@ def _sleeping() -> list[int]:
         if name == "sleep" and state != "Z" and int(parent) == os.getpid():
             found.append(int(pid))
     return found
+
+
+def test_help_names_every_key_once_and_a_key_that_can_do_nothing_here_says_why(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        for screen in "1234567":
+            await press(screen, "question_mark")(app, pilot)
+            assert isinstance(app.screen, HelpScreen)
+            keys = [key for names, _ in app.screen._keys for key in names.split()]
+            assert len(keys) == len(set(keys)) and {"/", "z", "?", "q"} <= set(keys), screen
+            words = {words for _, words in app.screen._keys}
+            assert ("Take the mouse or leave it" in words) is (screen not in "27")
+            await press("escape")(app, pilot)
+        for screen, key, why in (
+            ("7", "m", "no nodes were asked"),
+            ("7", "n", "no nodes were asked"),
+            ("7", "y", "no nodes were asked"),
+            ("6", "n", "e on a cause opens its evidence here"),
+            ("5", "o", "no check is selected"),
+            ("4", "y", "no command to copy here"),
+            ("3", "R", "all checks are run again"),
+        ):
+            app.clear_notifications()
+            await press(screen, key)(app, pilot)
+            assert why in said(app), (screen, key)
+
+    drive(rack(tmp_path), act)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +42,13 @@ class Terminal:
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def resize(self, width: int, height: int) -> None:
+        """Another size, with nothing but dirt on it."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self.screen = TerminalScreen(width, height)
+        self.screen.write("".join(f"\x1b[{row};1H{'#' * width}" for row in range(1, height + 1)))
+        self.process.send_signal(signal.SIGWINCH)
 
     def wait_for(self, text: bytes) -> None:
         """Wait until it has been written or stands on the screen: only what differs is written."""
@@ -229,6 +239,21 @@ def test_signals_end_it_and_leave_the_terminal_as_it_was(tmp_path: Path):
         screen.wait_for(b"waiting for hung-7")
         screen.type("\x03")
         assert screen.end() == 130
+
+
+@pytest.mark.slow
+def test_a_terminal_of_another_size_is_drawn_whole(tmp_path: Path):
+    """Whatever it made of what it showed before: some cut, some fold, some keep old lines."""
+    with terminal(*rack_words(tmp_path), env={"LINES": "", "COLUMNS": ""}) as screen:
+        screen.wait_for(b"5 causes")
+        for width, height in ((200, 60), (80, 24), (30, 8), (80, 24)):
+            screen.settle()
+            screen.resize(width, height)
+            ends = time.monotonic() + 10
+            while "5 causes" not in screen.screen.text() or "#" in screen.screen.text():
+                assert time.monotonic() < ends and screen.read(), screen.screen.text()
+        screen.type("q")
+        screen.end()
 
 
 def test_inside_tmux_a_copy_is_also_in_a_buffer(tmp_path: Path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from nodedoctor.json_shapes import mapping, objects
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
-from nodedoctor.report.matrix import Matrix
+from nodedoctor.report.matrix import LOST, Matrix
 from nodedoctor.tui.look import LABEL, QUIET, UNICODE, Glyphs, Part
 
 NARROW, WIDE = 9, 18
@@ -71,7 +71,7 @@ def drawing(matrix: Matrix, facts: Mapping[str, Any], chosen: str, width: int, g
     lines: list[Line] = []
     for row in rows:
         if links:
-            lines += _switch(row, links, facts, pen, cell)
+            lines += _switch(row, links, matrix.lost, facts, pen, cell)
         lines += _row(row, matrix, chosen, pen, cell)
     return lines
 
@@ -102,19 +102,19 @@ def _groups(matrix: Matrix) -> Iterator[Group]:
 def _links(matrix: Matrix) -> dict[str, str]:
     """Links of each GPU to all others, where every pair has some: `18`; empty elsewhere."""
     found: dict[str, str] = {}
-    for gpu in matrix.gpus:
-        tokens = Counter(
-            matrix.cells.get((gpu, other), "") for other in matrix.gpus if other != gpu
-        ).most_common()
+    left = [gpu for gpu in matrix.gpus if gpu not in matrix.lost]
+    for gpu in left:
+        tokens = Counter(matrix.cells.get((gpu, other), "") for other in left if other != gpu).most_common()
         if not tokens or not all(token.startswith("NV") for token, _ in tokens):
             return {}
         found[gpu] = tokens[0][0].removeprefix("NV")
-    return found
+    return {**found, **dict.fromkeys(matrix.lost, LOST)} if found else {}
 
 
 def _switch(
     row: Sequence[tuple[str, list[Group]]],
     links: Mapping[str, str],
+    lost: Collection[str],
     facts: Mapping[str, Any],
     pen: _Pen,
     cell: int,
@@ -122,14 +122,15 @@ def _switch(
     """The bar above, and under it how many links each GPU has to it."""
     switched = any(gpu.get("nvlink_switch_links") for gpu in objects(mapping(facts.get("gpus")).get("gpus")))
     name = " NVSwitch " if switched else " NVLink "
-    usual = Counter(links.values()).most_common(1)[0][0]
+    usual = Counter(said for said in links.values() if said != LOST).most_common(1)[0][0]
     counts: list[Part] = []
     for _, groups in row:
         counts.append((" ", ""))
         for group in groups:
             for gpu in group.gpus:
                 odd = links[gpu] != usual
-                mark = f"{pen.link} {links[gpu]}{'<' if odd else ' '}"
+                line = " " if gpu in lost else f"{pen.link} "
+                mark = f"{line}{links[gpu]}{'<' if odd else ' '}"
                 counts.append((f"{mark:^{cell}}", ODD if odd else QUIET))
             counts.append((" " * (group.width(cell) - cell * len(group.gpus)), ""))
         counts.append(("  ", ""))

@@ -188,6 +188,8 @@ class ChecksScreen(Screen[None]):
         places = [keys.index(problem) for problem in problems]
         ahead = [at for at in places if (at > here if step > 0 else at < here)]
         nearest = (ahead or places)[0 if step > 0 else -1]
+        if places == [here]:
+            self.notify("this is the only one", markup=False)
         listing.select(keys[nearest])
 
     def action_passes(self) -> None:
@@ -223,6 +225,7 @@ class ChecksScreen(Screen[None]):
             self.notify(f"{result['check']} is still running", markup=False)
             return
         self._by_hand = True
+        self.notify(f"{result['check']} is run again", markup=False)
         self._engine.again(result["check"])
 
     def action_copy_fix(self) -> None:

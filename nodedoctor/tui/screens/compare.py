@@ -95,6 +95,8 @@ class CompareScreen(Screen[None]):
         item = self._items.get(self.panes.listing.key or "")
         if isinstance(item, Change) and item.after is not None:
             self.post_message(ShowCheck(item.check))
+        else:
+            self.notify("no check is selected that this run knows", markup=False)
 
     def action_another(self) -> None:
         """Ask for a file to compare with."""

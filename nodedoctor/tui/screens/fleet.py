@@ -28,7 +28,7 @@ class FleetScreen(Screen[None]):
         Binding("p", "passes", "Fold or list nodes that are well", id="passes"),
         Binding("n", "problem(1)", "Next problem", id="next-problem"),
         Binding("N", "problem(-1)", "Previous problem", id="previous-problem"),
-        Binding("c", "copy", "Copy the names of these nodes", id="copy-fix"),
+        Binding("c,y", "copy", "Copy the names of these nodes", id="copy-fix"),
         Binding("escape", "clear", "Clear the filter", id="clear"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -126,17 +126,23 @@ class FleetScreen(Screen[None]):
 
     def action_matrix(self) -> None:
         """Node by check, or the list again."""
+        if self._is_empty():
+            return
         self._set_matrix(not self._matrix)
         self.call_after_refresh(self.show, self._round)
 
     def action_passes(self) -> None:
         """One line for all nodes that are well, or one each."""
+        if self._is_empty():
+            return
         self._set_matrix(False)
         self._folded = not self._folded
         self.show(self._round)
 
     def action_problem(self, step: int) -> None:
         """Go to the next or previous line that is not well, round and round."""
+        if self._is_empty():
+            return
         listing = self.panes.listing
         keys = [row.key for row in listing.rows]
         bad = [at for at, row in enumerate(listing.rows) if row.word not in ("PASS", "SKIP")]
@@ -149,7 +155,7 @@ class FleetScreen(Screen[None]):
 
     def action_copy(self) -> None:
         """Copy the names of the nodes of the selected line, as a node set."""
-        if self._round is not None and self.panes.listing.key:
+        if not self._is_empty() and self._round is not None and self.panes.listing.key:
             names = self._alike() if self._matrix else nodes.names(self._round.fleet, self.panes.listing.key)
             self.app.copy_to_clipboard(names)
 
@@ -161,6 +167,12 @@ class FleetScreen(Screen[None]):
     def action_clear(self) -> None:
         """Show every node again."""
         self._narrow("")
+
+    def _is_empty(self) -> bool:
+        """Whether there are no nodes, which is then said."""
+        if self._round is None:
+            self.notify("no nodes were asked", markup=False)
+        return self._round is None
 
     def _set_matrix(self, matrix: bool) -> None:
         self._by_hand = self._by_hand and matrix is self._matrix

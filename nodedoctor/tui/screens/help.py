@@ -63,13 +63,14 @@ class HelpScreen(Screen[None]):
         page.focus()
 
     def _paras(self) -> list[Para]:
-        paras = _table((*MOVES, *self._keys))
+        own = {key for keys, _ in self._keys for key in keys.split()}
+        paras = _table((*(move for move in MOVES if move[0] not in own), *self._keys))
         paras += [Para(), Para("Statuses", style=LABEL)]
         paras += [
             Para(text, f"{status.word:<14}", lead_style=STYLE[status]) for status, text in MEANING.items()
         ]
         paras += [Para("has not answered yet; the seconds count up", f"{'RUN':<14}", lead_style=RUN)]
-        return [*paras, Para(), Para("Filter", style=LABEL), *_table(FILTERS)]
+        return [*paras, Para(), Para("Filter of the first screen", style=LABEL), *_table(FILTERS)]
 
 
 def _table(pairs: Sequence[tuple[str, str]]) -> list[Para]:

@@ -20,7 +20,7 @@ class PairsScreen(Screen[None]):
     """A list of findings and nodes, and everything about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "copy", "Copy the name", id="copy-fix"),
+        Binding("c,y", "copy", "Copy the name", id="copy-fix"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("/", "Filter"), ("c", "Copy name"))
 

@@ -99,6 +99,8 @@ class ProbesScreen(Screen[None]):
 
     def action_evidence(self, step: int) -> None:
         """Go to the next or previous line of the evidence that is read."""
+        if not self._evidence:
+            self.notify("e on a cause opens its evidence here", markup=False)
         self.panes.page.reveal(step)
 
     def on_panes_zoomed(self, event: Panes.Zoomed) -> None:

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.matrix import TOKENS, Matrix, matrices
+from nodedoctor.report.matrix import LOST, TOKENS, Matrix, matrices, off_bus
 from nodedoctor.tui.lines import boxes
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
@@ -196,13 +196,15 @@ def _cell(heads: Mapping[str, str]) -> int:
 def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Para]:
     matrix = found[0]
     yield Para(gpu, style=LABEL)
+    if gpu in matrix.lost:
+        yield Para(f"has fallen off the bus ({matrix.lost[gpu]})", f"{LOST:<9} ", lead_style=ODD)
     if matrix.numa.get(gpu):
         cpus = f", CPUs {matrix.cpus[gpu]}" if gpu in matrix.cpus else ""
         yield Para(f"node {matrix.numa[gpu]}{cpus}", f"{'NUMA':<9} ")
     if matrix.nearest.get(gpu):
         yield Para(matrix.nearest[gpu], f"{'nearest':<9} ")
     for other in found:
-        for value in sorted({other.cells[pair] for pair in other.odd if pair[0] == gpu}):
+        for value in sorted({other.cells[pair] for pair in other.odd if pair[0] == gpu} - {LOST}):
             peers = [b for a, b in sorted(other.odd) if a == gpu and other.cells[a, b] == value]
             text = f"{value} to {', '.join(peers)}; {other.why}"
             yield Para(text, f"{'odd':<9} ", lead_style=ODD)
@@ -222,6 +224,8 @@ def _legend() -> Iterator[Para]:
 
 def _nothing(state: State) -> Iterator[Para]:
     yield Para("No link between GPUs is known here." if not state.running else "Nothing is known yet.")
+    for gpu, address in off_bus(state.report["facts"]).items():
+        yield Para(f"{gpu} has fallen off the bus ({address})", style=ODD)
     yield Para()
     for seen in state.report["probes"]:
         if seen["name"] in ("nvml", "nvidia-smi-topo"):

@@ -38,7 +38,7 @@ class TriageScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "another", "Open logs", id="open-logs", tooltip="a log, a dump or a folder of them"),
         Binding("r", "reread", "Read the logs again", id="rerun", tooltip="a running job goes on writing"),
-        Binding("c", "copy", "Copy the command", id="copy-fix"),
+        Binding("c,y", "copy", "Copy the command", id="copy-fix"),
     ]
     EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("o", "Open logs"), ("1", "Checks"), (":", "Commands"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
