@@ -11,7 +11,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, FabricNodes
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look
+from nodedoctor.steps import look, repair
 
 _UNIT = "nvidia-imex"
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
@@ -22,6 +22,10 @@ _FIX = Fix(
         look("systemctl status nvidia-imex"),
         look("nvidia-imex-ctl -N"),
         look("sudo tail -50 /var/log/nvidia-imex.log"),
+        repair(
+            "sudo systemctl start nvidia-imex",
+            when="its version and nodes_config.cfg are those of all trays",
+        ),
     ),
     "restart-service",
     "jobs across trays of the rack",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.fabric.imex_domain import NAME, ImexDomain
 from nodedoctor.model import Finding, Fix, quoted_like
-from nodedoctor.steps import look
+from nodedoctor.steps import last_resort, look
 from nodedoctor.wording import counted, listed
 
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
@@ -68,6 +68,11 @@ def _fix(host: str) -> Fix:
             look("nvidia-imex-ctl -N"),
             look("cat /etc/nvidia-imex/nodes_config.cfg"),
             look("sudo tail -50 /var/log/nvidia-imex.log"),
+            last_resort(
+                "sudo systemctl restart nvidia-imex",
+                when="version and nodes_config.cfg are equal on all trays",
+                disturbs="jobs across trays of the rack",
+            ),
         ),
         "restart-service",
         "jobs across trays of the rack",

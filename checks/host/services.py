@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look
+from nodedoctor.steps import look, repair
 
 NEEDED_FOR = {
     "slurmd": "Slurm starts no jobs here",
@@ -60,6 +60,7 @@ def _fix(unit: Service) -> Fix:
         (
             look("systemctl status {}", unit.name),
             look("sudo journalctl -u {} -b -n 50 --no-pager", unit.name),
+            repair("sudo systemctl start {}", unit.name, when="what its log names is repaired"),
         ),
         "restart-service",
         "what the service runs",

@@ -9,7 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
-from nodedoctor.steps import look
+from nodedoctor.steps import look, reboot
 from nodedoctor.wording import counted
 
 from .pci_address import NO_ADDRESS
@@ -101,9 +101,8 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
         if same:
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
-            fix = Fix(
-                advice, _look(subject), action, "every job that uses the NIC", "nodedoctor kernel.nic ib"
-            )
+            steps = (*_look(subject), *((reboot("the node is drained"),) if action == "reboot" else ()))
+            fix = Fix(advice, steps, action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             meaning = meaning.replace("it ", f"{subject[4:]} ", 1) if subject.startswith("net:") else meaning
             yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
