@@ -27,6 +27,8 @@ from nodedoctor.tui.widgets.tabs import Badge, badges_of
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
+    from textual.events import Resize
+    from textual.geometry import Size
 
     from nodedoctor.report.document import Report
     from nodedoctor.tui.lines.nodes import Round
@@ -83,6 +85,7 @@ class NodeDoctor(App[None]):
         self.copied: list[str] = []
         self.refused = ""
         self._mouse, self._wants_mouse = False, mouse
+        self._shown_at: Size | None = None
         self._first = first
         self._document, self._triage_again = triage, triage_again
         self._measured = pairs
@@ -114,9 +117,11 @@ class NodeDoctor(App[None]):
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """A terminal of another size shows another picture: it has cut lines, or folded them."""
-        self.action_repaint()
+        if self._shown_at not in (None, event.size):  # the first of these events only tells the size
+            self.action_repaint()
+        self._shown_at = event.size
 
     def watch_state(self, state: State | None) -> None:
         """Mark the tabs that have something to say."""
