@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -24,6 +25,14 @@ def test_a_recorded_node_says_where_it_comes_from(path):
     assert manifest["provenance"] in ("real", "pasted", "synthetic")
     assert manifest["provenance"] == "real" or manifest["origin"]
     assert isinstance(manifest["hardware"], list)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.parent.name)
+def test_nvml_of_a_recorded_node_was_loaded_as_on_its_machine(path):
+    """From where a stand-in lay while the node was made is no fact of the node."""
+    nvml = path.parent / "probes" / "nvml.txt"
+    text = nvml.read_text() if nvml.exists() else ""
+    assert not re.findall(r'"library": "(?!/usr/|lib)[^"]*"', text)
 
 
 def test_a_live_recording_is_real(tmp_path):
