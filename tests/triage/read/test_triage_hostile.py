@@ -78,6 +78,18 @@ def test_no_number_ends_the_reading(message: str, digits: str, tmp_path: Path) -
     st.sampled_from(MESSAGES), st.lists(st.integers(min_value=-1, max_value=10**30), min_size=9, max_size=9)
 )
 def test_identities_are_those_of_a_job(message: str, numbers: list[int]) -> None:
+    identities_are_small(message, numbers)
+
+
+@pytest.mark.parametrize("number", [1 << 20, (1 << 22) + 1, 999_999, 9_999_999, 10**10])
+def test_identities_just_too_large_are_none(number: int) -> None:
+    """Numbers at the bounds, of as many digits as real ones have: few are drawn at random."""
+    for message in MESSAGES:
+        identities_are_small(message, [number] * 9)
+
+
+def identities_are_small(message: str, numbers: list[int]) -> None:
+    """A rank below 2**20 and a pid of at most 2**22, whatever stands in their place."""
     for number in numbers:
         message = message.replace("{n}", str(number), 1)
     lines = [line for raw in message.split("\n") for line in parse(raw, Place("x", 0))]

@@ -6,7 +6,8 @@ import re
 
 from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said, nothing
 from nodedoctor.triage.lines.times import seconds
-from nodedoctor.triage.model import COMPILED
+from nodedoctor.triage.model import COMPILED, LARGEST_PID
+from nodedoctor.whole_numbers import whole
 
 _PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR": 4, "CRITICAL": 1, "FATAL": 4,
            "TRACE": 4, "SUCCESS": 2}  # fmt: skip
@@ -69,7 +70,7 @@ def _read_glog(found: re.Match[str], said: Said) -> None:
 
 
 def _read_nccl(found: re.Match[str], said: Said) -> None:
-    said.know(host=found[1], pid=int(found[2]))
+    said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
 
 
 GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
