@@ -111,7 +111,7 @@ def _gpu_width(
         *values(source, gpu, "pcie_width", "pcie_width_max"),
         *card(source, gpu),
     ]
-    fix = look_at(gpu, _RESEAT, "pcie.width", _link_steps(gpu.bus_id), "drain", "every job on this node")
+    fix = look_at(gpu, _RESEAT, "pcie.width", link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
     if not expected and (why := _by_design(model, now, most, peers)):
         return Finding.info(f"{summary}: {why}", subject=gpu.subject, evidence=said[:2])
@@ -135,7 +135,8 @@ def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]
     return "workstation slots differ" if few or now == most else None
 
 
-def _link_steps(address: str | None) -> tuple[Step, ...]:
+def link_steps(address: str | None) -> tuple[Step, Step]:
+    """What a link can and does, and what the kernel says of errors on it."""
     where = ["-s", address] if address else []
     return (
         look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
@@ -162,9 +163,7 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str =
     wider = sum(peer > now for peer in peers)
     if wider * 2 <= len(peers) or len(peers) < 2:
         return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=said)
-    fix = Fix(
-        _RESEAT, _link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width"
-    )
+    fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
     return Finding.fail(
         f"{summary}: {counted(wider, 'peer')} {agree(wider, 'has', 'have')} more",
         subject=subject,
@@ -221,7 +220,7 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
         *card(source, gpu),
     ]
     text = f"Check the slot's speed in the BIOS. {_RESEAT}"
-    fix = look_at(gpu, text, "pcie.speed", _link_steps(gpu.bus_id), "drain", "every job on this node")
+    fix = look_at(gpu, text, "pcie.speed", link_steps(gpu.bus_id), "drain", "every job on this node")
     if expected and (most or now) < expected:
         summary = f"PCIe generation {most or now} at most, expected {expected}"
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)

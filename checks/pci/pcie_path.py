@@ -77,11 +77,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     shared = [bridge for bridge in tree.bridges if _between(bridge, tree.bridges)]
     redirecting = [bridge for bridge in shared if bridge.redirects]
     bad = [bridge for bridge in redirecting if not (bridge.ats or _lent(bridge, tree.bridges))]
-    for bridge in bad:
-        finding = _redirected(bridge, _acs_off([other.address for other in bad]))
-        if len(bad) > 1:
-            finding = finding.led_by(f"ACS redirects P2P traffic at {len(bad)} PCIe bridges to the CPU")
-        yield finding if bridge is bad[0] else finding.explained_by(f"pcie.acs@pci:{bad[0].address}")
+    yield from _redirected(bad)
     if blind:
         evidence = [bridge.said for bridge in blind[:4]]
         summary = f"{len(blind)} of {counted(len(tree.bridges), 'bridge')} could not be read"
@@ -153,9 +149,17 @@ def _acs_off(addresses: Sequence[str]) -> Fix:
 _NOT_SHARED = "no virtual machine shares the switch"
 
 
-def _redirected(bridge: Bridge, fix: Fix) -> Finding:
-    summary = f"ACS redirects P2P traffic of {listed(bridge.beneath, 3)} to the CPU"
-    return Finding.fail(summary, subject=f"pci:{bridge.address}", evidence=[bridge.said], fix=fix)
+def _redirected(bridges: Sequence[Bridge]) -> Iterator[Finding]:
+    """One finding for each bridge; all have the same repair, and the first stands for the others."""
+    if not bridges:
+        return
+    first, fix = bridges[0], _acs_off([bridge.address for bridge in bridges])
+    for bridge in bridges:
+        summary = f"ACS redirects P2P traffic of {listed(bridge.beneath, 3)} to the CPU"
+        finding = Finding.fail(summary, subject=f"pci:{bridge.address}", evidence=[bridge.said], fix=fix)
+        if len(bridges) > 1:
+            finding = finding.led_by(f"ACS redirects P2P traffic at {len(bridges)} PCIe bridges to the CPU")
+        yield finding if bridge is first else finding.explained_by(f"pcie.acs@pci:{first.address}")
 
 
 @check(

@@ -13,10 +13,10 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import Limit, limit
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
 from ..unavailable import all_of, none_shown, not_reported
+from .pcie import link_steps
 
 REPLAYS_PEERS = 100
 """A GPU with as many times the replays of its peers' median has a bad link of its own ..."""
@@ -91,9 +91,4 @@ def _replay_fix(gpu: Gpu, allowed: Limit) -> Fix:
         f"Reseat the card, riser or cable. {allowed.what}: at most {allowed.value} per minute and lane "
         f"({allowed.source})."
     )
-    where = ["-s", gpu.bus_id] if gpu.bus_id else []
-    steps = (
-        look("sudo dmesg | grep -iE 'aer|pcieport'"),
-        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
-    )
-    return look_at(gpu, text, "pcie.replays", steps, "drain", "every job on this node")
+    return look_at(gpu, text, "pcie.replays", link_steps(gpu.bus_id)[::-1], "drain", "every job on this node")

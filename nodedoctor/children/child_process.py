@@ -17,7 +17,6 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -27,6 +26,7 @@ from nodedoctor.children.search_path import search_path
 from nodedoctor.children.whereabouts import slowest, whereabouts
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
+from nodedoctor.record import replace
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nodedoctor.errors import NodeDoctorError
 
 
-def columns() -> int:
-    """How wide the terminal is that stdout leads to, 80 where it leads to none; COLUMNS says otherwise.
+def columns(without: int = 80) -> int:
+    """How wide the terminal is that stdout leads to, or a page `without` one; COLUMNS says otherwise.
 
     As `shutil.get_terminal_size`, whose module reads every kind of archive and takes 4 ms to import.
     """
@@ -26,9 +26,9 @@ def columns() -> int:
     if told.isdecimal() and int(told[:9]):
         return int(told[:9])
     try:
-        return os.get_terminal_size(1).columns or 80
+        return os.get_terminal_size(1).columns or without
     except OSError:
-        return 80
+        return without
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):

@@ -7,11 +7,10 @@ import asyncio
 import contextlib
 import os
 import shlex
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.cli.console import complain, emit, say
+from nodedoctor.cli.console import columns, complain, emit, say
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.ways import split, transport
@@ -233,7 +232,7 @@ def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:
     from nodedoctor.fleet import text
 
     on_terminal = sys.stdout.isatty()
-    width = min(shutil.get_terminal_size((80, 24)).columns, 140) if on_terminal else 100
+    width = min(columns(), 140) if on_terminal else 100
     colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     return text.render(found, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
 
@@ -275,7 +274,7 @@ class _Teller:
         if loop.time() - self._told >= PROGRESS_AFTER_S and state.waiting:
             more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
             names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
-        line = f"{state.answered}/{state.expected} nodes{names}"[: shutil.get_terminal_size().columns - 1]
+        line = f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1]
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         self._shown = True
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from nodedoctor.cli.console import complain, emit, say
+from nodedoctor.cli.console import columns, complain, emit, say
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import now
@@ -193,7 +192,7 @@ class _Run:
         from nodedoctor.cli import outputs
         from nodedoctor.fleet.breaker import tripped
 
-        width = min(shutil.get_terminal_size((100, 24)).columns, 140)
+        width = min(columns(100), 140)
         failing, nodes = told["failing"], len(told["nodes"])
         if self._arguments.redact:
             from nodedoctor.redact.of_nodes import redacted_nodes

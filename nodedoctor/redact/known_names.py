@@ -220,7 +220,7 @@ def _peers(observations: Iterable[Observation]) -> Iterator[str]:
             yield from seen.argv[program[0] + 1 :] if program else ()
             try:
                 yield from map(str, loaded(seen.text)["peers"])
-            except (ValueError, TypeError, KeyError, RecursionError):
+            except (ValueError, TypeError, KeyError):
                 continue
 
 

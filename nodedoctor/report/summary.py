@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.model import Severity, Status
-from nodedoctor.report.document import (
-    Finding,
-    Report,
-    full_summary,
-    is_blind,
-    problems_first,
-    severity,
-)
+from nodedoctor.report.document import Finding, Report, full_summary, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import and_more, of_cause, well
 from nodedoctor.report.text import tally

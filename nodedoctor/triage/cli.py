@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import HelpFormatter, Parser, complain, emit
+from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
@@ -175,7 +174,7 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
 
 
 def _width() -> int:
-    return min(shutil.get_terminal_size((80, 24)).columns, 110) if sys.stdout.isatty() else 100
+    return min(columns(), 110) if sys.stdout.isatty() else 100
 
 
 def _colour() -> bool:

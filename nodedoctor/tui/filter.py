@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodedoctor.record import record
-from nodedoctor.report.document import (
-    Result,
-    full_summary,
-    is_blind,
-    is_broken,
-    severity_of,
-    worst,
-)
+from nodedoctor.report.document import Result, full_summary, is_blind, is_broken, severity_of, worst
 from nodedoctor.wording import about
 
 KINDS: dict[str, Callable[[Result], bool]] = {

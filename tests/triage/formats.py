@@ -20,7 +20,7 @@ import random
 import tarfile
 import textwrap
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -149,26 +149,23 @@ def exported(lines: Lines) -> bytes:
     return out
 
 
-def docker_parts(lines: Lines) -> bytes:
-    """docker's json-file cuts long lines; here at 64 bytes. The last part alone ends in a line feed."""
-    rows = []
+def cut(lines: Lines) -> Iterator[tuple[str, str, bool]]:
+    """The parts of long lines, here of 64 characters: its time, the part, whether it is its line's last."""
     for n, line in enumerate(lines, 1):
         parts = [line[at : at + 64] for at in range(0, len(line), 64)] or [""]
         for index, part in enumerate(parts):
-            end = "\n" if index == len(parts) - 1 else ""
-            rows.append(json.dumps({"log": part + end, "stream": "stderr", "time": iso(n, 9) + "Z"}))
-    return text(rows)
+            yield f"{iso(n, 9)}Z", part, index == len(parts) - 1
+
+
+def docker_parts(lines: Lines) -> bytes:
+    """docker's json-file cuts long lines. The last part alone ends in a line feed."""
+    rows = ({"log": part + "\n" * last, "stream": "stderr", "time": time} for time, part, last in cut(lines))
+    return text(list(map(json.dumps, rows)))
 
 
 def cri_parts(lines: Lines) -> bytes:
     """The same of containerd: P for a part, F for the last one."""
-    rows = []
-    for n, line in enumerate(lines, 1):
-        parts = [line[at : at + 64] for at in range(0, len(line), 64)] or [""]
-        for index, part in enumerate(parts):
-            flag = "F" if index == len(parts) - 1 else "P"
-            rows.append(f"{iso(n, 9)}Z stderr {flag} {part}")
-    return text(rows)
+    return text([f"{time} stderr {'F' if last else 'P'} {part}" for time, part, last in cut(lines)])
 
 
 def rich_lines(lines: Lines) -> bytes:
@@ -299,12 +296,9 @@ def attached(lines: Lines) -> bytes:
 def two_streams(lines: Lines) -> bytes:
     """containerd's parts of long lines, and whole lines of the other stream between them."""
     rows = []
-    for n, line in enumerate(lines, 1):
-        parts = [line[at : at + 64] for at in range(0, len(line), 64)] or [""]
-        for index, part in enumerate(parts):
-            flag = "F" if index == len(parts) - 1 else "P"
-            rows.append(f"{iso(n, 9)}Z stderr {flag} {part}")
-            rows += [f"{iso(n, 9)}Z stdout F up"] if flag == "P" else []
+    for time, part, last in cut(lines):
+        rows.append(f"{time} stderr {'F' if last else 'P'} {part}")
+        rows += [] if last else [f"{time} stdout F up"]
     return text(rows)
 
 

@@ -84,7 +84,7 @@ def _by_lines(text: str, begin: int, facts: Collection[str]) -> Found | None:
         kept, well = _results(text[results + len(_RESULTS) : probes])
         document["results"] = kept
         document["facts"] = _facts(text[first + len(_FACTS) : end], facts)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return document, well, end + len(_END)
 

@@ -26,10 +26,7 @@ from nodedoctor.triage.lines.join import (
 from nodedoctor.triage.lines.learned import ALL, MANY
 from nodedoctor.triage.lines.listing import opener
 from nodedoctor.triage.lines.pieces import STREAM, Piece, joined, newest_first, taken_out, unbroken
-from nodedoctor.triage.lines.prefixes import (
-    LONGEST,
-    parse,
-)
+from nodedoctor.triage.lines.prefixes import LONGEST, parse
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512

@@ -39,7 +39,7 @@ def one(text: str) -> list[Record] | None:
         return [Record(_unescaped(cut[1]))] if cut else None  # a collector cuts what is too long for it
     try:
         found = loaded(body, parse_int=json_integer)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return ordered(_records(found, Who(), 0)) or None
 
@@ -54,7 +54,7 @@ def document(data: bytes) -> list[Record] | None:
     """The records of a JSON document; None when it is none, or holds no text of a log."""
     try:
         found = loaded(data.decode("utf-8", "replace"), parse_int=json_integer, strict=False)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     if isinstance(found, str):
         return [Record(line) for line in found.rstrip("\n").split("\n")]

@@ -52,7 +52,7 @@ def screen(data: bytes) -> Iterator[Record]:
     for row in data.split(b"\n")[1:]:
         try:
             event = loaded(row, parse_int=json_integer)
-        except (ValueError, RecursionError):
+        except ValueError:
             continue
         if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
             shown.append(event[-1])
