@@ -84,7 +84,7 @@ def run(found: list[Block], folder: Path, python: str = sys.executable) -> Itera
     tools.mkdir()
     (tools / "nodedoctor").write_text(f'#!/bin/sh\nexec "{python}" -m nodedoctor "$@"\n')
     (tools / "nodedoctor").chmod(0o755)
-    work = folder / "work"
+    work = folder / "checkout"
     shutil.copytree(DOCS / "examples", work / "examples")
     shutil.copytree(DOCS / "recipes", work / "recipes")
     env = {
@@ -122,7 +122,7 @@ def outputs() -> Iterator[tuple[str, str]]:
                 if code != block.exit:
                     raise SystemExit(f"{block.page}:{block.line}: exit {code}, not {block.exit}\n{text}")
                 if block.output:
-                    yield block.output, text.replace(f"{scratch}/work/", "")
+                    yield block.output, text.replace(f"{scratch}/checkout/", "")
 
 
 def main(folder: Path) -> None:

@@ -167,6 +167,7 @@ _lend = vars(object)["__class__"].__set__
 def _open(cls: type[Any]) -> type[Any]:
     """A class of the same layout whose values can be assigned to."""
     body = {"__setattr__": object.__setattr__, "__slots__": cls.__slots__}
+    body["__orig_bases__"] = getattr(cls, "__orig_bases__", cls.__bases__)  # without it, Generic refuses
     metaclass: Any = type(cls)
     made: type[Any] = metaclass(cls.__name__, cls.__bases__, body)
     return made

@@ -3,11 +3,12 @@
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Generic, TypeVar
 
 import pytest
 
 from nodedoctor.model import Finding
-from nodedoctor.record import record
+from nodedoctor.record import BY_HAND, record
 from nodedoctor.record import replace as record_replace
 
 
@@ -67,6 +68,18 @@ def test_a_class_made_of_another_has_its_fields_whichever_is_used_first():
     assert Triple(1, three=4.0) == Triple(1, None, [], 4.0) != Pair(1)
     assert [f.name for f in fields(Triple)] == ["one", "two", "more", "three"]
     assert replace(Triple(1), two="b").two == "b"
+
+
+Held = TypeVar("Held")
+
+
+@record
+class Box(Generic[Held]):
+    held: Held
+
+
+def test_a_generic_class_stays_one_when_it_has_its_own_initialiser():
+    assert [Box[int](number).held for number in range(2 * BY_HAND)] == list(range(2 * BY_HAND))
 
 
 def test_values_are_slotted_hashed_by_their_fields_and_survive_pickling():

@@ -63,7 +63,7 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "reboot",
     ),
     "queue": (
-        "it stopped sending for seconds",
+        "{} stopped sending for seconds",
         "Update driver and firmware together; check the switch for pause frames.",
         "investigate",
     ),
@@ -104,8 +104,10 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             steps = (*_look(subject), *((reboot("the node is drained"),) if action == "reboot" else ()))
             fix = Fix(advice, steps, action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
-            meaning = meaning.replace("it ", f"{subject[4:]} ", 1) if subject.startswith("net:") else meaning
-            yield build(f"{meaning}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix)
+            name = subject.removeprefix("net:") if subject.startswith("net:") else "it"
+            yield build(
+                f"{meaning.format(name)}{times(same)}", subject=where, evidence=evidence_of(same), fix=fix
+            )
     links = [event for event in events if event.kind in ("link-down", "link-up")]
     if links:
         yield _link(f"{subject}/link", links).explained_by("ib.ports", "ib.width")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from statistics import mean
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.bandwidth import Bandwidth
@@ -55,7 +54,7 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     False positives: None known.
     """
     ours = [pair.read_gbytes_s for pair in bandwidth.pairs if pair.read_gbytes_s] if bandwidth else []
-    beside = f"; ours between GPUs: {mean(ours):.0f} GB/s average" if ours else ""
+    beside = f"; ours between GPUs: {sum(ours) / len(ours):.0f} GB/s average" if ours else ""
     said = [quoted_like("nvbandwidth", rf"^.*SUM {re.escape(test)}\b.*$") for test in told.sums_gbytes_s]
     yield Finding.info(f"{counted(len(said), 'test')} ran{beside}", evidence=said)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
@@ -11,6 +10,7 @@ from nodedoctor.facts.network.ethtool import NAME, Ethtool
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.model import Evidence, Finding, Fix, reading
+from nodedoctor.record import record
 from nodedoctor.steps import look
 from nodedoctor.wording import counted
 
@@ -30,7 +30,7 @@ _RESENT = ("packet_seq_err", "local_ack_timeout_err")
 out_of_sequence is left out: adaptive routing makes it rise without a loss."""
 
 
-@dataclass(frozen=True)
+@record
 class _Rail:
     """A rail, the name of its network interface, and what the interface's driver counted."""
 

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 from nodedoctor import single_file
 from nodedoctor.blackbox import after, arm, start
@@ -18,6 +20,7 @@ from nodedoctor.blackbox import arguments as words_of
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
+from nodedoctor.children import exhaustion
 from nodedoctor.cli.console import complain, say
 
 KILLING = 30.0
@@ -34,6 +37,36 @@ def main(words: list[str]) -> int:
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
         return complain("run needs a command: nodedoctor run [options] -- COMMAND")
+    try:
+        job = _started(command, arguments)
+    except start.NotStarted as problem:
+        refused = problem
+    except Exception as error:  # a watch that cannot begin is no reason not to train
+        _say_unwatched(error, "the command is not watched")
+        refused = start.instead(command)
+    else:
+        return start.die_as(_watched(job))
+    say(f"run: {refused}")
+    return refused.code
+
+
+def _watched(job: StartedJob) -> int:
+    """The command's wait status, whatever becomes of the watch."""
+    try:
+        asyncio.run(job.follow())
+    except Exception as error:
+        _say_unwatched(error, "the command was not watched to its end")
+    status = job.wait()
+    start.take_terminal()
+    try:
+        job.last_words(status)
+    except Exception as error:
+        _say_unwatched(error, "no verdict")
+    return status
+
+
+def _started(command: Sequence[str], arguments: argparse.Namespace) -> StartedJob:
+    """The command, running; whatever is raised but NotStarted, it does not run yet."""
     outputs = start.outputs()
     reading, writing = os.pipe() if outputs.pumped else (-1, -1)
     folder = _folder(arguments.dir, reading)
@@ -42,46 +75,53 @@ def main(words: list[str]) -> int:
     if folder is not None and not arguments.no_arm:
         environ |= _armed(folder, arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, start.FORWARDED)  # until follow() can hand them on
-    try:
-        pid = start.spawn(command, environ, outputs)
-    except start.NotStarted as problem:
-        say(f"run: {problem}")
-        return problem.code
-    pump = start.pump(outputs, writing if folder is not None else -1, pid)
+    pump = start.pump(outputs, writing if folder is not None else -1)
     _close(writing)
+    pid = start.spawn(command, environ, outputs)
+    if pump is not None:
+        start.begin(pump, pid)
     files = list(outputs.files)
     if folder is not None and outputs.pumped:
         files.append((str(folder.path / "logs/output.log"), 0))
-    job = StartedJob(pid, folder, arguments, files)
-    status = asyncio.run(job.follow())
-    start.take_terminal()
-    if pump is not None:
-        with contextlib.suppress(Exception):
-            pump.wait(DRAINING)
-    job.last_words(status)
-    return start.die_as(status)
+    return StartedJob(pid, pump, folder, arguments, files)
+
+
+def _say_unwatched(error: Exception, what: str) -> None:
+    """Say what we failed at and for which limit, if that can be; where it is a bug, with its place."""
+    with contextlib.suppress(Exception):
+        limit = exhaustion.said(f"{type(error).__name__}: {error}")
+        if limit is None and not isinstance(error, OSError):
+            traceback.print_exc()
+        say(f"run: {what}: {error if limit is None else limit.words}")
 
 
 class StartedJob:
     """A command that was started, and what watches it."""
 
     def __init__(
-        self, pid: int, folder: Folder | None, arguments: argparse.Namespace, files: list[tuple[str, int]]
+        self,
+        pid: int,
+        pump: subprocess.Popen[bytes] | None,
+        folder: Folder | None,
+        arguments: argparse.Namespace,
+        files: list[tuple[str, int]],
     ) -> None:
         self.pid = pid
+        self._pump = pump
         self._folder = folder
         self._arguments = arguments
         self._files = files
         self._began = time.monotonic()
         self._say = teller(sys.stderr)
+        self._ended: int | None = None
         self._status: asyncio.Future[int]
         self._watch: Watch | None = None
         self._killing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
-    async def follow(self) -> int:
-        """Until the command has ended; its wait status."""
+    async def follow(self) -> None:
+        """Until the command has ended."""
         loop = asyncio.get_running_loop()
         self._status = loop.create_future()
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
@@ -94,7 +134,7 @@ class StartedJob:
         watching = asyncio.ensure_future(self._watching())
         reaping = asyncio.ensure_future(_reap_orphans(self.pid)) if os.getpid() == 1 else None
         try:
-            return await self._status
+            await self._status
         finally:
             if self._guard is not None:
                 self._guard.communicate(b"1")
@@ -109,8 +149,25 @@ class StartedJob:
                 await self._watch.close()
                 await after.node_recorded(self._watch)
 
+    def wait(self) -> int:
+        """The command's wait status; waits for it where the watch has not."""
+        if self._ended is None:
+            for number in start.FORWARDED:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, self._hand_on)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, start.FORWARDED)
+            _, self._ended = os.waitpid(self.pid, 0)
+        return self._ended
+
+    def _hand_on(self, number: int, _: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
     def last_words(self, status: int) -> None:
         """Close the folder and say what became of the job: one line when it ended well."""
+        if self._pump is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._pump.wait(DRAINING)
         if self._folder is None:
             return
         after.ended(self._watch, self._folder, status, self._files, self._say, self._began)
@@ -171,6 +228,7 @@ class StartedJob:
         if os.WIFSTOPPED(status):
             self._stop_with_it()
         elif os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            self._ended = status
             self._status.set_result(status)
 
     def _stop_with_it(self) -> None:

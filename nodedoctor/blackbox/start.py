@@ -1,9 +1,8 @@
 """Starts a command as a shell would, and stands between it and the terminal without being noticed.
 
 The command gets a process group of its own in our session, which becomes the terminal's foreground group:
-what
-is typed reaches it directly. Its outputs: a regular file is inherited; a terminal or a pipe is put behind a
-pump (probes/job/pump.py), a terminal's in the shape of another terminal of the same size.
+what is typed reaches it directly. Of its outputs a regular file is inherited; a terminal or a pipe is put
+behind a pump (probes/job/pump.py), a terminal's in the shape of another terminal of the same size.
 """
 
 from __future__ import annotations
@@ -80,19 +79,20 @@ def outputs() -> Outputs:
     return Outputs(given, tuple(pumped), tuple(files.items()), usual)
 
 
-def pump(found: Outputs, copy: int, group: int) -> subprocess.Popen[bytes] | None:
-    """Start the pump for what needs one; `copy` is the writing end of the keeper's pipe, -1 for none, and
-    `group` the command's process group.
+def pump(found: Outputs, copy: int) -> subprocess.Popen[bytes] | None:
+    """Start the pump for what needs one; `copy` is the writing end of the keeper's pipe, -1 for none.
 
-    The ends it reads are closed here: once it closes them too, the command learns that nobody listens.
+    It is there before the command, which could not do without it, and waits on its stdin for the number of
+    the command's process group. The ends it reads are closed here: once it closes them too, the command
+    learns that nobody listens.
     """
     if not found.pumped:
         return None
     ways = [f"{source}:{target}:{found.usual.get(source, '')}" for source, target in found.pumped]
     numbers = {number for way in found.pumped for number in way} | ({copy} - {-1})
     pump = subprocess.Popen(
-        child_process.child("job/pump", str(group), str(copy), *ways),
-        stdin=subprocess.DEVNULL,
+        child_process.child("job/pump", str(copy), *ways),
+        stdin=subprocess.PIPE,
         pass_fds=tuple(numbers - {1, 2}),
     )
     for source, _ in found.pumped:
@@ -100,8 +100,15 @@ def pump(found: Outputs, copy: int, group: int) -> subprocess.Popen[bytes] | Non
     return pump
 
 
+def begin(pump: subprocess.Popen[bytes], group: int) -> None:
+    """Tell the pump the command's process group, for which it waits."""
+    assert pump.stdin is not None
+    with contextlib.suppress(OSError), pump.stdin:
+        pump.stdin.write(f"{group}\n".encode())
+
+
 def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) -> int:
-    """Start the command; its pid. NotStarted when it cannot be."""
+    """Start the command; its pid. NotStarted when there is no such command, OSError when nothing starts."""
     reading, writing = os.pipe()
     foreground = in_foreground()
     pid = os.fork()
@@ -111,12 +118,9 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
             os.setpgid(0, 0)
             if foreground:
                 _give_terminal(os.getpid())
-            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; nohup's SIGHUP stays so
-                signal.signal(ignored, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             for number, source in found.given.items():
                 os.dup2(source, number)
-            os.execvpe(command[0], list(command), dict(environ))
+            become(command, environ)
         except OSError as error:
             os.write(writing, struct.pack("i", error.errno or errno.ENOEXEC))
         finally:
@@ -135,11 +139,31 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
     if told:
         os.waitpid(pid, 0)
         take_terminal()
-        number = struct.unpack("i", told)[0]
-        missing = number == errno.ENOENT
-        why = "command not found" if missing and "/" not in command[0] else os.strerror(number)
-        raise NotStarted(f"{command[0]}: {why}", NOT_FOUND if missing else NOT_STARTED)
+        raise _not_started(command[0], struct.unpack("i", told)[0])
     return pid
+
+
+def become(command: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Be the command from here on, as if a shell had started it; returns by OSError alone."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; nohup's SIGHUP stays so
+        signal.signal(ignored, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.execvpe(command[0], list(command), dict(environ))
+
+
+def instead(command: Sequence[str]) -> NotStarted:
+    """Be the command where it cannot be watched, which takes no process and no descriptor; else why not."""
+    try:
+        become(command, os.environ)
+    except OSError as error:
+        return _not_started(command[0], error.errno or errno.ENOEXEC)
+    raise AssertionError("become() returned")
+
+
+def _not_started(name: str, number: int) -> NotStarted:
+    missing = number == errno.ENOENT
+    why = "command not found" if missing and "/" not in name else os.strerror(number)
+    return NotStarted(f"{name}: {why}", NOT_FOUND if missing else NOT_STARTED)
 
 
 def guard(group: int) -> subprocess.Popen[bytes] | None:

@@ -31,6 +31,25 @@ def columns(without: int = 80) -> int:
         return without
 
 
+def has_colours() -> bool:
+    """Whether a terminal may get colours: NO_COLOR is not set, and its entry in terminfo has some.
+
+    A terminal without an entry gets them, as before there were entries for all.
+    """
+    term = os.environ.get("TERM", "")
+    if "NO_COLOR" in os.environ or term == "dumb":
+        return False
+    if not term or "color" in term or os.environ.get("COLORTERM"):
+        return True  # it says so itself; importing curses takes 5 ms
+    try:
+        import curses
+
+        curses.setupterm(term, 2)
+        return curses.tigetnum("colors") > 1
+    except (ImportError, OSError, ValueError, curses.error):
+        return True
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """argparse's, which leaves our paragraphs as they are."""
 

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from nodedoctor.cli.console import columns, complain, drop, emit, mutter, prepare, say
+from nodedoctor.cli.console import columns, complain, drop, emit, has_colours, mutter, prepare, say
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.errors import EndedBySignal, NodeDoctorError
 from nodedoctor.spelling import alike
@@ -210,7 +210,12 @@ def _on_screen(arguments: argparse.Namespace) -> int:
 
     piped = not sys.stdout.isatty()  # asked before: a terminal that hangs up is none any more
     try:
-        sitting = start.sit(lambda: _request(arguments), record=bool(arguments.record), mouse=arguments.mouse)
+        sitting = start.sit(
+            lambda: _request(arguments),
+            record=bool(arguments.record),
+            mouse=arguments.mouse,
+            may_refuse=bool(arguments.replay or arguments.checks or arguments.tag),
+        )
     except NodeDoctorError as error:
         return complain(error)
     mutter(start.last_words(sitting))
@@ -280,7 +285,7 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
     view = text.render if arguments.verbose else brief.render
     on_terminal = sys.stdout.isatty()
     width = min(columns(), 110) if on_terminal else 80
-    colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    colour = on_terminal and has_colours()
     return view(report, width=width, colour=colour, quiet=arguments.quiet)
 
 

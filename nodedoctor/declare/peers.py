@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Generic, Literal, TypeVar
+
+from nodedoctor.record import record
 
 Kind = Literal["identity", "capability", "level", "rate", "growth"]
 """Identity and capability are values that are equal or not; the others are numbers with a spread."""
@@ -29,7 +30,7 @@ DEVIATION = 1.4826
 Device = TypeVar("Device")
 
 
-@dataclass(frozen=True)
+@record
 class Attribute(Generic[Device]):
     """One thing to compare: `read` gives its value, None where this device did not tell it.
 
@@ -49,7 +50,7 @@ class Attribute(Generic[Device]):
     quantile: float = 0.5
 
 
-@dataclass(frozen=True)
+@record
 class Odd(Generic[Device]):
     """A device whose value differs: `usual` is what `peers` others have in common, or their middle."""
 

@@ -22,7 +22,9 @@ from nodedoctor.record import record, replace
 
 _MARK = "__nodedoctor__"
 
-_HEADING = re.compile(r"^(Why|Judges|Fix|Threshold|False positives|Error texts|Fix disturbs):", re.MULTILINE)
+_HEADING = re.compile(
+    r"^[ \t]*(Why|Judges|Fix|Threshold|False positives|Error texts|Fix disturbs):", re.MULTILINE
+)
 _SHOWN = ("What", "Why", "Fix disturbs")
 
 RESERVED = frozenset(
@@ -259,7 +261,7 @@ def check(
         raise ValueError(f"check id {id!r} must be subject.condition, and the subject not a subcommand")
 
     def declare(function: Judge) -> Judge:
-        parts = _sections(inspect.getdoc(function) or "")
+        parts = _sections(function.__doc__ or "")
         what, why, disturbs = (" ".join(parts.get(name, "").split()) for name in _SHOWN)
         where = getattr(getattr(function, "__code__", None), "co_filename", "?")
         all_tags = frozenset(tags) | {subject}

@@ -12,7 +12,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -63,15 +62,15 @@ class Plugins:
     broken: tuple[Broken, ...] = ()
 
 
-@dataclass(slots=True)
 class Catalogue:
     """Everything that can be asked, read and judged."""
 
-    probes: dict[str, Probe] = field(default_factory=dict)
-    facts: dict[str, Fact] = field(default_factory=dict)
-    checks: dict[str, Check] = field(default_factory=dict)
-    broken: list[Broken] = field(default_factory=list)
-    ends: float = field(default_factory=lambda: time.monotonic() + PATIENCE)
+    def __init__(self) -> None:
+        self.probes: dict[str, Probe] = {}
+        self.facts: dict[str, Fact] = {}
+        self.checks: dict[str, Check] = {}
+        self.broken: list[Broken] = []
+        self.ends = time.monotonic() + PATIENCE
 
     def add(self, module: ModuleType, *, bundled: bool = False) -> None:
         """Take over what a module declares; DiscoveryError when a check id is taken."""

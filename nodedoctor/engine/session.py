@@ -50,8 +50,8 @@ class Session:
         self.request = request
         self._server = None if request.replay else ForkServer()  # it imports while we do
         try:
+            self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
             self.catalogue = discover(request.folders)
-            self.snapshot = snapshot.load(request.replay) if request.replay else None
         except (DiscoveryError, snapshot.SnapshotError) as error:
             raise UsageError(str(error)) from None
         self._moment()  # complains now about a --since that cannot be read

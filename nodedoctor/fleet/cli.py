@@ -10,7 +10,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.cli.console import columns, complain, emit, say
+from nodedoctor.cli.console import columns, complain, emit, has_colours, say
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.ways import split, transport
@@ -233,7 +233,7 @@ def _rendered(found: Mapping[str, Any], arguments: argparse.Namespace) -> str:
 
     on_terminal = sys.stdout.isatty()
     width = min(columns(), 140) if on_terminal else 100
-    colour = on_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    colour = on_terminal and has_colours()
     return text.render(found, width=width, colour=colour, quiet=arguments.quiet, again=_again(arguments))
 
 

@@ -12,7 +12,7 @@ from sys import intern
 from typing import Any, get_args
 
 from nodedoctor.fleet.compare.outliers import kinds
-from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity, Problem, ValueGroup
+from nodedoctor.fleet.model import Fleet, Node, NodeCause, NodeState, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import counted, expand, fold
 
@@ -139,6 +139,7 @@ def entry(node: Node) -> dict[str, Any]:
         "peers": dict(node.peers),
         "report": node.report or None,
         "cause": node.cause or None,
+        "causes": [_cause(cause) for cause in node.causes],
         "problems": [_problem(problem) for problem in node.problems],
     }
 
@@ -159,6 +160,7 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         statuses=statuses,
         problems=tuple(map(_problem_of, problems)) if problems else (),
         cause=told.get("cause") or "",
+        causes=tuple(map(_cause_of, told.get("causes") or ())),
         traits={intern(key): intern(value) for key, value in told["traits"].items()},
         readings={intern(key): value for key, value in told["readings"].items()},
         report=told["report"] or "",
@@ -168,6 +170,26 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         serials=tuple(told["serials"]),
         alias=told["name"] if told["name"] != told["host"] else "",
         peers=told["peers"],
+    )
+
+
+def _cause(cause: NodeCause) -> dict[str, Any]:
+    return {
+        "check": cause.check,
+        "status": cause.status.value,
+        "said": cause.said,
+        "command": cause.command or None,
+        "explains": list(cause.explains),
+    }
+
+
+def _cause_of(told: Mapping[str, Any]) -> NodeCause:
+    return NodeCause(
+        check=told["check"],
+        status=Status(told["status"]),
+        said=told["said"],
+        command=told["command"] or "",
+        explains=tuple(told["explains"]),
     )
 
 

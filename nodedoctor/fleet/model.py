@@ -76,12 +76,27 @@ class Problem:
 
 
 @record
+class NodeCause:
+    """A cause of a node's report: whose move it is, what is broken and what to do in one line.
+
+    `check` is the one that found it, `command` what to type first on the node (or nothing), `explains` the
+    ids of the findings that follow from it.
+    """
+
+    check: str
+    status: Status
+    said: str
+    command: str = ""
+    explains: tuple[str, ...] = ()
+
+
+@record
 class Node:
     """One node: what came of asking it, and what its report says as far as nodes are compared.
 
     `note` says why there is no report, or what was strange about the answer. `cause` is the line its report
-    leads with: whose move it is, the worst cause, what to do. `traits` are what somebody
-    decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
+    leads with: whose move it is, the worst cause, what to do; `causes` are all of them. `traits` are what
+    somebody decided (versions, limits, counts), `readings` what was measured or counted, both by the keys of
     `fleet/compare/traits.py`. `report` is the file the whole report lies in, if it lies in one. `hostname`
     and `boot_id`
     are the machine's own, and so are `uptime` in seconds (0 when not told) and the `serials` of its GPUs.
@@ -102,6 +117,7 @@ class Node:
     statuses: Mapping[str, Status] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     cause: str = ""
+    causes: tuple[NodeCause, ...] = ()
     traits: Mapping[str, str] = field(default_factory=dict)
     readings: Mapping[str, float] = field(default_factory=dict)
     report: str = ""

@@ -6,7 +6,8 @@ out, what somebody decided (versions, counts, settings) is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from nodedoctor.model import Severity, Status
@@ -29,6 +30,7 @@ Direction = Literal["worse", "better", "other"]
 _KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
 """What tells the elements of a list apart, the first that all of them have."""
 
+_NUMBER = re.compile(r"\d+")
 _RESTLESS = frozenset(
     """
     age aggregate argv available begins ber bytes c clock clocks counter counters dirty ends energy errors
@@ -115,6 +117,19 @@ def render(comparison: Comparison, before: str, after: str) -> str:
     if len(lines) == 1:
         lines.append("nothing differs")
     return "\n".join(inert(line) for line in lines) + "\n"
+
+
+def alike(facts: Iterable[FactChange]) -> list[tuple[str, tuple[FactChange, ...]]]:
+    """Facts that changed from one value to another, with a name; those whose names differ only in numbers
+    are one: `topology.links.GPU*.GPU*`.
+    """
+    found: dict[tuple[str, str | None, str | None], list[FactChange]] = {}
+    for fact in facts:
+        found.setdefault((_NUMBER.sub("*", fact.name), fact.before, fact.after), []).append(fact)
+    return [
+        (members[0].name if len(members) == 1 else form, tuple(members))
+        for (form, _, _), members in found.items()
+    ]
 
 
 def told(change: Change) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects, whole, words
+from nodedoctor.record import record
 from nodedoctor.whole_numbers import spans
 
 CALM = ("clean", "recovered")
@@ -41,13 +42,64 @@ def jobs(document: Json) -> Iterator[tuple[str, str, bool]]:
         yield words(job.get("id")), "; ".join(filter(None, known)), job.get("judged") is True
 
 
+@record
+class Moment:
+    """What one rank, or many within seconds of each other, reported: when, who, and where the first did."""
+
+    event: str
+    first: str
+    last: str
+    ranks: tuple[tuple[int, int], ...]
+    count: int
+    source: str = ""
+    line: int | None = None
+
+    @property
+    def who(self) -> str:
+        """`rank 41`, `ranks 0-40, 42-63`; empty where no rank is known."""
+        several = len(self.ranks) > 1 or any(first < last for first, last in self.ranks)
+        return f"rank{'s' if several else ''} {ranges(self.ranks)}" if self.ranks else ""
+
+
+def moments(document: Json) -> list[Moment]:
+    """The whole timeline in groups; of a document without them, what its timeline lists, by kind of event."""
+    found = [_moment(item) for item in objects(document.get("moments"))]
+    if found:
+        return found
+    groups: dict[str, list[Json]] = {}
+    for item in objects(document.get("timeline")):
+        groups.setdefault(words(item.get("event")), []).append(item)
+    for event, items in groups.items():
+        times = [time for item in items if (time := words(item.get("time")))]
+        numbers = sorted({rank for item in items if (rank := whole(item, "rank")) is not None})
+        runs = tuple((first, last) for first, last in spans(numbers))
+        found.append(Moment(event, times[0] if times else "", times[-1] if times else "", runs, len(items)))
+    return found
+
+
+def _moment(item: Json) -> Moment:
+    return Moment(
+        words(item.get("event")),
+        words(item.get("first")),
+        words(item.get("last")),
+        tuple((first, last) for first, last in filter(is_span, listed(item.get("ranks")))),
+        whole(item, "count") or 1,
+        words(item.get("source")),
+        whole(item, "line"),
+    )
+
+
+def ranges(pairs: Iterable[Sequence[int]]) -> str:
+    """Ranges as `0-40, 42-63`."""
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+
+
 def missing(document: Json) -> str:
     """The ranks that nothing was read from, as `8-15, 17`."""
     coverage = mapping(document.get("coverage"))
-    pairs = [pair for pair in listed(coverage.get("ranks_missing_spans")) if _is_span(pair)]
+    pairs = [pair for pair in listed(coverage.get("ranks_missing_spans")) if is_span(pair)]
     pairs = pairs or spans(rank for rank in listed(coverage.get("ranks_missing")) if isinstance(rank, int))
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:32]]
-    return ", ".join(shown) + (f" and {len(pairs) - 32} more ranges" if len(pairs) > 32 else "")
+    return ranges(pairs[:32]) + (f" and {len(pairs) - 32} more ranges" if len(pairs) > 32 else "")
 
 
 def unread(document: Json) -> int:
@@ -60,6 +112,7 @@ def earlier_failures(document: Json) -> int:
     return (whole(document, "incidents") or 0) - (words(document.get("outcome")) not in UNSURE)
 
 
-def _is_span(value: object) -> bool:
+def is_span(value: object) -> bool:
+    """Whether a JSON value is a range `[first, last]`."""
     pair = listed(value)
     return len(pair) == 2 and all(isinstance(one, int) and not isinstance(one, bool) for one in pair)

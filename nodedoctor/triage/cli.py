@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit
+from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
@@ -178,7 +177,7 @@ def _width() -> int:
 
 
 def _colour() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return sys.stdout.isatty() and has_colours()
 
 
 def _pid(text: str) -> int:

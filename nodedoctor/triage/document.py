@@ -12,10 +12,13 @@ from nodedoctor.model import Fix
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.live.standing import Standing
 from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, OtherJob, RankState, Verdict, Who
+from nodedoctor.triage.moments import moments
 from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"
 
+TIMELINE = 24
+"""Entries of the timeline that are listed rank by rank; `moments` has all of them, in groups."""
 RANKS_LISTED = 4096
 """Missing ranks that are listed one by one; the spans hold all of them."""
 
@@ -37,7 +40,9 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "parties": [_who(who) for who in verdict.parties],
         "collective": _collective(verdict.collective) if verdict.collective else None,
         "evidence": [_evidence(event, line_of) for event in verdict.evidence],
-        "timeline": [_moment(event) for event in verdict.timeline],
+        "timeline": [_moment(event) for event in verdict.timeline[:TIMELINE]],
+        "timeline_more": max(0, len(verdict.timeline) - TIMELINE),
+        "moments": [_together(group, line_of) for group in of_kind(verdict)],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
         "fixes": [_fix(fix) for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
@@ -157,6 +162,24 @@ def _standing(standing: Standing) -> dict[str, Any]:
 
 def _moment(event: Event[Any]) -> dict[str, Any]:
     return {"time": clock(event.time), "rank": event.who.rank, "event": kind(event)}
+
+
+def of_kind(verdict: Verdict) -> list[list[Event[Any]]]:
+    """The whole timeline in groups: the same kind of event, within seconds of each other."""
+    return moments((kind(event), event) for event in verdict.timeline)
+
+
+def _together(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
+    first, times = group[0], [event.time for event in group if event.time is not None]
+    return {
+        "event": kind(first),
+        "first": clock(min(times, default=None)),
+        "last": clock(max(times, default=None)),
+        "count": len(group),
+        "ranks": spans(sorted({event.who.rank for event in group if event.who.rank is not None})),
+        "source": first.place.source,
+        "line": line_of(first),
+    }
 
 
 def _fix(fix: Fix) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.triage import verdict
+from nodedoctor.triage.document import of_kind
 from nodedoctor.triage.examined import Examined, advised, without_secrets
 from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, report
@@ -91,7 +92,11 @@ def examine(
         earlier=tuple(_earlier(run) for run in story.earlier[-EARLIER:]),
     )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
-    shown = [*judged.evidence, *(event for run in judged.earlier for event in run.evidence)]
+    shown = [
+        *judged.evidence,
+        *(event for run in judged.earlier for event in run.evidence),
+        *(group[0] for group in of_kind(judged)),
+    ]
     return Examined(judged, LineNumbers(shown, plain), reading.interrupted)
 
 

@@ -112,6 +112,9 @@ class Who:
         return replace(self, world=world, **gaps)
 
 
+STATED = "stated"
+"""The label of a line whose prefix calls its number a rank, as launchers do around all that a task prints."""
+
 NOBODY = Who()
 """Nothing is known about who spoke."""
 

@@ -49,13 +49,17 @@ def open_question(story: Story) -> str:
             " between their GPUs, an earlier operation on one of them, or two groups in a different order"
         )
     if not first.work.op:
-        return f"{who} gave up waiting{limit}; no line tells the collective or its number"
+        return f"{who} gave up waiting{limit}; no line gives the collective or its number"
     seen = {wait.who.rank for wait in story.waits}
     others = sorted(story.ranks_seen - seen)
-    if others and len(story.ranks_seen) == story.expected:
-        return f"{who} waited{limit} in {what}, and ranks {listed(others)} do not say where they were"
+    if others and len(story.ranks_seen) == groups.world_of(story):
+        silent = f"ranks {listed(others)} do not say where they were"
+        if not others[1:]:
+            silent = f"rank {others[0]} does not say where it was"
+        return f"{who} waited{limit} in {what}, and {silent}"
     size = groups.size_of(story)
-    absent = f"{size - len(seen)} other ranks" if size is not None and size > len(seen) else "other ranks"
+    missing = size - len(seen) if size is not None else 0
+    absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     number = f", number {first.work.seq}" if first.work.seq is not None else ""
     return f"{who} waited{limit} in {what}{number}; the lines of the {absent} are not in these logs"
 

@@ -11,11 +11,12 @@ from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError, SetUp
-from nodedoctor.triage.events.progress import Finished, Mentions, Serving, TrainingStep
+from nodedoctor.triage.events.programs.serving import ShutDown
+from nodedoctor.triage.events.progress import Finished, LongWork, Mentions, Serving, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
@@ -24,7 +25,6 @@ from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
 SIGTERM = 15
-TIMELINE = 24
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
@@ -47,6 +47,7 @@ def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, c
         parties=best.parties,
         collective=best.collective or (story.first_wait.work if story.first_wait else None),
         evidence=_evidence(best.evidence),
+        fixes=best.fixes,
         timeline=_timeline(story),
         owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
         weighed=_weighed(weighed),
@@ -96,6 +97,10 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
             "in the flight recorder's dumps no rank waits for another; they hold neither gloo's"
             " point-to-point calls nor the groups of TORCH_DISTRIBUTED_DEBUG=DETAIL, nor the job's end"
         )
+    elif story.of(ShutDown) and story.alive:
+        headline = "no failure: the server was shut down in order"
+    elif story.answers:
+        headline = "no failure in what was read: the server was answering requests where it ends"
     elif story.steps:
         headline = "no failure in what was read: the job was making progress where it ends"
     elif serving:
@@ -148,9 +153,20 @@ def _teardown(story: Story) -> bool:
         return False  # some had come to their end, and others waited for them
     kinds = (Heartbeat, TimedOut, CollectiveStatus, Dying, Failed, PeerGone, NcclError, GilHeld)
     return bool(done) and all(
-        isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62)
+        (isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62))
+        or _of_a_helper(story, event)
         for event in story.trouble
     )
+
+
+def _of_a_helper(story: Story, event: Event[Any]) -> bool:
+    """True for what a script kills when its job is done: a monitor. No work was seen to begin in between."""
+    if not isinstance(event.what, ProcessExit) or not OF_A_SCRIPT.match(event.text):
+        return False
+    here = [e for e in story.events if e.place.source == event.place.source]
+    before = [e for e in here if e.place.offset < event.place.offset]
+    told = [e for e in before if isinstance(e.what, (Finished, TrainingStep, LongWork))]
+    return bool(told) and isinstance(max(told, key=lambda e: e.place.offset).what, Finished)
 
 
 def _sent_home(story: Story) -> bool:
@@ -207,7 +223,7 @@ def _timeline(story: Story) -> tuple[Event[Any], ...]:
     first: dict[tuple[type, int | None], Event[Any]] = {}
     for event in sorted(story.trouble, key=story.moment):
         first.setdefault((type(event.what), event.who.rank), event)
-    return tuple(first.values())[:TIMELINE]
+    return tuple(first.values())
 
 
 def _alternatives(found: Sequence[Weighed]) -> tuple[tuple[Any, str], ...]:

@@ -56,7 +56,7 @@ class NodeDoctor(App[None]):
     NOTIFICATION_TIMEOUT = 3
     ended_by = 0
     """The signal that ended the screen, if one did."""
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide"), (160, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
     COMMANDS = App.COMMANDS | {GoToCheck}
     BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]
@@ -307,7 +307,7 @@ class NodeDoctor(App[None]):
     def get_key_display(self, binding: Binding) -> str:
         """A key by its name where Textual has a character that a font or locale may lack."""
         shown = super().get_key_display(binding)
-        return shown if shown.isascii() else binding.key
+        return binding.key if binding.key.startswith("ctrl+") or not shown.isascii() else shown
 
     async def _ask(self, label: str, value: str, done: Callable[[str | None], None]) -> None:
         await ask(self.screen, Prompt(label, value, done))

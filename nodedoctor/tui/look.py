@@ -6,8 +6,9 @@ light and dark terminals, and people's own palettes, stay right.
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
@@ -28,7 +29,10 @@ QUIET = "dim"
 
 @record
 class Glyphs:
-    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, a point; marks of folds."""
+    """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, a point; marks of folds.
+
+    `edges` are the two ends of a bar of load.
+    """
 
     rule: str
     bar: str
@@ -40,6 +44,7 @@ class Glyphs:
     open: str
     above: str
     below: str
+    edges: str
 
 
 UNICODE = Glyphs(
@@ -53,6 +58,7 @@ UNICODE = Glyphs(
     open="▼",
     above="▲",
     below="▼",
+    edges="▕▏",
 )
 ASCII = Glyphs(
     rule="-",
@@ -65,7 +71,11 @@ ASCII = Glyphs(
     open="-",
     above="^",
     below="v",
+    edges="[]",
 )
+
+_PIECES = re.compile(r"[^ ]+ *|^ +")
+"""Words with the blanks behind them; blanks at the start are a piece of their own."""
 
 Part = tuple[str, str]
 """A piece of a line and its style."""
@@ -92,7 +102,7 @@ class Row:
 class Para:
     """A paragraph of a page. Lines after the first hang below the end of `lead`.
 
-    `verbatim` text is folded at the edge, never at blanks: output and commands stay as they are.
+    `verbatim` text keeps every blank: output and commands stay as they are, but for where a line ends.
     """
 
     text: str = ""
@@ -112,14 +122,29 @@ class Para:
         if self.verbatim and self.text.isascii() and len(self.text) + len(self.lead) <= width:
             yield (self.lead, self.lead_style), (self.text, self.style)
             return
-        room = max(width - cell_len(self.lead), 8)
+        lead, room = self.lead, max(width - cell_len(self.lead), 8)
+        if not self.most and _longest(self.text) in range(room + 1, width - 1):
+            # A word that fits into a line, but not behind the lead.
+            yield ((lead, self.lead_style),)
+            lead, room = "  ", width - 2
         folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
         if self.most and len(folded) > self.most:
             folded = [*folded[: self.most - 1], _shortened(folded[self.most - 1], room)]
-        lead = (self.lead, self.lead_style)
+        first = (lead, self.lead_style)
         for text in folded or [""]:
-            yield lead, (text, self.style)
-            lead = (" " * cell_len(self.lead), "")
+            shown = text if cell_len(text) <= room else set_cell_size(text, room)  # but for blanks at its end
+            yield first, (shown, self.style)
+            first = (" " * cell_len(lead), "")
+
+
+def _longest(text: str) -> int:
+    """Cells of the longest word."""
+    return max(map(cell_len, text.split(" ")))
+
+
+def height(paras: Iterable[Para], width: int) -> int:
+    """Lines that paragraphs take at a width."""
+    return sum(1 for para in paras for _ in para.lines(width))
 
 
 def fit(text: str, width: int, more: str) -> str:
@@ -146,4 +171,18 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    return [text] if cell_len(text) <= width else chop_cells(text, width)
+    """The text in lines that end at a blank where they can; all lines together are the text."""
+    if cell_len(text) <= width:
+        return [text]
+    lines, line, left = list[str](), "", width
+    for piece in _PIECES.findall(text):
+        word = piece.rstrip(" ")
+        if cell_len(word) > left and line:
+            lines.append(line)
+            line, left = "", width
+        if cell_len(word) > width:
+            *whole, piece = chop_cells(piece, width)
+            lines += whole
+        line += piece
+        left -= cell_len(piece)
+    return [*lines, line]

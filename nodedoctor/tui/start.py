@@ -71,11 +71,17 @@ def copied(texts: Sequence[str]) -> list[str]:
 
 
 def sit(
-    make_request: Callable[[], Request], first: str = "checks", *, record: bool = False, mouse: bool = False
+    make_request: Callable[[], Request],
+    first: str = "checks",
+    *,
+    record: bool = False,
+    mouse: bool = False,
+    may_refuse: bool = False,
 ) -> TuiResult:
     """Show a run until the person leaves; `first` is the screen to begin with.
 
-    Refused when it cannot be run. With `record` the sitting holds the recording of what was seen.
+    Refused when it cannot be run. With `record` the sitting holds the recording of what was seen. With
+    `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun.
     """
     import_asyncio()
     import asyncio
@@ -83,6 +89,9 @@ def sit(
     gc.disable()
     pid, line = _fork(make_request)
     app_class = load_app()
+    if refusal := _refusal(line, REFUSAL_S if may_refuse else 0.0):
+        os.waitpid(pid, 0)
+        raise RequestRefused(refusal)
     return asyncio.run(_sit(app_class, pid, line, first, record, mouse))
 
 
@@ -149,6 +158,16 @@ def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
         serve(make_request, theirs)
     finally:
         os._exit(0)
+
+
+def _refusal(line: socket.socket, seconds: float) -> str:
+    """Why the engine does not begin, if it says so by now: an error must not end a screen that was opened."""
+    import select
+
+    from nodedoctor.tui.process.wire import refusal
+
+    ready, _, _ = select.select([line], [], [], seconds)
+    return refusal(line.recv(LONGEST_REFUSAL, socket.MSG_PEEK)) if ready else ""
 
 
 async def _sit(
@@ -225,6 +244,10 @@ def load_app() -> type[NodeDoctor]:
     """The app, imported once the environment is as Textual shall find it."""
     gc.disable()
     prepare_environment()
+    from nodedoctor.cli.console import has_colours
+
+    if not has_colours():
+        os.environ["NO_COLOR"] = "1"  # which Textual obeys; it knows nothing of terminfo
     from nodedoctor.tui.app import NodeDoctor
 
     return NodeDoctor
@@ -243,6 +266,8 @@ INTERRUPTED = 130  # left before there was anything to say
 TERMINAL_S = 1.0  # seconds between two looks at whether there still is a terminal
 LAST_MOMENTS = 3.0  # seconds to put the terminal in order and end the engine's children after a signal
 LAST_CAUSES = 5  # causes that stay on the terminal
+REFUSAL_S = 3.0  # seconds that the engine may take to begin before the screen opens without it
+LONGEST_REFUSAL = 1 << 16  # bytes of the message; a longer one is shown by the screen
 RECORDING = 10.0  # seconds that packing what was seen may take
 
 

@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from timing import as_installed
+
 CHECKS = Path(__file__).parent.parent / "frames" / "checks"
 WIDE, SMALL = (140, 40), (80, 24)
 RUNS = 7
@@ -47,7 +49,8 @@ class Sitting:
     def __init__(self, argv: list[str], size: tuple[int, int]) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        env = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LINES", "COLUMNS")}
+        size_and_colour = ("NO_COLOR", "LINES", "COLUMNS")
+        env = {key: value for key, value in as_installed().items() if key not in size_and_colour}
         self._began = time.monotonic()
         self.process = subprocess.Popen(
             argv,
@@ -138,13 +141,13 @@ def sitting(argv: list[str], size: tuple[int, int]) -> Iterator[Sitting]:
 
 
 def firsts(programs: dict[str, tuple[list[str], bytes]], size: tuple[int, int]) -> dict[str, float]:
-    """Median seconds to the first useful text of each program, which run in turn."""
+    """Median seconds to the first useful text of each program, which run in turn after one warm-up of all."""
     seconds: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(RUNS):
+    for _ in range(RUNS + 1):
         for name, (argv, useful) in programs.items():
             with sitting(argv, size) as one:
                 seconds[name].append(one.first(useful))
-    return {name: statistics.median(found) for name, found in seconds.items()}
+    return {name: statistics.median(found[1:]) for name, found in seconds.items()}
 
 
 def main() -> None:

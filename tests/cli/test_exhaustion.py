@@ -9,7 +9,9 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +99,9 @@ def test_little_address_space_for_a_job(mib: int):
     assert job.returncode == 0 or (job.returncode == 70 and "memory" in job.stderr)
 
 
-@pytest.mark.skipif(not PIDS, reason="no cgroup may be made here")
-@pytest.mark.parametrize("tasks", some([1, 2, 3, 4, 6, 8, 14], 4))
-def test_few_tasks_in_the_cgroup(tasks: int):
+@contextmanager
+def few_tasks(tasks: int) -> Iterator[Callable[[], None]]:
+    """What a child calls to enter a cgroup of that many tasks."""
     group = Path(PIDS) / f"nodedoctor-test-{os.getpid()}-{tasks}"
     group.mkdir()
     try:
@@ -111,14 +113,43 @@ def test_few_tasks_in_the_cgroup(tasks: int):
             os.write(fd, b"0")
             os.close(fd)
 
-        code, document, errors = run(enter)
-        met = holds(code, document, errors, f"of {tasks} tasks of our cgroup")
-        assert met if tasks < 4 else True
+        yield enter
     finally:
         for _ in range(100):
             if not (group / "cgroup.procs").read_text():
                 break
+            time.sleep(0.02)
         group.rmdir()
+
+
+@pytest.mark.skipif(not PIDS, reason="no cgroup may be made here")
+@pytest.mark.parametrize("tasks", some([1, 2, 3, 4, 6, 8, 14], 4))
+def test_few_tasks_in_the_cgroup(tasks: int):
+    with few_tasks(tasks) as enter:
+        code, document, errors = run(enter)
+        met = holds(code, document, errors, f"of {tasks} tasks of our cgroup")
+        assert met if tasks < 4 else True
+
+
+def started(limit: Callable[[], None], folder: Path) -> None:
+    """Whatever may not be started or opened beside it: the command runs, and its exit code is ours."""
+    argv = (sys.executable, "-m", "nodedoctor", "run", "--dir", str(folder), "--")
+    command = (sys.executable, "-I", "-S", "-c", "import os; os.write(1, b'trains'); os._exit(3)")
+    done = subprocess.run((*argv, *command), capture_output=True, preexec_fn=limit, timeout=120, text=True)
+    assert (done.returncode, done.stdout) == (3, "trains"), done.stderr
+    assert "Traceback" not in done.stderr and "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("files", some([6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 20, 24], 4))
+def test_a_command_where_few_files_may_be_open(files: int, tmp_path: Path):
+    started(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files)), tmp_path)
+
+
+@pytest.mark.skipif(not PIDS, reason="no cgroup may be made here")
+@pytest.mark.parametrize("tasks", some([1, 2, 3, 4, 5, 6, 7, 8, 9, 12], 4))
+def test_a_command_where_few_tasks_may_run(tasks: int, tmp_path: Path):
+    with few_tasks(tasks) as enter:
+        started(enter, tmp_path)
 
 
 OTHER_USER = """

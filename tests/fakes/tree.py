@@ -36,8 +36,8 @@ def nvidia_tree(root: Path, gpus: int = 8, driver: str | None = "570.86.10") -> 
 
 
 def gpu_address(index: int) -> str:
-    """Where GPU `index` is on the bus."""
-    return SLOTS[index]
+    """Where GPU `index` is on the bus: each eight are a domain, as in the fake NVML."""
+    return f"{index // 8:04x}{SLOTS[index % 8][4:]}"
 
 
 def write(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.document import document, fleet_of, render
-from nodedoctor.fleet.model import Fleet, Node, Problem
+from nodedoctor.fleet.model import Fleet, Node, NodeCause, Problem
 from nodedoctor.fleet.text import render as text
 from nodedoctor.model import Status
 from nodedoctor.report import html, junit
@@ -35,6 +35,15 @@ problems = st.builds(
     fix=st.sampled_from(["", "Reseat it."]),
 )
 
+causes = st.builds(
+    NodeCause,
+    st.sampled_from(CHECKS),
+    st.sampled_from([Status.FAIL, Status.WARN]),
+    st.sampled_from(["NODE: GPU 3 lost 2 NVLinks", "NODE: GPU 5 lost 2 NVLinks", "\x1b[2J"]),
+    st.sampled_from(["", "nvidia-smi nvlink -s -i 3"]),
+    st.sampled_from([(), ("nvlink.links@gpu:3", "ib.state")]),
+)
+
 
 @st.composite
 def fleets(draw: st.DrawFn) -> Fleet:
@@ -54,6 +63,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
                     verdict=verdict,
                     statuses=statuses,
                     problems=tuple(found),
+                    causes=tuple(draw(st.lists(causes, max_size=2))) if found else (),
                     traits=traits,
                     alias=alias,
                     gpus=8,
@@ -92,7 +102,7 @@ def shown(fleet: Fleet) -> list[object]:
     lines: list[object] = [screen.head(screen.Round(fleet)), *cells]
     lines += [list(matrix.about(fleet, row.key, more)) for row in cells]
     for folded, needle in product((True, False), ("", "is:fail", "!nvlink")):
-        rows = screen.rows(fleet, folded=folded, needle=needle)
+        rows = screen.rows(fleet, folded=folded, glyphs=UNICODE, needle=needle)
         lines += [rows, [screen.page(fleet, row.key) for row in rows]]
         lines += [screen.names(fleet, row.key) for row in rows]
     return lines

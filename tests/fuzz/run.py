@@ -2,23 +2,30 @@
 
 With atheris (libFuzzer for Python) inputs are chosen by what they reach; without it they are random edits
 of the seeds. What breaks a target is written below build/fuzz, and belongs into tests/fuzz/corpus once small.
+Shares are CPU time of the targets alone: a busy machine takes longer and tries as much. Instrumenting the
+sources takes half of a share, so it is done once, and each target is a fork of what was instrumented.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import random
 import resource
 import shutil
-import subprocess
+import signal
 import sys
+import tempfile
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import redirect_stderr
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -108,8 +115,6 @@ def random_edits(run: Run, seconds: float, seed: int) -> None:
 
 def guided(run: Run, seconds: float, seed: int, began: float) -> None:
     """By atheris, which never returns: libFuzzer's clock is the wall's, so the budget is kept here."""
-    import tempfile
-
     import atheris
     from mutate import LARGEST
 
@@ -129,63 +134,95 @@ def guided(run: Run, seconds: float, seed: int, began: float) -> None:
         atheris.Fuzz()
 
 
-def one(name: str, seconds: float, seed: int, plain: bool) -> None:
-    """The process of one target."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+def load(plain: bool) -> bool:
+    """Import all that is fuzzed; says whether atheris sees what inputs reach in it."""
     sys.path[:0] = [str(HERE.parent / path) for path in PATHS]
     if plain or find_spec("atheris") is None:
-        run, began = Run(name), time.process_time()
-        random_edits(run, seconds, seed)
-        print(run.told(began, "random"), flush=True)
-        return
+        import targets
+
+        targets.targets()
+        return False
     import atheris
 
-    with atheris.instrument_imports(include=["nodedoctor"]):
+    with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["nodedoctor"]):
+        import targets  # names each module on stderr
+
+        targets.targets()
+    return True
+
+
+class Ended(NamedTuple):
+    """A target's name, the exit code of its process (or minus its signal), and what it printed."""
+
+    name: str
+    code: int
+    printed: str
+
+
+def one(name: str, seconds: float, seed: int, instrumented: bool, output: Path) -> NoReturn:
+    """The process of one target: the last line it prints holds its figures."""
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    code = 1
+    try:
+        began = time.process_time()
         run = Run(name)
-    guided(run, seconds, seed, time.process_time())
+        if instrumented:
+            guided(run, seconds, seed, began)
+        random_edits(run, seconds, seed)
+        print(run.told(began, "random"), flush=True)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
-def names() -> list[str]:
-    sys.path[:0] = [str(HERE.parent / path) for path in PATHS]
-    import targets
-
-    return [target.name for target in targets.targets()]
+def ended(names: list[str], jobs: int, seconds: float, seed: int, instrumented: bool) -> Iterator[Ended]:
+    """Each target once its process has ended."""
+    waiting, running = list(names), dict[int, str]()
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    name = waiting.pop(0)
+                    if not (pid := os.fork()):
+                        one(name, seconds, seed, instrumented, Path(place, name))
+                    running[pid] = name
+                pid, status = os.wait()
+                name = running.pop(pid)
+                printed = Path(place, name).read_text(errors="replace")
+                yield Ended(name, os.waitstatus_to_exitcode(status), printed)
+        finally:
+            for pid in running:
+                os.kill(pid, signal.SIGKILL)
 
 
 def main() -> int:
-    """Every target in a process of its own, one after another; exit code 1 when one was broken."""
+    """Every target in a process of its own, one for each core at once; exit code 1 when one was broken."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=30, help="CPU minutes of all targets together")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="targets at once")
     parser.add_argument("--plain", action="store_true", help="no atheris, even where it is installed")
     parser.add_argument("--only", default="", help="targets whose name begins so")
-    parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.one:
-        one(asked.one, asked.minutes * 60, asked.seed, asked.plain)
-        return 0
-    chosen = [name for name in names() if name.startswith(asked.only)]
-    share = asked.minutes / len(chosen)
+    os.environ["NODEDOCTOR_EXAMPLES"] = "10"
+    instrumented = load(asked.plain)
+    import targets
+
+    chosen = [target.name for target in targets.targets() if target.name.startswith(asked.only)]
+    share = asked.minutes * 60 / len(chosen)
     wrong, inputs, seconds = [], 0, 0.0
-    for name in chosen:
-        words = [
-            "--one",
-            name,
-            "--minutes",
-            str(share),
-            "--seed",
-            str(asked.seed),
-            *["--plain"] * asked.plain,
-        ]
-        env = {**os.environ, "NODEDOCTOR_EXAMPLES": "10"}
-        done = subprocess.run(
-            [sys.executable, str(Path(__file__)), *words], capture_output=True, text=True, env=env, cwd=ROOT
-        )
-        line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith("{")), "")
+    for name, code, printed in ended(chosen, asked.jobs, share, asked.seed, instrumented):
+        line = next((line for line in reversed(printed.splitlines()) if line.startswith("{")), "")
         if not line:
-            wrong.append(f"{name}: the process ended with {done.returncode}: {done.stderr[-600:]}")
+            wrong.append(f"{name}: the process ended with {code}: {printed[-600:]}")
             continue
         told = json.loads(line)
         inputs, seconds = inputs + told["inputs"], seconds + told["seconds"]

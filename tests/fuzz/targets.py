@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from functions import LINES, Reader, readers
+from mutate import LARGEST
 from test_triage_flight import behind, dump, entry
 from test_views import views
 
@@ -68,6 +69,7 @@ HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
 """Small inputs by target, each of which has broken something or leads somewhere that edits rarely do."""
 NODES = [*map(folder, DEMOS), *sorted(path.parent for path in HERE.parent.glob("nodes/*/manifest.json"))]
+FLEET = ("h100-braked", "h100-slowed-for-a-moment", "l40s-eight-healthy")
 LOGS = sorted(path for path in (HERE.parent / "triage" / "logs").rglob("*.log"))
 TARGETS_OF_JSON = frozenset(
     ["capture", "flight-recorder", "manifest", "pairs-agent", "pairs-floors", "pods", "report", "sample"]
@@ -95,7 +97,11 @@ def targets() -> tuple[Target, ...]:
         Target("archive", triaged, archives),
         Target("flight-recorder", dumped, dumps),
         Target("report", reported, lambda: [report_of(node) for node in NODES[:4]]),
-        Target("fleet", fleeted, lambda: [BETWEEN.join(report_of(node) for node in NODES[:3])]),
+        Target(
+            "fleet",
+            fleeted,
+            lambda: [BETWEEN.join(report_of(HERE.parent / "nodes" / name) for name in FLEET)],
+        ),
         Target("capture", captured, captures),
         Target("expectations", partial(from_file, expected), lambda: [b"gpus=8\nlinks=18 # all\n"]),
         Target("env-file", partial(from_file, env_file), lambda: [b"export NCCL_DEBUG=WARN\nA='b\n"]),
@@ -127,7 +133,7 @@ def of_nodes() -> Iterator[Target]:
 
 def printings(probe: str, where: list[Path]) -> list[bytes]:
     texts = [(node / "probes" / f"{probe}.txt").read_bytes() for node in where]
-    known = dict.fromkeys(text for text in texts if len(text) < 1 << 16)
+    known = dict.fromkeys(text for text in texts if len(text) <= LARGEST - 2)
     return [place.to_bytes(2, "big") + text for place, text in enumerate(known)]
 
 
@@ -269,8 +275,19 @@ def archives() -> list[bytes]:
 
 @cache
 def report_of(node: Path) -> bytes:
+    """A small one: edits keep LARGEST bytes, and what is cut at its end is no JSON."""
     report = asyncio.run(Session(Request(replay=node, preview=True)).diagnosis().run())
-    return report_json.render(report_json.document(report)).encode()
+    document = report_json.document(report)
+    found = [result for result in document["results"] if result["status"] not in ("pass", "skip")]
+    some = {**shortened(document, 2), "results": shortened(found, 6) + document["results"][:2]}
+    return json.dumps(some, separators=(",", ":")).encode()
+
+
+def shortened(value: Any, most: int) -> Any:
+    """A document of which each list keeps its first entries."""
+    if isinstance(value, Mapping):
+        return {key: shortened(inner, most) for key, inner in value.items()}
+    return [shortened(inner, most) for inner in value[:most]] if isinstance(value, list | tuple) else value
 
 
 def reported(data: bytes) -> None:

@@ -36,6 +36,12 @@ def test_what_once_broke_a_target_is_taken(file: Path) -> None:
     target.take(file.read_bytes())
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_edit_of_a_seed_begins_with_its_loss(name: str) -> None:
+    """Edits keep LARGEST bytes: of a longer document only a torn one would ever be tried."""
+    assert max(map(len, TARGETS[name].seeds())) <= LARGEST
+
+
 def test_every_function_that_is_left_out_exists() -> None:
     """A name that has moved would be called with any text again."""
     assert set(BARRED) <= {str(reader) for reader in readers()}

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fakes.tree import SLOTS, VERSION
+from fakes.tree import SLOTS, VERSION, gpu_address
 
 from nodedoctor import demo
 from nodedoctor.children import child_process
@@ -167,7 +167,7 @@ def files(**sections: Any) -> str:
 
 def pci(gpus: int, device: str, switches: Sequence[str] = (), nics: int = 0, bus: int = 5) -> str:
     """GPUs where the fake NVML has them, NVSwitches by device id, ConnectX adapters."""
-    listed = {SLOTS[index]: ("10de", device, "030200") for index in range(gpus)}
+    listed = {gpu_address(index): ("10de", device, "030200") for index in range(gpus)}
     listed |= {f"0000:{bus + i:02x}:00.0": ("10de", switch, "068000") for i, switch in enumerate(switches)}
     listed |= {f"0000:{0x40 + i:02x}:00.0": NIC for i in range(nics)}
     texts: dict[str, str] = {}

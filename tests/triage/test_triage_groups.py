@@ -22,6 +22,7 @@ def test_a_cycle_between_two_groups(tmp_path: Path) -> None:
     assert (verdict.cause, culprits(examined), verdict.owner) == ("collective_mismatch", [], "CODE")
     assert [who.rank for who in verdict.parties] == [0, 1, 2, 3]
     assert "fsdp" in verdict.headline and "ep" in verdict.headline
+    assert "same order on all ranks" in verdict.fixes[0].text
 
 
 def test_all_entered_and_none_left(tmp_path: Path) -> None:

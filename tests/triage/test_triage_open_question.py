@@ -64,7 +64,7 @@ def test_all_that_waited_in_one_collective_are_named(tmp_path: Path) -> None:
 def test_a_cut_announcement_of_the_watchdog_is_one(length: int, tmp_path: Path) -> None:
     line = caught(5)
     verdict = judged(tmp_path, line[: line.index("Watchdog") + length] + "\n").verdict
-    assert verdict.headline == "rank 5 gave up waiting; no line tells the collective or its number"
+    assert verdict.headline == "rank 5 gave up waiting; no line gives the collective or its number"
 
 
 def test_a_store_that_failed_for_itself_accuses_nobody(tmp_path: Path) -> None:
@@ -212,3 +212,12 @@ def test_the_process_that_aborted_all_is_the_one_that_got_a_signal(rank: int, tm
 def test_all_that_ended_by_one_signal_at_one_look_are_named(tmp_path: Path) -> None:
     assert culprits(judged(tmp_path, elastic([(0, -11), (1, -11), (2, -15)], 0))) == [0, 1]
     assert culprits(judged(tmp_path, elastic([(0, -15), (1, -6), (2, -11)], 2))) == [2]
+
+
+def test_a_rank_that_is_there_and_says_nothing_of_itself(tmp_path: Path) -> None:
+    """The default group's sizes tell that there are two ranks, and both are read."""
+    text = "Rank 1 prepares its share (batch 1)...\n"
+    text += caught(0, seq=9, op="_ALLGATHER_BASE", numel=1024, out=2048) + status(0, 9, 12, 8)
+    verdict = judged(tmp_path, text).verdict
+    assert verdict.headline.endswith("in _ALLGATHER_BASE, and rank 1 does not say where it was")
+    assert "all ranks" not in "".join(fix.text for fix in verdict.next)

@@ -55,6 +55,15 @@ def test_whose_move_it_is(name: str, tmp_path: Path) -> None:
     assert judged(tmp_path, said).verdict.owner == owner
 
 
+def test_a_process_is_named_alone_only_where_it_was(tmp_path: Path) -> None:
+    alone = FULL.format(gpu=1, held=OTHERS + ITSELF, own="10.90")
+    several = FULL.format(gpu=1, held=OTHERS + "Process 93 has 1.20 GiB memory in use. " + ITSELF, own="9.70")
+    assert ": process 81 held 66 of" in judged(tmp_path, raised(1, alone)).verdict.headline
+    assert ": 2 other processes, most of all process 81, held 67 of" in (
+        judged(tmp_path, raised(1, several)).verdict.headline
+    )
+
+
 def test_sizes_beyond_the_gpu_say_nothing_of_others(tmp_path: Path) -> None:
     text = FULL.format(gpu=0, held="Process 9 has 17179869184.00 GiB memory in use. " + ITSELF, own="70.00")
     assert judged(tmp_path, raised(0, text)).verdict.headline == "rank 0 ran out of GPU memory"
@@ -63,3 +72,12 @@ def test_sizes_beyond_the_gpu_say_nothing_of_others(tmp_path: Path) -> None:
 def test_a_full_gpu_names_who_holds_it(tmp_path: Path) -> None:
     verdict = judged(tmp_path, raised(1, SAID["another process holds the GPU"][0])).verdict
     assert verdict.headline == "rank 1 ran out of GPU memory: process 81 held 66 of its 79 GiB"
+
+
+@pytest.mark.parametrize(
+    ("last", "whose"), [("srun: error: n1: task 1: Out Of Memory\n", "rank 1 on n1"), ("", "a process")]
+)
+def test_who_used_up_the_memory_of_the_host(last: str, whose: str, tmp_path: Path) -> None:
+    said = "[rank1]: step 5 loss 2.0\nslurmstepd: error: Detected 1 oom_kill event in StepId=1.0. "
+    verdict = judged(tmp_path, said + "Some of the step tasks have been OOM Killed.\n" + last).verdict
+    assert verdict.headline == f"{whose} used up the host's memory; Slurm says so"

@@ -24,6 +24,21 @@ ASKED = [
     ),
     ("OSError: [Errno 24] Too many open files\n", "ulimit -n"),
     ("NVRM: Xid (PCI:0000:3b:00): 79, pid=4001, name=python, GPU has fallen off the bus.\n", "explain 79"),
+    (
+        "h:1:2 [0] misc/socket.cc:8 NCCL WARN socketStartConnect: Connect to 172.17.0.1<4100> failed :"
+        " Connection refused\n",
+        "docker0",
+    ),
+    (
+        "h:1:2 [0] misc/socket.cc:8 NCCL WARN socketStartConnect: Connect to 10.4.0.9<4100> failed :"
+        " Connection refused\n",
+        "nc -zv 10.4.0.9 4100",
+    ),
+    (
+        "h:1:2 [0] transport/net_ib.cc:9 NCCL WARN NET/IB: Got completion from peer 10.4.0.9<4100> with"
+        " status=IBV_WC_LOC_PROT_ERR(4) opcode=IBV_WC_RDMA_WRITE(1) vendor_err=81 hca mlx5_4\n",
+        "NCCL_NET_GDR_LEVEL",
+    ),
     ("h:1:2 [0] NCCL WARN NET/IB : mlx5_4:1 Got async event : port error\n", "mlx5_4"),
     (elastic([(0, -15), (1, -11)], 1), "PYTHONFAULTHANDLER"),
     (
@@ -91,6 +106,11 @@ def test_a_crash_gets_no_advice_for_a_hang(text: str, tmp_path: Path) -> None:
     document = as_document(judged(tmp_path, text + "\n"))
     told = str((document["fixes"], document["next"]))
     assert told and "flight recorder" not in told and "--live" not in told
+
+
+def test_uneven_steps_are_made_even(tmp_path: Path) -> None:
+    fixes = judged(tmp_path, STORIES["one rank had fewer steps"][0]).verdict.fixes
+    assert "same number of batches" in fixes[0].text and "multimodal" not in str(fixes)
 
 
 def test_a_hang_is_looked_at_while_it_lasts(tmp_path: Path) -> None:
@@ -166,3 +186,22 @@ def test_what_a_node_decides_is_repaired_as_its_check_says() -> None:
     verdict = examine([str(log)], [node]).verdict
     fault = next(event.what for event in verdict.evidence if isinstance(event.what, NodeFault))
     assert verdict.cause == "shm_or_limits" and fault.fixes and verdict.fixes == fault.fixes
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 80.00 MiB.", "--max-num-seqs"),
+        (
+            "ValueError: To serve at least one request with the model's max seq len (262144), (18.35 GiB KV"
+            " cache is needed, which is larger than the available KV cache memory (8.72 GiB).",
+            "--max-model-len",
+        ),
+    ],
+)
+def test_an_engine_has_no_micro_batches(tmp_path: Path, said: str, asked: str) -> None:
+    text = f"(EngineCore pid=44) ERROR 11-07 10:24:34 [core.py:868] {said}\n"
+    examined = judged(tmp_path, text)
+    told = str(as_document(examined))
+    assert examined.verdict.cause == "peer_cuda_oom"
+    assert asked in told and "micro-batch" not in told

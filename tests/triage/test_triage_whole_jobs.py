@@ -119,6 +119,16 @@ def test_the_log_of_an_earlier_job_is_not_judged(tmp_path: Path) -> None:
     assert judged(tmp_path, text).verdict.outcome in ("clean", "recovered")
 
 
+ETA = "".join(
+    f"  [{done:2d}/79]  eta: 0:00:06    time: 0.1665  max mem: {done * done}\n" for done in range(0, 79, 10)
+)
+"""Rows of torchvision's MetricLogger without a name."""
+STEPS_OF_A_PART = steps(1, 9) + steps(1, 1)
+"""A counter that went on and began again: nothing else is said between its parts."""
+LOADED = "".join(
+    f"Loading checkpoint shards: {25 * n}%|##| {n}/4 [00:0{n}<00:0{4 - n},  1.00s/it]\n" for n in range(5)
+)
+COUNTED = "".join(f"Requests: {n}%|##| {n}/300 [00:{n:02d}<05:00,  1.00s/it]\n" for n in range(60))
 SIGNAL = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 75 got signal: {}\n"
 CHAIN = (
     "Traceback (most recent call last):\n"
@@ -144,6 +154,46 @@ CHAIN = (
         ),
         (f"{steps(1, 9)}Found another job, sleeping for 30 seconds...\n", "clean", "none"),
         (
+            f"{steps(1, 9)}KeyboardInterrupt\n"
+            '  File "/job/launch.py", line 548, in sigkill_handler\n    run(command)\n'
+            "NameError: name 'command' is not defined\n",
+            "clean",
+            "none",
+        ),
+        (
+            f"{steps(1, 9)}/job/run.sh: line 11: 5120 Hangup                  python train.py\n",
+            "failure",
+            "peer_died",
+        ),
+        (
+            f"{STEPS_OF_A_PART}{steps(1, 9)}{STEPS_OF_A_PART}Dividing by 0 is not supported.\n",
+            "clean",
+            "none",
+        ),
+        (f"Loaded 40 files\nERROR: choice failed\n{ETA}", "clean", "none"),
+        (
+            f"Loaded 40 files\nwandb: ERROR Error while calling W&B API: deadline exceeded\n{ETA}",
+            "clean",
+            "none",
+        ),
+        (
+            "node-1:75:96 [1] NCCL INFO dlvsym failed on mlx5dv_reg - libmlx5.so: undefined symbol: mlx5dv\n"
+            + steps(1, 2),
+            "clean",
+            "none",
+        ),
+        (
+            "E1122 02:07:21.091000 75 torch/_inductor/select_algorithm.py:2100] [7/0] Runtime error during"
+            " autotuning: \nTotal time: 6033.5\n",
+            "clean",
+            "none",
+        ),
+        (
+            ':::MLLOG {"time_ms": 17, "key": "status", "value": "success", "metadata": {"lineno": 891}}\n',
+            "clean",
+            "none",
+        ),
+        (
             "Traceback (most recent call last):\n"
             '  File "/job/train.py", line 5, in step\n    xm.mark_step()\n'
             "RuntimeError: compile permanent error. Ran out of memory in memory space hbm. Used 40.1G of"
@@ -165,3 +215,39 @@ CHAIN = (
 def test_how_it_ended(tmp_path: Path, text: str, outcome: str, cause: str) -> None:
     verdict = judged(tmp_path, text).verdict
     assert (verdict.outcome, verdict.cause) == (outcome, cause)
+
+
+def test_a_script_goes_on_after_a_program_was_killed(tmp_path: Path) -> None:
+    """The next program reads its model and counts from the start; else it may be a rank left alone."""
+    killed = "run.sh: line 18: 5120 Killed                  python evaluate.py --task=${TASK}\n"
+    verdict = judged(tmp_path, LOADED + COUNTED + killed + LOADED + COUNTED).verdict
+    assert (verdict.outcome, verdict.cause) == ("recovered", "none")
+    assert judged(tmp_path, LOADED + COUNTED + killed).verdict.cause == "peer_died"
+    assert judged(tmp_path, LOADED + COUNTED + killed + COUNTED).verdict.cause == "peer_died"
+
+
+def test_a_script_kills_its_monitor_when_the_job_is_done(tmp_path: Path) -> None:
+    done = steps(1, 9) + "{'train_runtime': 33.2, 'train_loss': 1.9}\n"
+    killed = "run.sh: line 219: 5120 Killed                  python monitor.py --output gpu.csv\n"
+    assert judged(tmp_path, done + killed).verdict.outcome == "clean"
+    assert judged(tmp_path, done + LOADED + killed).verdict.cause == "peer_died"
+
+
+def test_a_traceback_that_a_supervisor_shows_indented(tmp_path: Path) -> None:
+    shown = TRACE.partition("\n")[2].format(second=7).replace("\n", "\n  ").rstrip(" ")
+    text = (
+        f"The actor <root> has failed:\n  actor aborted due to: Traceback (most recent call last):\n  {shown}"
+    )
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, "no action in answer 7" in verdict.headline) == ("user_code_exception", True)
+    bar = "".join(f"Work: {n}it [00:{n}, 1.00it/s]\n" for n in range(30, 36))
+    assert judged(tmp_path, text + bar).verdict.outcome == "failure"
+
+
+def test_what_a_library_only_mentions_begins_no_new_run(tmp_path: Path) -> None:
+    banner = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default\n"
+    warned = "n1:7:9 [1] NCCL INFO dlvsym failed on mlx5dv_x - libmlx5.so: undefined symbol: mlx5dv_x\n"
+    text = steps(1, 9) + "Training time 0:27:31\n" + banner
+    assert (
+        judged(tmp_path, text).verdict.outcome == judged(tmp_path, text + warned).verdict.outcome == "clean"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from tuidriver import Act, check_frame, frame, press, rack, until
 
-from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
+from nodedoctor.fleet.model import Fleet, Node, NodeCause, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
 from nodedoctor.nodeset import expand
 from nodedoctor.report.json import document
@@ -81,7 +82,7 @@ def sit(rounds: Sequence[Round], act: Act, size: tuple[int, int] = (80, 24)) -> 
 def test_what_it_looks_like(size: tuple[int, int]):
     stations = [
         ("list", ""),
-        ("node", "j"),
+        ("odd", "k"),
         ("matrix", "m"),
         ("all", "m p G"),
         ("filter", "slash m l x 5 enter"),
@@ -102,7 +103,7 @@ def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
     shown = []
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("j", "enter")(app, pilot)
+        await press("enter")(app, pilot)
         await until(pilot, lambda: isinstance(app.screen, ChecksScreen))
         shown.append(frame(app))
         await press("2")(app, pilot)
@@ -121,12 +122,42 @@ def test_a_report_that_is_gone_is_said(tmp_path: Path):
     shown = []
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("j", "enter")(app, pilot)
+        await press("enter")(app, pilot)
         await until(pilot, lambda: any("No such file" in note.message for note in app._notifications))
         shown.append(frame(app))
 
     sit([Round(fleet(str(tmp_path / "gone.json")))], act)
     assert "> FAIL gpu-017" in shown[0]
+
+
+def test_nodes_with_the_same_cause_are_one_line_with_a_command_to_type():
+    def sick(host: str, gpu: int) -> Node:
+        said = f"NODE: GPU {gpu} lost 2 NVLinks; request a replacement"
+        root = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, "16 of 18 NVLinks up", "reset-gpu")
+        shown = Problem("kernel.xid", f"gpu:{gpu}", Status.FAIL, "Xid 74 (2 times)")
+        cause = NodeCause(
+            "nvlink.links", Status.FAIL, said, f"nvidia-smi nvlink -s -i {gpu}", (root.id, shown.id)
+        )
+        return replace(_node(host, root, shown), cause=said, causes=(cause,))
+
+    nodes_ = list(fleet().nodes)
+    for at, gpu in ((2, 3), (6, 3), (7, 5)):
+        nodes_[at] = sick(nodes_[at].host, gpu)
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        for keys in ((), ("enter",), ("j",), ("escape", "c")):
+            await press(*keys)(app, pilot)
+            shown.append(frame(app))
+
+    app = sit([Round(replace(fleet(), nodes=tuple(nodes_)))], act)
+    folded, opened, node, again = shown
+    assert re.search(r"> FAIL ► 3 nodes +GPU 3 lost 2 NVLinks; request a replacement", folded)
+    assert "first     $ nvidia-smi nvlink -s -i 3" in folded and "gpu-008  GPU 5 lost 2 NVLinks" in folded
+    assert "kernel.xid" not in folded and "FAIL gpu-003" not in folded
+    assert "> FAIL ▼ 3 nodes" in opened and "  FAIL gpu-003" in opened
+    assert "> FAIL gpu-003" in node and "symptoms  kernel.xid" in node and "$ nvidia-smi nvlink" in node
+    assert "FAIL gpu-003" not in again and app.copied == ["gpu-[003,007-008]"]
 
 
 def test_until_a_node_is_opened_there_is_none_to_see_or_save():
@@ -157,7 +188,7 @@ def test_until_a_node_is_opened_there_is_none_to_see_or_save():
     ],
 )
 def test_filters(typed: str, keys: list[str]):
-    rows = nodes.rows(fleet(), folded=True, needle=typed)
+    rows = nodes.rows(fleet(), folded=True, glyphs=UNICODE, needle=typed)
     assert [row.key for row in rows if row.key != nodes.WELL] == keys
     if not rows:
         assert "nothing fits" in nodes.page(fleet(), "")[0].text
@@ -185,7 +216,7 @@ def test_a_node_leads_with_its_cause_and_the_hardware_of_an_oddity_is_told_on_it
     kind = " (8 x NVIDIA H100 80GB HBM3)"
     up = Oddity("up", f"NVLinks up{kind}", Status.WARN, "", "", (usual, odd), usual, (sick.host,))
     whole = Fleet("0", "ssh", "", 0.0, (sick,), (up,))
-    first, second = nodes.rows(whole, folded=True)
+    first, second = nodes.rows(whole, folded=True, glyphs=UNICODE)
     assert (first.name, first.text) == ("NVLinks up", "gpu-017 1 x 16; most 18")
     assert second.text == "GPU 3 lost 2 NVLinks; request a replacement (and 1 more)"
     assert any("8 x NVIDIA H100" in para.text for para in nodes.page(whole, first.key))
@@ -205,7 +236,7 @@ def test_nodes_come_in_one_by_one():
 
 def test_names_are_copied_as_a_node_set():
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("c", "G", "c", "m", "j", "c")(app, pilot)
+        await press("k", "c", "G", "c", "m", "j", "c")(app, pilot)
 
     app = sit([Round(fleet())], act)
     assert app.copied == ["gpu-120", "gpu-[001-016,018-019,022-098,101-119]", "gpu-[020-021]"]

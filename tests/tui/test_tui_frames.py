@@ -76,6 +76,24 @@ def test_compare(tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.Monk
     drive(rack(tmp_path), act, size)
 
 
+def test_what_changed_alike_is_one_row_of_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    saved = _earlier(tmp_path)
+    document = json.loads((tmp_path / saved).read_text())
+    for gpu in range(3):
+        document["facts"]["topology"]["links"][f"GPU{gpu}"]["GPU7"] = "SYS"
+    (tmp_path / saved).write_text(json.dumps(document))
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("5", "d", *saved, "enter")(app, pilot)
+        await until(pilot, lambda: "topology.links.GPU*.GPU*" in frame(app))
+        assert frame(app).count("SYS -> NV18") == 1 and "(3 facts)" in frame(app)
+        await press("j", "enter")(app, pilot)  # the list has the keys again
+        assert "topology.links.GPU0.GPU7, topology.links.GPU1.GPU7" in frame(app)
+
+    drive(rack(tmp_path), act, (120, 40))
+
+
 def test_everything_hung_is_named_with_its_seconds(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "waiting for hung-7" in frame(app))

@@ -92,6 +92,14 @@ def test_ten_thousand_columns_are_cut_or_folded():
     plain(probes._told(probe, "", output(now.answers["probe"]), ()), 80)
 
 
+def test_blanks_at_the_end_of_a_line_take_no_more_than_it_has():
+    for text in ("0\x1f\t", "free -h" + " " * 300 + "next", " " * 50):
+        steps = (Step("look", text, ""),)
+        result = Result("a.check", "", (Finding.fail("x", fix=Fix("", steps)),))
+        now = state(result, Observation("probe"))
+        plain(detail.detail(now, now.report["results"][0], None, full=True), 12)
+
+
 @settings(max_examples=examples(60))
 @given(RESULTS, OBSERVATIONS, st.booleans(), st.integers(12, 200))
 def test_a_result(result: Result, seen: Observation, running: bool, width: int):

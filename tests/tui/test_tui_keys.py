@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from pathlib import Path
 
@@ -108,6 +109,30 @@ def test_a_node_without_gpus_is_offered_nothing_that_loads_or_shows_gpus():
         assert "--deep" not in following and "GPU" not in following
 
     drive(Session(Request(replay=NODES / "cpu-only")), act)
+
+
+def test_every_reason_why_checks_did_not_judge_is_named_with_its_count_on_a_small_terminal():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        shown = " ".join(frame(app).split())
+        assert "8 AMD Instinct accelerators on the PCI bus, not judged here" in shown
+        assert re.search(r"\d+ checks not in this recording: nvml \d+, target-python \d+", shown)
+        assert "2 checks no bandwidth was measured" in shown and "each for a reason of its own" in shown
+        assert "$ nodedoctor fleet" in shown and "load of the GPUs" not in shown
+
+    drive(Session(Request(replay=NODES / "mi300x-not-judged")), act)
+
+
+def test_a_lost_gpu_marks_topology_and_a_long_command_is_not_shown_in_part():
+    async def of_lost(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        assert "2 Topology!" in frame(app)
+
+    async def of_long(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        shown = frame(app)
+        assert "$ sudo fuser -v" in shown and "$ grep -h -A4 nvidia" in shown
+        assert "a long command: c shows it and copies it" in shown and "dpkg-query" not in shown
+
+    drive(Session(Request(replay=NODES / "h100-off-the-bus")), of_lost)
+    drive(Session(Request(replay=NODES.parents[1] / "nodedoctor/demo/driver-mismatch")), of_long, (100, 30))
 
 
 def test_a_gpu_that_fell_off_the_bus_is_under_the_cursor_of_the_topology_and_leads_to_its_finding():

@@ -90,7 +90,7 @@ def test_a_sparkline_is_as_wide_as_asked_and_says_where_nothing_was_said(glyphs:
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_a_row_lines_up_with_its_columns(width: int):
     (one,) = gpus(98)
-    columns = "".join(text for text, _ in load.columns(width))
+    columns = "".join(text for text, _ in load.columns(width, load.History()))
     row = "".join(text for text, _ in load.row(one, False, load.History(), width, UNICODE).parts)
     who = len("rank, pid") if width >= load.WIDEST else 0  # nobody uses this one
     assert len(columns) == len(row) + 7 + who  # the mark and the name stand before it

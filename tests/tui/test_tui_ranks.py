@@ -10,7 +10,9 @@ import pytest
 from tuidriver import frame, until
 
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.lines import ranks
+from nodedoctor.tui.lines import diagnosis, ranks
+from nodedoctor.tui.lines.timeline import timeline
+from nodedoctor.tui.look import UNICODE
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens import triage
 from nodedoctor.tui.state import Nothing
@@ -61,6 +63,39 @@ def test_ranks_that_wait_in_different_collectives_have_different_letters():
     ]
 
 
+def test_ranks_of_a_job_that_hangs_are_grouped_by_what_they_do():
+    states = [{"rank": rank, "host": "n1", "state": "unknown", "event": "live_process"} for rank in range(8)]
+    standings = [
+        {"who": "rank 3", "doing": "in load (data.py:7)", "ranks": [[3, 3]]},
+        {"who": "ranks 0-2, 4-7", "doing": "in wait (c10d.py:9)", "ranks": [[0, 2], [4, 7]]},
+        {"who": "2 processes", "doing": "asleep", "ranks": []},
+    ]
+    document = {"ranks": states, "standings": standings}
+    (line,) = ranks.matrix(made := ranks.seats(document))
+    assert line.text.startswith("aaabaaaa")
+    assert [(ranks.names(members), meaning) for _, _, meaning, members in ranks.groups(made)] == [
+        ("ranks 0-2, 4-7 on n1", "in wait (c10d.py:9)"),
+        ("rank 3 on n1", "in load (data.py:7)"),
+    ]
+    assert "2 processes: asleep" in [entry.row.text for entry in diagnosis.entries(document, 80, UNICODE)]
+
+
+def test_the_whole_timeline_can_be_reached_and_says_where_it_is_cut():
+    times = [f"11-14 08:{minute:02}:00.000" for minute in range(12)]
+    moments = [
+        {"event": "raised", "first": time, "last": time, "count": 1, "ranks": [[at, at]]}
+        for at, time in enumerate(times)
+    ]
+    late = {"event": "timed_out", "first": "11-14 08:30:00.000", "last": "11-14 08:30:01.000"}
+    moments.append({**late, "count": 1000, "ranks": [[12, 1011]], "source": "log", "line": 7})
+    document = {"moments": moments, "timeline": [{"time": times[0], "rank": 0, "event": "raised"}]}
+    drawn = ["".join(text for text, _ in line) for line in timeline(document, 100, UNICODE)]
+    assert drawn[-1].strip() == "7 of 13 shown; the rows 'when' have all of them"
+    rows = [entry for entry in diagnosis.entries(document, 100, UNICODE) if entry.row.word == "when"]
+    assert len(rows) == 13 and "ranks 12-1011 timed out" in rows[-1].row.text
+    assert (rows[-1].source, rows[-1].line) == ("log", 7)
+
+
 TIMEOUT = (
     "[rank{rank}]:[E1114 08:34:00.000000000 ProcessGroupNCCL.cpp:685] [Rank {rank}] Watchdog caught"
     " collective operation timeout: WorkNCCL(SeqNum=1187, OpType=ALLREDUCE, NumelIn=67108864,"
@@ -94,5 +129,5 @@ def test_logs_that_still_grow_are_read_again_until_the_job_has_failed(
             shown.append(frame(app))
 
     asyncio.run(run())
-    assert "read again every" in shown[0] and "PASS  none" in shown[0]
+    assert "read again every" in shown[0] and "PASS  no failure" in shown[0]
     assert "> FAIL  rank 3" in shown[1] and "again every" not in shown[1]

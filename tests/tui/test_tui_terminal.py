@@ -134,6 +134,20 @@ def test_what_is_typed_or_pasted_in_one_go_arrives_where_it_belongs(tmp_path: Pa
         assert screen.end() == 2
 
 
+def test_keys_behind_an_answer_are_no_part_of_it(tmp_path: Path):
+    with terminal(*rack_words(tmp_path)) as screen:
+        screen.wait_for(b"checks passed")
+        screen.type("/port-7\r2/GPU3\rq")
+        assert screen.end() == 2
+
+
+def test_what_cannot_be_shown_opens_no_screen(tmp_path: Path):
+    wrong = tmp_path / "no-such.zip"
+    with terminal("--replay", str(wrong), "--tui") as screen:
+        assert screen.end() == 64
+        assert b"not a recorded node" in screen.written and b"\x1b" not in screen.written
+
+
 def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"18 links down")
@@ -186,14 +200,15 @@ def test_json_goes_to_a_redirected_stdout_at_the_end(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_no_color_writes_no_colour(tmp_path: Path):
-    with terminal(*rack_words(tmp_path), env={"NO_COLOR": "1"}) as screen:
-        screen.wait_for(b"checks passed")
-        screen.type("2")
-        screen.wait_for(b"NV16")
-        screen.type("q")
-        screen.end()
-        assert not COLOUR.search(screen.written)
+def test_no_color_and_terminals_without_colours_get_none(tmp_path: Path):
+    for env in ({"NO_COLOR": "1"}, {"TERM": "vt100"}):
+        with terminal(*rack_words(tmp_path), env=env) as screen:
+            screen.wait_for(b"checks passed")
+            screen.type("2")
+            screen.wait_for(b"NV16")
+            screen.type("q")
+            screen.end()
+            assert not COLOUR.search(screen.written), env
     with terminal(*rack_words(tmp_path)) as screen:
         screen.wait_for(b"checks passed")
         assert COLOUR.search(screen.written)

@@ -102,9 +102,11 @@ class Process:
 
     @property
     def label(self) -> str:
-        """How a finding calls it: `rank 3 (train.py, pid 4242)`."""
+        """How a finding calls it: `rank 3 (train.py, pid 4242)`; a name once."""
         name = self.script.removeprefix("-m ") if self.script not in ("", "-c") else self.program
         who = f"rank {self.rank}" if self.role == "rank" else self.role
+        if who and who.replace("-", "_") == name.replace("-", "_"):  # raylet, gcs_server
+            return f"{who} (pid {self.pid})"
         return f"{who} ({name}, pid {self.pid})" if who else f"{name} (pid {self.pid})"
 
 

@@ -12,14 +12,14 @@ from typing import Any, cast
 
 from nodedoctor.fleet.compare.traits import FACTS, readings, traits
 from nodedoctor.fleet.compare.values import gpus
-from nodedoctor.fleet.model import Node, Problem
+from nodedoctor.fleet.model import Node, NodeCause, Problem
 from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
 from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
-from nodedoctor.report.document import full_summary, severity, status_of
-from nodedoctor.report.lead import and_more, of_cause
+from nodedoctor.report.document import Cause, full_summary, severity, status_of
+from nodedoctor.report.lead import and_more, first_command, of_cause
 from nodedoctor.report.saved import causes_of, finding
 from nodedoctor.wording import counted
 
@@ -29,6 +29,8 @@ LONGEST_FIX = 1500
 """Characters kept of a fix; ours."""
 MOST = 200
 """Problems kept of one node, the worst; ours."""
+MOST_CAUSES = 20
+"""Causes kept of one node, the worst; ours."""
 ASKED = "asked"
 """The key of a saved report for the name the node was asked by, where it calls itself otherwise."""
 _WELL = {"pass": Status.PASS, "skip": Status.SKIP}
@@ -87,6 +89,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         statuses=statuses,
         problems=tuple(problems[:MOST]),
         cause=cut(of_cause(causes[0]) + and_more(causes)) if causes else "",
+        causes=tuple(_cause(cause) for cause in causes[:MOST_CAUSES]),
         traits=traits(facts),
         readings=readings(facts),
         hostname=hostname[:255],
@@ -95,6 +98,17 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         serials=tuple(sorted({text(gpu, "serial")[:64] for gpu in gpus(facts)} - {""})),
         peers=dict(_peers(facts)),
         raw=seen.text,
+    )
+
+
+def _cause(cause: Cause) -> NodeCause:
+    command = first_command(cause)
+    return NodeCause(
+        check=cut(cause["id"].partition("@")[0]),
+        status=Status(cause["status"]),
+        said=cut(of_cause(cause)),
+        command=command if len(command) <= LONGEST else "",  # half a command is none
+        explains=tuple(cut(id) for id in (cause["id"], *cause["explains"])[:MOST]),
     )
 
 

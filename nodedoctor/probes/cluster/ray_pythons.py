@@ -26,7 +26,7 @@ def main(words: list[str]) -> None:
 
 def named(text: str) -> str:
     """The interpreter somebody means; "" when there is none."""
-    path = os.path.expanduser(text)
+    path = os.path.expanduser(text) if "\0" not in text else ""
     if os.path.isdir(path):
         path = os.path.join(path, "bin", "python")
     path = path if "/" in path else on_path(path)

@@ -13,9 +13,9 @@ Paths in the document are as in the words, without DIR, so that recordings look 
 stands under `errors` with its error name (EFBIG beside a text: it was cut); what a glob offers and is not
 there is no error. A `..` after a glob selects: `*/pci_bus/../config` are the configs of what has a pci_bus.
 
-With --each, every path (with globs: every match of the first one) is read by a process of its own, all at the
-same time; what has not answered after SECONDS is `TIMEOUT`, and the rest is reported. SIGKILL does not end a
-process in an uninterruptible read, so it is left behind, without any of our pipes.
+With --each, forked processes read, and none waits for a path (with globs: a match of the first one) on which
+another hangs; what has not answered after SECONDS is `TIMEOUT`, and the rest is reported. SIGKILL does not
+end a process in an uninterruptible read, so it is left behind, without any of our pipes.
 """
 
 from __future__ import annotations

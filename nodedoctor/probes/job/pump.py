@@ -1,10 +1,11 @@
 """Passes on what a job prints, byte by byte, and gives a copy to whoever keeps it.
 
-    python -I -S pump.py GROUP COPY FROM:TO:USUAL [FROM:TO:USUAL]
+    python -I -S pump.py COPY FROM:TO:USUAL [FROM:TO:USUAL]
 
-GROUP is the job's process group. FROM, TO and COPY are numbers of descriptors: FROM is the reading end of a
-pipe or the master of a terminal, TO the real output, COPY a pipe (-1: none) that is never waited for: what it
-does not take is lost and counted. USUAL are the settings of the terminal before the job began.
+FROM, TO and COPY are numbers of descriptors: FROM is the reading end of a pipe or the master of a terminal,
+TO the real output, COPY a pipe (-1: none) that is never waited for: what it does not take is lost and
+counted. USUAL are the settings of the terminal before the job began. A line on stdin is the number of the
+job's process group; its end without one says that there is no job.
 
 It ignores the signals of keys, as what the job still prints while it ends must arrive. It ends with the last
 process that writes to FROM. When nobody reads TO any more, FROM is closed, so that the job learns of it as it
@@ -48,12 +49,15 @@ def main() -> None:
     """Pass on until everything has ended."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    group, copy = map(int, sys.argv[1:3])
-    words = [word.split(":") for word in sys.argv[3:]]
+    copy = int(sys.argv[1])
+    words = [word.split(":") for word in sys.argv[2:]]
     ways = {int(source): int(target) for source, target, _ in words}
     usual = {int(source): settings for source, _, settings in words if settings}
     terminals = {source: Terminal(source, ways[source], usual[source]) for source in usual}
-    join(group if terminals else 0)
+    group = sys.stdin.readline()
+    if not group:
+        return
+    join(int(group) if terminals else 0)
     with contextlib.suppress(Exception):
         ask_for_short_turns()
     kept = Copy(copy)

@@ -33,7 +33,7 @@ def render(document: Mapping[str, Any]) -> str:
         blocks.section("not", "What it is not", _reasons(document.get("not_the_cause"), "claim", "why")),
         blocks.section("others", maybe, _reasons(document.get("alternatives"), "cause", "why_less_likely")),
         blocks.section("collective", "The collective", _collective(document.get("collective"))),
-        blocks.section("timeline", "Timeline", _timeline(document.get("timeline"))),
+        blocks.section("timeline", "Timeline", _timeline(document)),
         blocks.section("earlier", "Earlier runs in these logs", _earlier(document)),
         blocks.section("jobs", "Jobs in these logs", _jobs(document)),
         blocks.section("coverage", "What was read", _coverage(document)),
@@ -138,16 +138,16 @@ def _seconds(value: Any) -> str:
     return f"{decimal(value)} s" if value >= 1 or not value else f"{decimal(1000 * value, 2)} ms"
 
 
-def _timeline(value: Any) -> Markup:
+def _timeline(document: Mapping[str, Any]) -> Markup:
     body = each(
         element(
             "tr",
-            element("td", words(item.get("time")) or "-"),
-            element("td", f"rank {words(item.get('rank'))}" if words(item.get("rank")) else ""),
-            element("td", words(item.get("event"))),
+            element("td", moment.first or "-"),
+            element("td", moment.who),
+            element("td", moment.event, f" until {moment.last}" if moment.last != moment.first else None),
             class_="item",
         )
-        for item in objects(value)
+        for moment in triaged.moments(document)
     )
     return element("table", element("tbody", body), class_="timeline") if body else body
 

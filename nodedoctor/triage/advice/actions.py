@@ -9,6 +9,7 @@ from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage.advice import guesses, timeouts
 from nodedoctor.triage.advice.remedies import remedies
+from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.ras import RasMissing
@@ -63,7 +64,8 @@ def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.outcome == "undetermined":
         return ()
     names = named(story)
-    found = next((list(own) for event in verdict.evidence if (own := remedies(event, names))), [])
+    found = list(verdict.fixes)
+    found = found or next((list(own) for event in verdict.evidence if (own := remedies(event, names))), [])
     if not found:
         rows = _FIXES.get(verdict.cause, ())
         found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
@@ -126,7 +128,8 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.outcome != "undetermined" and verdict.confidence != "low":
         return ()
     coverage = verdict.coverage
-    if not (coverage.ranks_expected and set(range(coverage.ranks_expected)) <= set(coverage.ranks_seen)):
+    world = coverage.ranks_expected or groups.world_of(story)
+    if not (world and set(range(world)) <= set(coverage.ranks_seen)):
         told.append(_all_logs(story))
     if story.folded:
         told.append(
@@ -222,7 +225,12 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             (),
             "config",
         ),
-        ("Give batches without a modality a dummy one, so that its layers run on all ranks.", (), "config"),
+        (
+            "In a multimodal model, give batches without images or sound dummy ones, so that the layers for"
+            " them run on all ranks.",
+            (),
+            "config",
+        ),
         (
             "Run once with the check that compares every call.",
             ("export TORCH_DISTRIBUTED_DEBUG=DETAIL",),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from nodedoctor.model import Fix
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look, looks, repair
 from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.local import COLOCATED, of_program
 from nodedoctor.triage.events.complaints import Complaint
@@ -26,6 +26,14 @@ Fixes = tuple[Fix, ...]
 
 _PORT = re.compile(r"(?:port:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")
+_EACH_ITS_OWN = {
+    "docker0": re.compile(r"172\.17\.0\.1$"),
+    "virbr0": re.compile(r"192\.168\.122\.1$"),
+    "cni-podman0": re.compile(r"10\.88\.0\.1$"),
+    "lxcbr0": re.compile(r"10\.0\.3\.1$"),
+}
+"""Addresses that every node has for itself, where its bridges keep their defaults: docs.docker.com (bridge),
+wiki.libvirt.org (default network), podman-network-create(1), lxc-net(8)."""
 _WANTED = re.compile(r"Tried to allocate ([\d.]{1,12}) ([KMGT])iB")
 _FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but unallocated")
 _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep\w*|ibp\w*)_\w+)\b")
@@ -40,6 +48,8 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, NodeFault):
         return what.fixes
     if isinstance(what, GpuFull):
+        if event.who.role == "rollout" and not what.crowded:
+            return _ENGINE_FULL
         return _crowded(what) if what.crowded else _gpu_full(event.text, named)
     if isinstance(what, Raised):
         return _said(f"{what.type}: {what.message}") or _at(place(what.frames))
@@ -152,6 +162,23 @@ def _gpu_full(text: str, named: Collection[str]) -> Fixes:
     return (grow, *less)
 
 
+_ENGINE_FULL = (
+    Fix(
+        "Let the inference engine take fewer or shorter sequences at a time (vLLM --max-num-seqs and"
+        " --max-model-len, SGLang --max-running-requests and --context-length).",
+        (),
+        "config",
+    ),
+    Fix(
+        "Leave more of the GPU outside of its cache (vLLM --gpu-memory-utilization, SGLang"
+        " --mem-fraction-static), or share the model among more GPUs.",
+        (),
+        "config",
+    ),
+)
+"""An engine has no micro-batches and nothing to recompute."""
+
+
 def _bytes(found: re.Match[str]) -> float:
     return float(found[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
 
@@ -172,7 +199,7 @@ def _exit(signal: int | None) -> Fixes:
         return ()
     return (
         Fix(
-            "It crashed in native code: let it leave its Python stack, and look for the library it was in.",
+            "It crashed in native code: make it print its Python stack, and look for the library it was in.",
             (
                 look("export PYTHONFAULTHANDLER=1"),
                 look("dmesg -T | grep -iE 'segfault|trap|general protection'"),
@@ -203,8 +230,24 @@ def _cannot_listen(text: str) -> Fixes:
     return _port_in_use(text)
 
 
+def _bridge(interface: str, address: str) -> Fixes:
+    """A rank published an address at which every other node finds itself."""
+    without = looks("ip -br addr", "ip route", "export NCCL_SOCKET_IFNAME=^docker,virbr,cni,lxc,lo")
+    return (
+        Fix(
+            f"{address} is by default the address of {interface} on every node, and no other node reaches it:"
+            " exclude such interfaces, or name the one that has the route to the other nodes.",
+            without,
+            "config",
+        ),
+    )
+
+
 def _refused(text: str) -> Fixes:
     where = _ADDRESS.search(text)
+    own = next((name for name, of in _EACH_ITS_OWN.items() if where and of.match(where[1])), None)
+    if own is not None and where is not None:
+        return _bridge(own, where[1])
     steps = (look("nc -zv {} {}", where[1], where[2]),) if where else ()
     if "refused" in text:
         why = (
@@ -420,6 +463,10 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "Give the engine a larger share of the GPU (vLLM gpu_memory_utilization, SGLang"
         " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
     ),
+    "engine-too-long": _text(
+        "Set a shorter longest sequence (vLLM --max-model-len), or give the cache more room: a larger"
+        " --gpu-memory-utilization, an fp8 cache (--kv-cache-dtype), or more GPUs (--tensor-parallel-size)."
+    ),
     "assertion": _text(
         "The condition in that line did not hold: look at what was given to that call, and whether the"
         " library is of the version that the program was written for."
@@ -448,6 +495,12 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": lambda _: _CUDA_FAULT,
     "ib-completion-error": _adapter,
+    "ib-memory-refused": _steps(
+        "Check what GPUDirect RDMA needs on that node: nvidia-peermem or DMA-BUF, and an IOMMU that does not"
+        " translate. A run without GPUDirect shows whether it is that.",
+        "nodedoctor ib.gdr pcie.iommu pcie.acs --preview",
+        "export NCCL_NET_GDR_LEVEL=LOC",
+    ),
     "ib-event": _adapter,
     "ib-setup": _adapter,
 }

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 
+from nodedoctor.model import Fix
 from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Finished
@@ -30,6 +31,21 @@ _COLLECTIVES = re.compile(
     r"|save_checkpoint|wait_for_everyone"
 )
 _TRANSFERS = ("send", "recv", "isend", "irecv", "batch_isend_irecv")
+_SAME_NUMBER = (
+    Fix(
+        "Give every rank the same number of batches: drop_last=True, a DistributedSampler, or a number of"
+        " steps that all ranks agree on before the loop. An iterable dataset splits unevenly where its"
+        " length is not a multiple of ranks and workers.",
+        (),
+        "config",
+    ),
+    Fix(
+        "With DDP, where the data cannot be even: inside `with Join([model]):` ranks without a batch"
+        " still join the collectives of the others (torch.distributed.algorithms.Join, not for FSDP).",
+        (),
+        "config",
+    ),
+)
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
@@ -153,6 +169,7 @@ def fewer(story: Story) -> Iterator[Candidate]:
             f"{called(early)} had finished while others still waited: different numbers of steps",
             tuple(events[:3]),
             early,
+            fixes=_SAME_NUMBER,
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nodedoctor.record import record
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Event, Who
 from nodedoctor.triage.story import Story
 
@@ -44,7 +45,7 @@ def first_end(story: Story) -> FirstEnd | None:
     return _of(early, early) if any(_people(early)) else None
 
 
-def people_of(event: Event[ProcessExit]) -> list[Who]:
+def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Who]:
     """Who ended: one process, or all that a scheduler lists."""
     return [Who(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 

@@ -137,7 +137,7 @@ FAMILIES = (
     _family(
         "other-checkpoint",
         r"size mismatch for|in loading state_dict|[Uu]nexpected key\(s\)|Missing key\(s\) in state_dict"
-        r"|checkpoint .{0,60}(?:was saved with|does not match)|CheckpointException",
+        r"|checkpoint .{0,60}(?:was saved with|does not match)",
         "a checkpoint of another model, or of another split of it",
     ),
     _family(

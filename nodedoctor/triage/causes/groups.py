@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from nodedoctor.model import Fix
+from nodedoctor.steps import looks
 from nodedoctor.triage.causes.who import distinct, listed
 from nodedoctor.triage.events.watchdog import Joined, Lagging
 from nodedoctor.triage.flight.physics import implied_ranks
@@ -14,6 +16,22 @@ from nodedoctor.triage.story.pace import stood_still
 
 MISCONFIGURED_MS = 1000
 """A limit of a second or less is shorter than one step of any training."""
+
+_SAME_ORDER = (
+    Fix(
+        "Call the collectives of the groups in the same order on all ranks, or wait for the one before the"
+        " other is called (work.wait() and a synchronised stream): two groups may share a GPU only in turns.",
+        (),
+        "config",
+    ),
+    Fix(
+        "Where all ranks do call them in the same order and only the GPUs run them in another, let NCCL (2.26"
+        " or newer) keep the order of the calls.",
+        looks("export NCCL_LAUNCH_ORDER_IMPLICIT=1"),
+        "config",
+    ),
+)
+"""NCCL's user guide, "Using multiple NCCL communicators concurrently", and its environment variables."""
 
 
 def crossed(story: Story) -> Iterator[Candidate]:
@@ -48,6 +66,7 @@ def crossed(story: Story) -> Iterator[Candidate]:
         f" elsewhere: {where}. The ranks call the groups' collectives in a different order",
         tuple(waits[0].event for waits in groups.values()),
         parties=parties,
+        fixes=_SAME_ORDER,
         collective=groups[first][0].work,
     )
 
@@ -139,6 +158,13 @@ def entered(story: Story) -> int | None:
 def size_of(story: Story) -> int | None:
     """The number of ranks of the group that waits, as far as its collective or the job tells."""
     return _size(story, list(story.waits))
+
+
+def world_of(story: Story) -> int | None:
+    """The number of ranks of the job: told, or that of the default group, which all of them are in."""
+    first = story.first_wait
+    default = first is not None and first.work.group.desc == "default_pg"
+    return story.expected or (size_of(story) if default else None)
 
 
 def _by_group(story: Story) -> dict[str, list[Wait]]:

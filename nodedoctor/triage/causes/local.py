@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
+from nodedoctor.triage.causes.ended import people_of
 from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.sign import Symptom
@@ -66,38 +67,6 @@ SAID = 160
 """Characters of an exception that a headline quotes."""
 NEXT = 400
 """Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
-
-_ECHOES = re.compile(
-    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
-    r"|Ray\w*Error|Actor\w*Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w*|FetchTimedOut)Error"
-    r"|LocalRayletDiedError"
-    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
-    r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
-    r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
-    r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
-)
-_ECHO_WORDS = re.compile(
-    r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
-    r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: |[Cc]oordination service"
-    r"|Horovod has been shut down"
-    r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
-    r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
-    r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"
-    r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
-    r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
-    r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
-    r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
-    r"|ACL stream synchronize failed"
-    r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
-)
-_OWN = re.compile(
-    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
-)
-"""No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
-_STARTED = re.compile(
-    r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
-)
-"""Commands that start a job."""
 
 
 def symptoms(story: Story) -> Iterator[Candidate]:
@@ -178,8 +147,8 @@ def host_memory(story: Story) -> Iterator[Candidate]:
         return
     hog = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
     by = next((e.what.said_by for e in ooms), "")
-    personal = [e for e in ooms if e.who.rank is not None and (e.what.said_by != "Ray" or hog is None)]
-    culprits = tuple(distinct(e.who for e in personal))
+    personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
+    culprits = tuple(distinct(who for e in personal for who in people_of(e) if who.rank is not None))
     if by == "Ray" and hog is not None:
         culprits = blamed(hog.who)
     elif not culprits:
@@ -207,12 +176,19 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
     headline = f"{called(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
         what = crowded[0].what
-        holder = f"process {what.holder}" if what.holder is not None else "other processes"
-        headline += f": {holder} held {what.others:.0f} of its {what.total:.0f} GiB"
+        headline += f": {_holders(what)} held {what.others:.0f} of its {what.total:.0f} GiB"
     shared = not COLOCATED.isdisjoint(event.what.name for event in story.of(Mentions))
     owner: Owner | None = "NODE" if crowded and not shared and not _misplaced(crowded[0].who) else None
     evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])
     yield Candidate("peer_cuda_oom", "own error", "high", headline, evidence, culprits, owner=owner)
+
+
+def _holders(what: GpuFull) -> str:
+    """Who else held memory; a process is named as the only one only if it was."""
+    if what.holder is None:
+        return "other processes"
+    one = f"process {what.holder}"
+    return one if what.holders == 1 else f"{what.holders} other processes, most of all {one},"
 
 
 def _misplaced(who: Who) -> bool:
@@ -286,18 +262,6 @@ def left_early(story: Story) -> Iterator[Candidate]:
     if culprits:
         headline = f"{called(culprits)} ended its process groups and left while the others waited"
         yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
-
-
-def is_echo(raised: Raised) -> bool:
-    """True for exceptions that only report that something elsewhere ended."""
-    name = raised.type.rpartition(".")[2]
-    if _OWN.search(raised.message):
-        return False
-    if (
-        name == "CalledProcessError"
-    ):  # of a launcher about the program it started, or of a program about a tool
-        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
-    return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 
 def _together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:

@@ -23,10 +23,10 @@ from nodedoctor.triage.model import Candidate, Event, Ground, Who
 from nodedoctor.triage.story import Story
 
 GROUNDS: dict[Ground, tuple[int, str]] = {
-    "fault": (50, "a fault of the machine or its software, which makes programs fail"),
+    "fault": (50, "a fault of the machine or its software"),
     "own error": (40, "an error that a process reports of itself"),
     "compared": (36, "a comparison of the ranks with each other"),
-    "named": (34, "a program that knows all ranks names the missing one"),
+    "named": (34, "the word of a program that knows all ranks"),
     "death": (32, "a process that ended"),
     "path": (28, "a connection that could not be made"),
     "different": (26, "a difference between the ranks"),

@@ -11,6 +11,7 @@ from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watc
 from nodedoctor.triage.events.broken import joined
 from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
+from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import handled, manner, warned
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
 from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
@@ -18,9 +19,9 @@ from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
-from nodedoctor.triage.events.system.exits import ElasticBlock
+from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, SERIOUS, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
 SIGNS: tuple[Sign, ...] = (
@@ -56,7 +57,7 @@ SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.
 TOLD_AS_WARNING = (
     exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed,
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
-    slurm.Attempt, slurm.Begun, slurm.OrderedStop, nccl.Communicator,
+    slurm.Attempt, slurm.Begun, slurm.OrderedStop, serving.ShutDown, nccl.Communicator,
     progress.Asleep, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess,
     ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
@@ -99,7 +100,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, stalls = Continued(), horovod.Stalls()
-    for line in map(continued.line, joined(lines)):
+    for line in map(block.said, map(continued.line, joined(lines))):
         last = line
         prose.read(line)
         yield from dumps.read(line)
@@ -122,6 +123,11 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
+        if shape.answers and progress.ANSWERED.search(line.text):
+            counters.answered(line, line.who)
+        elif shape.answers and progress.REFUSED.search(line.text):
+            yield from open_errors.released()
+            yield Event(progress.Refused(), line.place, line.who, line.time, line.text)
         if shape.complains and (said := complaint(line)) is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
@@ -189,15 +195,19 @@ def _words(text: str) -> set[str]:
 
 def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:
     """What one line says, other than how far a counter is."""
+    listed = block.read(line)
+    ended = [] if listed is not None else list(traces.read(line))
+    helper = any(of_a_helper(raised) for raised, _, _ in ended)
     found = False
     for event in _signs(line, shape.signs):
+        if helper and isinstance(event.what, store.PeerGone):
+            continue
         found = found or not isinstance(event.what, ASIDE)
         yield event
-    listed = block.read(line.text)
-    if listed:
-        yield _listed(line, *listed)
+    if listed is not None:
+        yield listed
         return
-    for raised, spawned, how in traces.read(line):
+    for raised, spawned, how in ended:
         rank = own_rank(raised.message) if spawned is None else spawned
         who = replace(line.who, rank=rank) if rank is not None and line.who.rank is None else line.who
         yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
@@ -219,12 +229,16 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
             continue
         what, match = said
         how = manner(line, match.start(), match.end())
-        if isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
+        if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
+            how = "warning"  # it looks for libraries that it can do without
+        elif isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
             how = "plain"
         elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
             continue
         elif how != "warning" and not isinstance(what, SUSPICIONS):
             how = "plain"
+        elif how == "plain" and line.level == "W" and _can_be_missed(what):
+            how = "warning"
         who = identified(line.who, match)
         yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
 
@@ -235,6 +249,11 @@ def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
     return own and not warned(line.text, match.end())
 
 
+def _can_be_missed(what: object) -> bool:
+    """True for a library that does not fit: the program that only warns about it does without."""
+    return isinstance(what, Symptom) and what.cause == "version_mismatch" and not what.as_warning
+
+
 def _speaker(line: Line) -> Who:
     """Who reports progress: programs without a prefix say it in their own words, `rank=3 finished`."""
     said = _SAYS_RANK.search(line.text) if line.who.rank is None else None
@@ -242,17 +261,3 @@ def _speaker(line: Line) -> Who:
 
 
 _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")
-
-
-def _listed(line: Line, what: exits.ProcessExit, row: dict[str, str]) -> Event[Any]:
-    """An entry of torchelastic's failure list, with the identity the list gives."""
-    rank = re.match(r"(\d{1,6})(?: \(local_rank: (\d{1,6})\))?", row.get("rank", ""))
-    pid = re.search(r"\(pid: (\d+)\)", row["exitcode"])
-    who = Who(
-        rank=int(rank[1]) if rank else line.who.rank,
-        local_rank=int(rank[2]) if rank and rank[2] else None,
-        host=row.get("host") or line.who.host,
-        pid=whole(pid[1], LARGEST_PID) if pid else None,
-    )
-    text = f"rank {row.get('rank', '?')} exitcode {row['exitcode']}"
-    return Event(what, line.place, who, line.time, text, line.repeated)

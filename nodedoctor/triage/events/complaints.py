@@ -11,6 +11,7 @@ import re
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import manner
+from nodedoctor.triage.events.seen import PASSING
 from nodedoctor.triage.model import Line
 
 
@@ -44,8 +45,14 @@ _NONE = re.compile(
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )
 """Counts of none, and measures that have such a word in their name."""
-_INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)|^wandb: ")
+_INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
 """Programs that go on after what they tell so; NCCL tells there, too, that a local process went away."""
+
+_GIVEN = re.compile(
+    r"^\++ \S"
+    r"|^\W*(?:[\w.-]+ )?[\w.-]*(?i:time_?out)[\w.-]*(?: ?\(\w{1,8}\))?\s*[:=]\s*\d[\d.]*\s?\w{0,3}\W*$"
+)
+"""What was asked for: a command that a shell shows before it runs it (`set -x`), a limit and its number."""
 
 
 def complaint(line: Line) -> Complaint | None:
@@ -56,6 +63,8 @@ def complaint(line: Line) -> Complaint | None:
         or line.level in ("D", "I", "W")
         or _NONE.search(line.text)
         or _INFORMS.search(line.text)
+        or _GIVEN.search(line.text)
+        or PASSING.search(line.text)
     ):
         return None
     how = manner(line, found.start(), found.end())

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nodedoctor.triage.events.progress import TrainingStep
-from nodedoctor.triage.model import NOBODY, Event, Line, Who
+from nodedoctor.triage.events.progress import ANSWERS, TrainingStep
+from nodedoctor.triage.model import NOBODY, Event, Line, Place, Who
 
 JUMP = 20
 """A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
@@ -33,11 +33,27 @@ class _Counter:
     told: bool = False
     line: Line | None = None
     who: Who = NOBODY
+    before: Event[TrainingStep] | None = None
 
     def begin(self, value: Value) -> None:
-        """The same name starts to count again, or somewhere else."""
+        """The same name starts to count again, or somewhere else; of the parts before, one is kept."""
+        if self.rises > (self.before.what.rises if self.before is not None else 0):
+            self.before = self.moved()
         self.first = self.last = value
         self.part, self.rises = self.part + 1, 0
+
+    def moved(self) -> Event[TrainingStep] | None:
+        """How far it came, at the line that was last read of it."""
+        line = self.line
+        if line is None:
+            return None
+        what = TrainingStep(self.series, self.part, self.first, self.last, self.rises)
+        return Event(what, line.place, self.who, line.time, line.text, line.repeated, line.origin)
+
+
+def speaker(place: Place, who: Who) -> str:
+    """Whose counter it is: the process, as far as it is told."""
+    return f"{place.source}|{who.world}|{who.rank}|{who.pid}|{who.local_rank}"
 
 
 class Counters:
@@ -49,7 +65,7 @@ class Counters:
 
     def read(self, line: Line, who: Who, name: str, value: Value) -> None:
         """Take in one value of a counter."""
-        key = f"{line.place.source}|{who.world}|{who.rank}|{who.pid}|{who.local_rank}|{name}"
+        key = f"{speaker(line.place, who)}|{name}"
         counter = self._all.get(key)
         if counter is None:
             if len(self._all) >= SERIES:
@@ -73,12 +89,14 @@ class Counters:
         counter.line, counter.who = line, who
         self._moved[key] = counter
 
+    def answered(self, line: Line, who: Who) -> None:
+        """Count a request that a server answered."""
+        known = self._all.get(f"{speaker(line.place, who)}|{ANSWERS}")
+        self.read(line, who, ANSWERS, (known.last[0] + 1 if known is not None else 1.0,))
+
     def flush(self) -> Iterator[Event[TrainingStep]]:
-        """One event per counter that moved since the last flush, the busiest first."""
+        """How far each counter came since the last flush, the busiest first."""
         for counter in sorted(self._moved.values(), key=lambda counter: -counter.rises):
-            what = TrainingStep(counter.series, counter.part, counter.first, counter.last, counter.rises)
-            counter.rises = 0
-            line, who = counter.line, counter.who
-            if line is not None:
-                yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin)
+            yield from (event for event in (counter.before, counter.moved()) if event is not None)
+            counter.rises, counter.before = 0, None
         self._moved.clear()

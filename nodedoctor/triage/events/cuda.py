@@ -13,13 +13,15 @@ class GpuFull:
     """CUDA had no memory left for this process.
 
     `others` is the memory in GiB that processes other than this one held then, None where it does not say;
-    `total` that of the GPU; `holder` the pid of the one among them that held most, as the program saw it.
+    `total` that of the GPU; `holder` the pid of the one among them that held most, as the program saw it, and
+    `holders` how many of them it saw.
     """
 
     wanted: str
     others: float | None = None
     total: float = 0.0
     holder: int | None = None
+    holders: int = 0
 
     @property
     def crowded(self) -> bool:
@@ -59,7 +61,7 @@ def _gpu_full(found: re.Match[str]) -> GpuFull:
     if held and _ITSELF not in text:  # in a container torch takes its own process for another one
         held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
     if held and sum(held.values()) <= total:  # under WSL each process has 2^64 bytes
-        return GpuFull(wanted, sum(held.values()), total, max(held, key=lambda pid: held[pid]))
+        return GpuFull(wanted, sum(held.values()), total, max(held, key=lambda pid: held[pid]), len(held))
     others = total - free - own if free is not None and own else None
     return GpuFull(wanted, others, total)
 

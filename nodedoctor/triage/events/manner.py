@@ -65,7 +65,7 @@ def manner(line: Line, start: int, end: int) -> Manner:
     text = line.text
     if warned(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
-    if _HANDLED.search(text):
+    if _HANDLED.search(text) and line.level != "F":  # what ends a program is not handled, whatever it says
         return "handled"
     if _OPTION.match(text) or _is_setting(text, end):
         return "quoted"

@@ -110,6 +110,7 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:failed|returned .*exceeded error retry count)"
         r"|WARN (?:Connect to \S+|Call to connect) failed : ",
         "NCCL could not connect to a peer's address",
+        quoted=True,
     ),
     symptom(
         _SOCKET,
@@ -127,14 +128,26 @@ SIGNS: tuple[Sign, ...] = (
     ),
     symptom(
         _IB,
+        "ib-memory-refused",
+        r"Got completion (?:from peer \S+ )?with (?:error|status)[ =]"
+        r"(?:(?:4|10)\b|IBV_WC_(?:LOC_PROT|REM_ACCESS)_ERR)"
+        r"|(?:Remote access|Local protection) (?:error )?on \w+:\d+/(?:IB|RoCE)",
+        "the InfiniBand adapter was refused the memory of a transfer: GPUDirect RDMA, the IOMMU, or a process"
+        " that had freed it",
+        quoted=True,
+    ),
+    symptom(
+        _IB,
         "ib-completion-error",
         r"mlx\d+: \S{1,64}: got completion with error:"  # libmlx5, not of flushed entries
-        r"|Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!5\b)\d+|IBV_WC_(?!WR_FLUSH)\w+)"
+        r"|Got completion (?:from peer \S+ )?with (?:error|status)[ =]"
+        r"(?:(?!(?:4|5|10)\b)\d+|IBV_WC_(?!WR_FLUSH|LOC_PROT|REM_ACCESS)\w+)"
         # UCX's words for the same statuses (openucx/ucx, src/uct/ib/mlx5/ib_mlx5_log.c)
         r"|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded"
-        r"|(?:Remote (?:access|operation|invalid request)|Local (?:length|protection|QP operation)) "
+        r"|(?:Remote (?:operation|invalid request)|Local (?:length|QP operation)) "
         r"(?:error )?on \w+:\d+/(?:IB|RoCE)",
         "InfiniBand gave up on a peer: its port, the cable, the switch, or its process ended",
+        quoted=True,
     ),
     symptom(
         _IB,

@@ -30,10 +30,20 @@ class TrainingStep:
         """True when this part of the counter starts where counters start."""
         return all(value <= BEGINNING for value in self.first)
 
+    @property
+    def answers(self) -> bool:
+        """True for the count of the requests that a server answered."""
+        return self.series.endswith(f"|{ANSWERS}")
+
 
 @record
 class Serving:
     """A server says that it is up."""
+
+
+@record
+class Refused:
+    """A server told a client that its request was at fault: what it logs of that request is no failure."""
 
 
 @record
@@ -79,6 +89,11 @@ class Roster:
     pids: tuple[int, ...]
 
 
+ANSWERS = "requests answered"
+"""The name of the counter of requests that a server answered well."""
+ANSWERED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 200\b')
+"""A line of a server's access log; what asks for its health or its metrics makes it do no work."""
+REFUSED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 4\d\d\b')
 BEGINNING = 1.0
 """Counters of steps and epochs start at 0 or 1."""
 
@@ -87,14 +102,24 @@ COUNTED = re.compile(
     r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?)"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
     r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
-    r"(?P<value>\d{1,12}(?:\.\d{1,6})?)(?![\w%]|\.\d)"
+    r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
 )
 """In a text of small letters."""
 BAR = re.compile(
-    r"(?P<done>\d{1,12})(?:\.\d+)?/(?P<total>\d{1,12})(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
+    r"(?P<done>\d{1,12})(?:\.\d+)?"
+    r"(?:/(?P<total>\d{1,12}|\?)(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
+    r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
 )
+"""A bar, and one of work whose length nobody knows: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
+ETA = re.compile(r"^\s*\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})\] +eta: \d")
+"""How far torchvision's MetricLogger is where it was given no name (`references/detection/utils.py`)."""
+COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
+"""A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
 _ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
 """Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
+_NAMES = {ETA: r"eta/\g<total>", COLUMN: r"\g<name>"}
+BARS = (BAR, ETA, COLUMN)
+"""What `bar` reads."""
 _OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
 """How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
 _VALUE = re.compile(r"[\d.]+")
@@ -131,7 +156,8 @@ _WORK = (
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 
 _DONE = re.compile(
-    r"exits? successfully|[Tt]raining (?:is )?(?:completed?|finished|done)|[Ff]inished [Tt]raining"
+    r"exits? successfully|[Tt]raining (?:is )?(?:completed?|finished|done)"
+    r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
     r"|Done training"
     r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
     r"|[Jj]ob (?:completed|finished) success"
@@ -139,6 +165,8 @@ _DONE = re.compile(
     r"|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
     r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
     r"|peak memory consumption"
+    r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
+    r'|"key": "(?:run_stop|status)".{1,300}"success"'
 )
 
 
@@ -181,13 +209,15 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     """How far a bar is; its name is what stands in front, so that two bars are two series."""
     found = BAR.search(text)
     if found is None:
-        return None
+        plain = ETA.match(text) or COLUMN.match(text)
+        return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
     title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: found.start()]).strip()
     row = _ROW.match(title)
+    total = found["total"] or "?"
     if row is not None:
         name = _VALUE.sub("0", title[row.end() :])
-        return f"{name[-60:]}/{row['total']}/{found['total']}", (float(row["done"]), float(found["done"]))
-    return f"{title[-60:]}/{found['total']}", (float(found["done"]),)
+        return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), float(found["done"]))
+    return f"{title[-60:]}/{total}", (float(found["done"]),)
 
 
 def counted(text: str) -> tuple[str, tuple[float, ...]] | None:

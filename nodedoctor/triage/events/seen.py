@@ -84,14 +84,17 @@ ANNOUNCES = re.compile(
 )
 
 
-_TRIED = re.compile(r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b")
-"""What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`)."""
+PASSING = re.compile(
+    r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
+)
+"""What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
+what Weights & Biases says of its own trouble: it sends what a job measures, and the job goes on without."""
 
 
 def unread(line: Line) -> UnreadTrouble | None:
     """The announcement in a line that nothing else was read from."""
     found = ANNOUNCES.search(line.text)
-    if not line.text or _TRIED.search(line.text):
+    if not line.text or PASSING.search(line.text):
         return None
     if found is None:
         return UnreadTrouble() if line.level in SERIOUS else None

@@ -21,7 +21,7 @@ Counter = Callable[[str], "tuple[str, tuple[float, ...]] | None"]
 class Shape:
     """What lines of one shape can say: signs, life, an announcement of trouble, the counter of steps.
 
-    `complains`: they speak of a failure.
+    `complains`: they speak of a failure. `answers`: they may be of a server's access log.
     """
 
     signs: tuple[Sign, ...]
@@ -29,6 +29,7 @@ class Shape:
     announces: bool
     counters: tuple[Counter, ...]
     complains: bool
+    answers: bool
 
 
 class Shapes:
@@ -39,7 +40,10 @@ class Shapes:
         self._signs = [(_masked(sign.needles), sign) for sign in signs]
         self._alive = _words(progress.PATTERNS)
         self._announces = _words((seen.ANNOUNCES,))
-        self._counted, self._bar = _words((progress.COUNTED,)), _words((progress.BAR,), shortest=2)
+        self._counted, self._bar = (
+            _words((progress.COUNTED,)),
+            _words(progress.BARS, shortest=2),
+        )
 
     def of(self, text: str) -> Shape:
         """The shape of a line."""
@@ -62,6 +66,7 @@ class Shapes:
             _has(self._announces, masked),
             tuple(counters),
             complaints.FAILING.search(masked) is not None,
+            '"POST /' in masked,
         )
 
 

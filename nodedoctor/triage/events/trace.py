@@ -13,6 +13,8 @@ from nodedoctor.whole_numbers import whole
 
 AFTER = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
+PLACED = 2
+"""Blanks in front of a frame's place in a traceback that begins at the margin (`Lib/traceback.py`)."""
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
 
@@ -27,7 +29,12 @@ _QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
-_OF_A_SIGNAL = re.compile(r"KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: ")
+_OF_A_SIGNAL = re.compile(
+    r"KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
+    r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
+)
+_HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w*|on_sig\w*)$")
+"""Functions that handle signals, as programs call them."""
 _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
@@ -73,6 +80,8 @@ class _Open:
     later: bool = False
     manner: Manner = "plain"
     steps: int = 0
+    indent: str = ""
+    """What stands in front of each line: supervisors show so what their children said."""
 
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
@@ -114,6 +123,11 @@ def _announced(line: Line | None) -> Manner:
 def _bare(text: str) -> str:
     """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
+
+
+def _of_handler(current: _Open) -> bool:
+    """True for what was raised while a signal was handled, by what Python says or by a function's name."""
+    return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
 
 class Continued:
@@ -169,6 +183,8 @@ class Tracebacks:
 
     def _read(self, line: Line, before: Line | None) -> Iterator[tuple[Raised, int | None, Manner]]:
         text = line.text
+        if (begun := self._open.get(line.key)) is not None:
+            text = text.removeprefix(begun.indent)
         if thrown := _THROWN.match(text):
             self._thrown[line.key] = thrown[1]
         elif (told := _WHAT.match(text)) and line.key in self._thrown:
@@ -203,12 +219,13 @@ class Tracebacks:
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
             self._signalled.add(line.key)
             return
-        if line.key in self._signalled and current is not None and current.later:
+        if line.key in self._signalled and current is not None and _of_handler(current):
             return  # the handler of the signal came into the middle of it
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
-        if line.severity in ("W", "I", "D"):
+        told_so = current is not None and current.first.level == line.level == "W"  # every line of it
+        if told_so or line.severity in ("W", "I", "D"):
             how = "warning"
         logged = current is not None and current.first.level in SERIOUS and line.level not in SERIOUS
         what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged)
@@ -232,6 +249,8 @@ class Tracebacks:
         """True when the line belongs to the stack and was taken in."""
         frame = _FRAME.match(text)
         if frame:
+            if not current.frames:
+                current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - PLACED)]
             current.frames.append(Frame(frame[1], int(frame[2]), frame[3] or ""))
             del current.frames[:-LONGEST_STACK]
             return True

@@ -50,7 +50,7 @@ def padded(texts: Sequence[str]) -> int:
 
 
 _RULE = re.compile(r"[|+](?:[-:=]+[|+])+\s*$")
-_WALL = re.compile(r"\s+\|\s*$")
+_WALL = re.compile(r"(?<!\s)\s+\|\s*$")
 
 
 def walled(texts: Sequence[str]) -> bool:
@@ -74,7 +74,7 @@ _ROW = re.compile(r"(?:\[[\d/:., ]{8,26}\]| {10,28}) (?:DEBUG   |INFO    |WARNIN
 """How the handler of rich begins a line: the time, left out while it is the same, and a severity."""
 _CLOCKED = re.compile(r"\[[\d/:., ]{8,26}\] (?=\S)")
 """How a console of rich begins a line; the place at the right margin shows where the next one begins."""
-_PLACE = re.compile(r" +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
+_PLACE = re.compile(r"(?<! ) +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
 
 
 def column(texts: Sequence[str]) -> int:

@@ -55,9 +55,10 @@ class RawLine:
 
 @dataclass(slots=True)
 class Lost:
-    """How many lines could not be read."""
+    """How many lines could not be read, and how many are too old in a log with the newest line first."""
 
     lines: int = 0
+    older: int = 0
 
 
 def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
@@ -81,6 +82,7 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
         texts = [piece.entry.text for piece in sample]
     if newest_first(sample):
         sample = [*sample, *islice(pieces, TURNED)][::-1]
+        lost.older += sum(1 for _ in pieces)  # behind the newest they would tell of what never followed
         texts = [piece.entry.text for piece in sample]
     filled = padded(texts)
     wide = filled or width(texts)
@@ -89,14 +91,15 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
     behind = _clocks_differ(rest)
     tail = chain(rest, joined(pieces, wide, filled > 0))
     told = [piece.entry.level for piece in rest if piece.entry.level]
-    alike = len(told) >= MANY and max(Counter(told).values()) >= ALL * len(rest)  # says nothing of a line
+    usual, often = Counter(told).most_common(1)[0] if told else ("", 0)
+    shared = usual if len(told) >= MANY and often >= ALL * len(rest) else ""  # says nothing of a line
     for piece in tail:
         entry = piece.entry
         for line in _inside(parse(entry.text, piece.place, habit, entry.who), lost):
             if behind and not _STAMPED.search(entry.text):
                 time = line.time if line.time is not None else entry.time
                 line = replace(line, time=time + behind if time is not None else None)
-            level = line.level or (entry.level if entry.level in SERIOUS and not alike else "")
+            level = line.level or (entry.level if entry.level in SERIOUS and entry.level != shared else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)

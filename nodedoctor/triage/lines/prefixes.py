@@ -16,7 +16,7 @@ from nodedoctor.triage.lines.plain import plain
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.said import Reader, Said, Take, knowing
 from nodedoctor.triage.lines.redraws import drawings
-from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place, Who
+from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Line, Place, Who
 from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384
@@ -154,9 +154,11 @@ def _prefixed(text: str, place: Place, said: Said, habit: Habit = NO_HABIT) -> L
     who = said.who
     if said.labels:
         who = knowing(who, (("labels", said.labels),))
+    stated = bool(said.labels) and said.labels[0][0] == STATED
     inner = (_INNER.match(text) or _STATES.match(text)) if who.rank is None else None
     if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
-        who = knowing(who, (("rank", int(inner[1])),))
+        fact = ("labels", (*said.labels, ("inner", int(inner[1])))) if stated else ("rank", int(inner[1]))
+        who = knowing(who, (fact,))
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
@@ -189,10 +191,12 @@ def _learned(text: str, habit: Habit, layer: int, said: Said) -> str | None:
     found = pattern.match(text)
     if found is None:
         return None
+    own = "own " if said.who.world != DEFAULT_WORLD else ""
     if said.who.rank is None:
         last = found.re.groups - 1 if _ENDS_IN_LABEL.search(pattern.pattern) else -1
         numbers = (
-            ("label" if i == last else f"prefix {layer}.{i}", whole(found[i + 1])) for i in sorted(columns)
+            (f"{own}label" if i == last else f"{own}prefix {layer}.{i}", whole(found[i + 1]))
+            for i in sorted(columns)
         )
         said.labels += tuple((name, value) for name, value in numbers if value is not None)
     return text[found.end() :]
@@ -222,6 +226,7 @@ _READERS: tuple[Reader, ...] = (
     launchers.TEE,
     launchers.SEAT,
     launchers.RAY,
+    launchers.SKY,
     launchers.RAYLET,
     loggers.NCCL,
     launchers.POD,

@@ -16,7 +16,8 @@ from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
-from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, Event, Line, Who
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, STATED, Event, Line, Who
+from nodedoctor.triage.read.hosts import hosts_of
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
@@ -28,6 +29,7 @@ _LAUNCHER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
     r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
 )
+_REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 _DIGITS = re.compile(r"\d+")
 _NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _OWN = re.compile(r"[^/]*/?[^/]*$")
@@ -46,22 +48,25 @@ class Spread:
     falls: bool = False
     launcher: bool = False
     values: Counter[int] = field(default_factory=Counter)
+    pids: set[int] = field(default_factory=set)
     ranks: dict[int, set[int]] = field(default_factory=dict)
 
-    def hear(self, value: int, line: Line) -> None:
-        """Count one line with this number."""
+    def hear(self, value: int, line: Line, own: bool = False) -> None:
+        """Count one line with this number; its `own` one stands behind the name of its actor."""
         self.lines += 1
         self.rising = self.rising and value > self.last
         self.falls = self.falls or value < self.last  # a clock in seconds never does
         self.last = value
         if len(self.values) < KINDS_AT_MOST or value in self.values:
             self.values[value] += 1
+        if line.who.pid is not None and len(self.pids) < 2:
+            self.pids.add(line.who.pid)
         rank = line.who.rank
         if rank is not None and len(self.ranks) < KINDS_AT_MOST:
             self.ranks.setdefault(value, set()).add(rank)
         self.launcher = (
             self.launcher
-            or line.who.world != DEFAULT_WORLD
+            or (line.who.world != DEFAULT_WORLD and not own)
             or _LAUNCHER.search(f"{line.origin} {line.text}") is not None
         )
 
@@ -101,17 +106,20 @@ class Heard:
             spread = self.spreads.get(kind)
             if spread is None:
                 spread = self.spreads[kind] = Spread()
-            spread.hear(value, line)
-        if who.rank is not None and len(self.ranks) < LARGEST_WORLD:
-            self.ranks.add(who.rank)
+            spread.hear(value, line, kind.startswith("own "))
+        rank = who.rank
+        if rank is None and who.labels and who.labels[0][0] == STATED:
+            rank = who.labels[0][1]
+        if rank is not None and len(self.ranks) < LARGEST_WORLD:
+            self.ranks.add(rank)
         if who.local_rank is not None and len(self.locals) < KINDS_AT_MOST:
             told = self.locals.setdefault(who.local_rank, set())
-            if who.rank is not None:
-                told.add(who.rank)
+            if rank is not None:
+                told.add(rank)
         if who.host is not None and (who.host in self.hosts or len(self.hosts) < KINDS_AT_MOST):
             told = self.hosts.setdefault(who.host, set())
-            if who.rank is not None:
-                told.add(who.rank)
+            if rank is not None:
+                told.add(rank)
 
     @property
     def span(self) -> tuple[float, float] | None:
@@ -137,6 +145,7 @@ def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
     world = _world(events)
     files = seats(tally, world)
     hosts = _by_hosts(tally, world)
+    host_of = hosts_of(tally, files)
     proven = {
         (source, kind): _is_rank(kind, spread, world, heard.lines)
         for source, heard in tally.sources.items()
@@ -160,7 +169,8 @@ def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
             rank = local
         gpu = who.gpu if who.gpu is not None else told.gpu if told else None
         pid = who.pid if who.pid is not None else told.pid if told else None
-        mine = replace(who, rank=rank, local_rank=local, gpu=gpu, pid=pid, labels=())
+        host = who.host if who.host is not None else host_of.get(source)
+        mine = replace(who, rank=rank, local_rank=local, gpu=gpu, pid=pid, host=host, labels=())
         return event if mine == who else replace(event, who=mine)
 
     return [named(event) for event in events]
@@ -177,9 +187,13 @@ def _is_rank(kind: str, spread: Spread, world: int | None, lines: int) -> bool:
     agrees = spread.agrees()
     if agrees is False or kind == "node":
         return False
+    if kind == STATED:  # around all that a launcher or several processes print it is their seat, not a rank
+        alone = len(spread.values) == 1
+        only = alone and 0 in spread.values and 2 * spread.lines > lines  # as below: it tells nobody apart
+        return agrees or not (spread.launcher or only or (alone and len(spread.pids) > 1))
     if world is not None and max(spread.values, default=0) >= world:
         return False
-    if agrees:
+    if agrees or kind == "inner":
         return True
     if spread.launcher or spread.counted or 2 * spread.lines < lines:
         return False
@@ -202,10 +216,12 @@ def _one_node(tally: Tally, world: int | None) -> bool:
     differ = any(told - {local} for heard in tally.sources.values() for local, told in heard.locals.items())
     seats = [_seat(source).local_rank for source in tally.sources]
     twice = Counter(seat for seat in seats if seat is not None)
+    largest = max([world or 0, *(rank + 1 for rank in ranks)])
+    spoke = {local for heard in tally.sources.values() for local in heard.locals}
     return (
         len(hosts) < 2
         and not differ
-        and max([world or 0, *(rank + 1 for rank in ranks)]) <= PER_NODE
+        and (largest <= PER_NODE or spoke == set(range(largest)))
         and max(twice.values(), default=1) == 1
     )
 
@@ -225,13 +241,21 @@ def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
             told[host] |= ranks
     if seats - {0} or any(len(ranks) > 1 for ranks in told.values()):
         return {}
-    found = _numbered(list(told))
+    found = [*_replicas(list(told)), *_numbered(list(told))]
     known = {host: next(iter(ranks)) for host, ranks in told.items() if ranks}
     for numbers in found:
         agreed = all(numbers[host] == rank for host, rank in known.items() if host in numbers)
         if agreed and (known or world == len(numbers)) and _is_permutation(numbers.values(), world):
             return numbers
     return {}
+
+
+def _replicas(hosts: Sequence[str]) -> list[dict[str, int]]:
+    """Pods of a PyTorchJob: its master is the first, and its workers are counted from 0 behind it."""
+    found = [(host, _REPLICA.search(host)) for host in hosts]
+    if not any(name and name[1] == "master" for _, name in found):
+        return []
+    return [{host: int(name[2]) + (name[1] == "worker") for host, name in found if name}]
 
 
 def seats(tally: Tally, world: int | None) -> Mapping[str, Who]:

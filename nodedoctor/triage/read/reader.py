@@ -72,7 +72,11 @@ def read(source: Source, reading: Reading) -> None:
         with _opened(source) as file:
             account = Account(reading.notes)
             try:
-                for part in parts(source.path, _Whole(file, source, reading), account):
+                found = parts(source.path, _Whole(file, source, reading), account)
+                for number, part in enumerate(
+                    found, 1
+                ):  # how many there are is known at the end of an archive
+                    reading.depth = min(reading.depth, scan.depth(number), key=lambda depth: depth.whole)
                     _read_part(part, reading)
             finally:
                 reading.unread += account.unread
@@ -218,7 +222,11 @@ def _lines(text: _Text) -> Iterator[Line]:
         reading.notes.append(f"{text.name}: read only in part: {error}")
         reading.unread += 1
     finally:
-        reading.unread += lost.lines
+        reading.unread += lost.lines + lost.older
+        if lost.older:
+            reading.notes.append(
+                f"{text.name}: its newest line is the first; the {lost.older} oldest lines were not read"
+            )
         if lost.lines:
             reading.notes.append(f"{text.name}: {lost.lines} lines could not be read")
 

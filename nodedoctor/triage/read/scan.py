@@ -83,7 +83,10 @@ def spots(
 
 
 def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
-    """The same for anything that can only be read forward; memory stays bounded."""
+    """The same for anything that can only be read forward; memory stays bounded.
+
+    So much of its beginning and of its end is read whole.
+    """
     wanted = _wanted()
     offset, told, carry, skipping = 0, 0, b"", False
     recent: list[Spot] = []
@@ -97,11 +100,12 @@ def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
             offset, data, skipping = offset + newline + 1, data[newline + 1 :], False
         cut = data.rfind(b"\n") + 1
         block, carry = data[:cut], data[cut:]
-        if block and offset < whole:
-            yield from _split(block, offset)
-            told = offset + len(block)
-        elif block:
-            for spot in _hits(block, offset, wanted):
+        front = _upto_line(block, whole - offset)
+        if front:
+            yield from _split(block[:front], offset)
+            told = offset + front
+        if block[front:]:
+            for spot in _hits(block[front:], offset + front, wanted):
                 told = spot[0] + len(spot[1]) + 1
                 yield spot
             recent = [*recent, (offset, block)][-2:]
@@ -112,10 +116,20 @@ def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
             cut = cut or len(carry)
             yield offset, carry[: AFTER if skipping else cut]
             offset, carry = offset + cut, carry[cut:]
+    told = max(told, offset - whole)  # the last lines say how far the job came
     for begin, block in recent:
-        yield from (spot for spot in _split(block, begin) if spot[0] >= told)
+        skipped = _upto_line(block, told - begin)
+        yield from _split(block[skipped:], begin + skipped)
     if carry:
         yield offset, carry[:LONG_LINE]
+
+
+def _upto_line(block: bytes, size: int) -> int:
+    """The end of the line in which so many bytes of a block end."""
+    if size <= 0:
+        return 0
+    newline = block.find(b"\n", size - 1)
+    return newline + 1 if newline >= 0 else len(block)
 
 
 def _split(block: bytes, offset: int) -> Iterator[Spot]:

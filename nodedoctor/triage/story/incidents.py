@@ -8,16 +8,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.progress import Finished, LongWork, TrainingStep
+from nodedoctor.triage.events.complaints import Complaint
+from nodedoctor.triage.events.counters import speaker
+from nodedoctor.triage.events.progress import Finished, LongWork, Mentions, Refused, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
+from nodedoctor.triage.story.stops import unstopped
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
@@ -77,9 +80,13 @@ def runs(events: list[Event[Any]]) -> list[Run]:
 
 
 def _other_jobs(events: list[Event[Any]]) -> set[int]:
-    """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end."""
+    """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end.
+
+    A script may also run one program after another: the next one reads its model or data before it counts.
+    """
     begins: set[int] = set()
     ended, job = None, ""
+    killed, again = None, False
     for index, event in enumerate(events):
         found = _JOB_ENDED.search(event.text) if isinstance(event.what, OrderedStop) else None
         what = event.what
@@ -88,6 +95,12 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
         if ended is not None and ((found and found[1] != job) or moved):
             begins.add(ended + 1)
             ended = None
+        if isinstance(what, ProcessExit) and OF_A_SCRIPT.match(event.text):
+            killed, again = index, False
+        elif killed is not None and counts and again:
+            begins.add(killed + 1)
+            killed = None
+        again = again or isinstance(what, LongWork)
         if found:
             ended, job = index, found[1]
     return begins
@@ -95,7 +108,8 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
     """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
-    if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in after):
+    told = (e for e in after if e.manner == "plain")
+    if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in told):
         return True
     reached: dict[str, tuple[float, ...]] = {}
     for event in before:
@@ -113,7 +127,7 @@ def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
 
 def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
-    events = _not_sent_home(events)
+    events = _without_refusals(_not_sent_home(events))
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
     alive = False
@@ -136,7 +150,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             or not _survived(event, later, known, alone)
         ):
             kept.append(event)
-    return _without_habits(kept[::-1], events)
+    return unstopped(_without_habits(kept[::-1], events))
 
 
 def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:
@@ -203,12 +217,44 @@ def _survived(
     """True when a counter of before went on after this, or one began and came far."""
     needed = SURVIVED if alone or isinstance(event.what, UnreadTrouble) or event.manner != "plain" else FAR
     for key, steps in later.items():
+        if steps[0].answers and not _of_a_request(event, key[0]):
+            continue
         rises = sum(step.rises for step in steps)
         if rises >= SURVIVED and known[key] > 0:
             return True
         if rises >= needed and steps[0].begins:
             return True
     return False
+
+
+def _without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what a server logged of a request right before it told the client that the fault was there."""
+    kept: list[Event[Any]] = []
+    for event in events:
+        if isinstance(event.what, Refused):
+            own = speaker(event.place, event.who)
+            begin = len(kept)
+            while begin and isinstance(kept[begin - 1].what, _LOGGED) and _speaks(kept[begin - 1], own):
+                begin -= 1
+            kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, Mentions)]
+        kept.append(event)
+    return kept
+
+
+_LOGGED = (UnreadTrouble, Raised, Complaint, Mentions)
+
+
+def _speaks(event: Event[Any], name: str) -> bool:
+    """True for what this process logs: the exception that ends one has neither a logger's mark nor a time."""
+    bare = isinstance(event.what, Raised) and not event.what.logged and event.time is None
+    return speaker(event.place, event.who) == name and not bare
+
+
+def _of_a_request(event: Event[Any], series: str) -> bool:
+    """True for what a server logs of one request: its others go on, which says nothing of other processes."""
+    same = series.startswith(f"{speaker(event.place, event.who)}|")
+    logged = isinstance(event.what, UnreadTrouble) or (isinstance(event.what, Raised) and event.what.logged)
+    return same and (event.who.pid is not None or logged)
 
 
 def _is_told_in_full(event: Event[Any]) -> bool:

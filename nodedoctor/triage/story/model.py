@@ -9,7 +9,18 @@ from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.progress import Asleep, Finished, Mentions, RankOfPid, Roster, Serving, Size
+from nodedoctor.triage.events.programs.serving import ShutDown
+from nodedoctor.triage.events.progress import (
+    Asleep,
+    Finished,
+    Mentions,
+    RankOfPid,
+    Refused,
+    Roster,
+    Serving,
+    Size,
+    TrainingStep,
+)
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
@@ -23,9 +34,9 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, Asleep, OrderedStop, Attempt, Begun, Size, RankOfPid, Roster, Mentions, Communicator, SetUp,
-    Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint, RasCount, RasProcess,
-    RasRunning,
+    *LIFE, Asleep, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster, Mentions,
+    Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint,
+    RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
@@ -78,6 +89,12 @@ class Story:
     def alive(self) -> bool:
         """True where the job made progress, served, or came to an end in good order."""
         return self.steps > 0 or any(map(self.of, (Finished, OrderedStop, RasRunning, Serving)))
+
+    @property
+    def answers(self) -> bool:
+        """True where nothing but the requests that a server answered was counted."""
+        counted = [event for event in self.of(TrainingStep) if event.what.rises]
+        return bool(counted) and all(event.what.answers for event in counted)
 
     @property
     def trouble(self) -> list[Event[Any]]:

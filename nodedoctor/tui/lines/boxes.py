@@ -14,7 +14,7 @@ from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import LOST, Matrix
 from nodedoctor.tui.look import LABEL, QUIET, UNICODE, Glyphs, Part
 
-NARROW, WIDE = 9, 18
+NARROW, WIDE = 9, 24
 """Cells of a device, where there is little room and where there is much."""
 ODD = "bold red"
 _NEAR = ("PIX", "PXB")

@@ -6,7 +6,7 @@ Of a card the first lines matter most: at 80x24 the headline is whole and a comm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from textual.geometry import Size
@@ -15,6 +15,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import (
     Cause,
     Finding,
+    Fix,
     Report,
     Result,
     Step,
@@ -24,24 +25,22 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.lead import root, well, whose
+from nodedoctor.report.lead import root, whose
 from nodedoctor.report.steps import told_step
 from nodedoctor.report.text import alike
 from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
 from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para
+from nodedoctor.tui.look import LABEL, QUIET, STYLE, Para, height
 from nodedoctor.tui.state import State
 
+_AMPLE = 16
+"""Lines of proof where everything fits with them; ours."""
 _PROOF = 2
 """Lines of proof on the card where the steps fit below them, else one; enter shows all of it."""
-_UNMEASURED = 6
-"""Lines about what was not measured where all is well; what to do next stays in view."""
-_AROUND = 13
-"""Lines of that page beside those, with what to do next."""
+_TYPED = 2
+"""Lines of a command that somebody may type; a longer one is copied."""
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
-_MEASURED = ("bandwidth", "collective", "compute", "deep")
-"""Subjects of checks that put load on the node, and so run only when they are asked for."""
 
 
 def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None = None) -> list[Para]:
@@ -68,18 +67,24 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     if logged := _logged(report, cause):
         paras.append(labelled("logged", logged))
     known = keyed(steps_of([finding["fix"]]))
-    for most in (_PROOF, 1):
-        proof = list(_proof(finding, room, most))
-        taken = [*proof, *_steps(known, None, ())]
+    about = list(_about(finding["fix"]))
+    below = [*about, *_follows(report, cause)]
+    for most, tall in ((_AMPLE, 2), (_PROOF, 2), (_PROOF, 1), (1, 1)) if room else ((_PROOF, 1),):
+        proof = list(_proof(finding, room, most, tall))
+        taken = [*proof, *_steps(known, None, ()), *(below if most > _PROOF else ())]
         if room is None or _left(room, paras, [taken]) >= 0:
             break
     paras += proof
     paras += _steps(known, room, tuple(paras))
-    if finding["fix"]:
-        paras += [Para(), labelled("about it", finding["fix"]["text"])]
-        if finding["fix"]["docs"]:
-            paras.append(labelled("docs", finding["fix"]["docs"]))
-    return [*paras, *_follows(report, cause)]
+    return [*paras, *below]
+
+
+def _about(fix: Fix | None) -> Iterator[Para]:
+    if fix:
+        yield Para()
+        yield labelled("about it", fix["text"])
+        if fix["docs"]:
+            yield labelled("docs", fix["docs"])
 
 
 def steps(report: Report, cause: Cause) -> tuple[Step, ...]:
@@ -109,64 +114,6 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
     return paras
 
 
-def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
-    """What a node without a cause gets: what was looked at, what was not measured, what to do next.
-
-    On a page of a small `room` less is said of what was not measured.
-    """
-    report = state.report
-    status = Status(report["verdict"])
-    counts = report["counts"]
-    head = well(report).partition(": ")[2]
-    paras = [Para(head, f"{status.word}  ", LABEL, STYLE[status])]
-    if state.running:
-        longest = sorted(state.asking.items(), key=lambda item: (-int(item[1]), item[0]))
-        paras = [Para(f"{state.done} of {len(report['results'])} checks have answered", style=LABEL), Para()]
-        return [
-            *paras,
-            *(Para(name, f"{f'{seconds:.0f} s':>8}  ", lead_style=RUN) for name, seconds in longest),
-        ]
-    text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
-    paras += [Para(text, " " * 6), Para(), Para("Not measured", style=LABEL)]
-    unmeasured = _unmeasured(report["results"])
-    shown = max(1, min(_UNMEASURED, room.height - _AROUND if room else _UNMEASURED))
-    wide = max((len(name) for name, _ in unmeasured[:shown]), default=0)
-    paras += [Para(text, f"  {name:<{wide}}  ", most=1) for name, text in unmeasured[:shown]]
-    if more := len(unmeasured) - shown:
-        paras += (
-            [Para(f"{more} more: the row of checks not judged lists them", "  ", QUIET)] if more > 0 else []
-        )
-    paras += [Para(), Para("Next", style=LABEL)]
-    of_gpus = (
-        ("3", "watch the load of the GPUs while a job runs"),
-        ("2", "look at the links between GPUs and network adapters"),
-    )
-    measured = (("$", "nodedoctor --deep         measure bandwidth and compute, idle node only"),)
-    without = report["node"].get("gpus") == 0  # that there is none is known, not merely unseen
-    for key, text in (
-        *(() if without else of_gpus),
-        ("s", "save this as the reference; d compares with it later"),
-        *((("esc", "back to the fleet"),) if of_fleet else ()),
-        *(() if without else measured),
-        ("$", "nodedoctor expect         write down what this healthy node has"),
-        ("$", "nodedoctor fleet --slurm  compare with the other nodes of a job"),
-    ):
-        paras.append(Para(text, f"  {key:<4} ", lead_style="bold cyan", verbatim=key == "$"))
-    return paras
-
-
-def _unmeasured(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """What nodedoctor says of itself, then what was not measured, then what could not be judged."""
-    found = []
-    for result in results:
-        subject = result["check"].partition(".")[0]
-        measured = subject in _MEASURED and result["status"] == "skip"
-        if result["status"] == "unknown" or measured:
-            order = (subject != "doctor", not measured, result["check"])
-            found.append((order, result["check"], sentence(worst(result))))
-    return [(check, text) for _, check, text in sorted(found)]
-
-
 def _logged(report: Report, cause: Cause) -> str:
     """When the kernel log first speaks of it, as far as the evidence shows."""
     wanted = {cause["id"], *cause["explains"]}
@@ -182,17 +129,18 @@ def _logged(report: Report, cause: Cause) -> str:
     return f"{min(times)} in the kernel log" if times else ""
 
 
-def _proof(finding: Finding, room: Size | None, most: int) -> Iterator[Para]:
+def _proof(finding: Finding, room: Size | None, most: int, tall: int) -> Iterator[Para]:
+    """So many lines of the evidence at most, each so tall on the screen."""
     lines = [
         line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
     ]
     shown = lines[:most]
     for number, line in enumerate(shown, 1):
         more = f"   (+{len(lines) - number} lines: enter)" if number == len(shown) < len(lines) else ""
-        if room and 10 + len(line) + len(more) > room.width:
+        if room and 10 + len(line) + len(more) > room.width * tall:
             more = ""  # it is cut, which says that there is more
         lead = f"{'proof' if number == 1 else '':<9} "
-        yield Para(f"{line[:LONGEST]}{more}", lead, verbatim=True, most=1)
+        yield Para(f"{line[:LONGEST]}{more}", lead, verbatim=True, most=tall)
 
 
 def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
@@ -202,12 +150,17 @@ def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) 
     """
     safe = {key: list(_step(key, step)) for key, step in known.items() if step["role"] != "last-resort"}
     whole = list(safe.values())
+    if room and _left(room, above, whole) < 0:
+        safe = {key: _without_long(paras, room) for key, paras in safe.items()}
+        whole = list(safe.values())
     shown = _in_view(whole, room, above) if room else len(whole)
     if room and shown < len(whole):
-        shown, repair = _with_repair(whole, shown, safe.get(_decisive(known), []), room, above)
+        decisive = _decisive(known)
+        typed = [para for para in safe.get(decisive, []) if safe[decisive][0].verbatim]
+        shown, repair = _with_repair(whole, shown, typed, room, above)
         yield from (para for paras in [*whole[:shown], repair] for para in paras)
-        rest = {key: step for key, step in known.items() if key not in list(safe)[:shown]}
-        yield Para(_ranges(rest), lead_style=QUIET, style="cyan", most=1)
+        told = {*list(safe)[:shown], *([decisive] if repair else [])}
+        yield Para(_ranges(known, told), lead_style=QUIET, style="cyan", most=1)
         yield from (Para() for _ in range(_left(room, above, [*whole[:shown], repair]) - 1))
         whole = whole[shown:]
     yield from (para for paras in whole for para in paras)
@@ -233,7 +186,7 @@ def _with_repair(
     above: Sequence[Para],
 ) -> tuple[int, Sequence[Para]]:
     """How many steps to show above a repair that is not among them, and the repair; none where none fits."""
-    if repair not in steps[:shown]:
+    if repair and repair not in steps[:shown]:
         for fewer in range(shown, 0, -1):
             if _left(room, above, [*steps[:fewer], repair]) > 0:
                 return fewer, repair
@@ -247,32 +200,43 @@ def _step(key: str, step: Step) -> Iterator[Para]:
         yield Para(said.detail, " " * 12, "yellow" if said.interrupts else QUIET)
 
 
+def _without_long(step: Sequence[Para], room: Size) -> list[Para]:
+    """A step without a command that is too long to be typed: of half a command nothing good comes."""
+    command, *detail = step
+    if height([command], room.width) <= _TYPED:
+        return list(step)
+    lead = command.lead.removesuffix("$ ")
+    return [Para("a long command: c shows it and copies it", lead, QUIET, command.lead_style), *detail]
+
+
 def _in_view(steps: Sequence[Sequence[Para]], room: Size, above: Sequence[Para]) -> int:
     """How many steps to show at once: all if they fit, else those that are whole on a line, at least one."""
     if _left(room, above, steps) >= 0:
         return len(steps)
     shown = 1
-    while _left(room, above, steps[: shown + 1]) > 0 and _height(steps[shown][:1], room) == 1:
+    while _left(room, above, steps[: shown + 1]) > 0 and _is_typed(steps[shown][0], room):
         shown += 1
     return shown
 
 
+def _is_typed(command: Para, room: Size) -> bool:
+    return command.verbatim and height([command], room.width) == 1
+
+
 def _left(room: Size, above: Sequence[Para], steps: Sequence[Sequence[Para]]) -> int:
-    return room.height - _height(above, room) - sum(_height(paras, room) for paras in steps)
+    return room.height - height(above, room.width) - sum(height(paras, room.width) for paras in steps)
 
 
-def _height(paras: Sequence[Para], room: Size) -> int:
-    return sum(1 for para in paras for _ in para.lines(room.width))
-
-
-def _ranges(known: Mapping[str, Step]) -> str:
-    """`4-9 repair, a verify: press c`."""
-    words = [
-        (word, [key for key, _ in group])
-        for word, group in groupby(known.items(), key=lambda one: told_step(one[1]).word.lower())
-    ]
-    said = [f"{keys[0]}{f'-{keys[-1]}' if len(keys) > 1 else ''} {word}" for word, keys in words]
-    return f"{', '.join(said)}: press c"
+def _ranges(known: Mapping[str, Step], told: Collection[str]) -> str:
+    """Of the steps that are not shown: `4-6 8-9 repair, a verify: key c`."""
+    runs = groupby(known.items(), key=lambda one: (one[0] in told, told_step(one[1]).word.lower()))
+    places: dict[str, list[str]] = {}
+    for (shown, word), run in runs:
+        keys = [key for key, _ in run]
+        if not shown:
+            places.setdefault(word, []).append(f"{keys[0]}-{keys[-1]}" if len(keys) > 1 else keys[0])
+    said = [f"{' '.join(keys)} {word}" for word, keys in places.items()]
+    return f"{', '.join(said)}: key c"
 
 
 def _follows(report: Report, cause: Cause) -> Iterator[Para]:

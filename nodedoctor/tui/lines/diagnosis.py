@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, mapping, objects, words
+from nodedoctor.json_shapes import Json, listed, mapping, number, objects, whole, words
 from nodedoctor.record import record
 from nodedoctor.report import triaged
 from nodedoctor.report.document import Step
@@ -17,6 +18,7 @@ from nodedoctor.tui.lines import ranks
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.lines.timeline import timeline
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para, Part, Row
+from nodedoctor.wording import counted
 
 OUTCOME = {
     "failure": ("FAIL", "bold red"),
@@ -49,20 +51,25 @@ def outcome(document: Json) -> tuple[str, str]:
 def head(document: Json) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
-    seen, expected = listed(coverage.get("ranks_seen")), coverage.get("ranks_expected")
-    parts = [f"{coverage.get('files', 0)} files"]
-    parts.append(f"{len(seen)} of {expected} ranks" if expected else f"{len(seen)} ranks")
+    seen, expected = listed(coverage.get("ranks_seen")), whole(coverage, "ranks_expected")
+    parts = [counted(whole(coverage, "files") or 0, "file")]
+    parts.append(f"{len(seen)} of {expected} ranks" if expected else counted(len(seen), "rank"))
     if absent := triaged.missing(document):
         parts.append(f"missing {absent}")
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = outcome(document)
-    sure = "" if document.get("outcome") in triaged.UNSURE else f"   sure: {document.get('confidence')}"
-    owner = f"   who acts: {document['owner']}" if document.get("owner") else ""
+    cause = words(document.get("cause")) or "undetermined"
+    if document.get("outcome") in triaged.UNSURE:
+        cause, level, move = ("no failure" if cause == "none" else cause), "", ""
+    else:
+        level, move = words(document.get("confidence")), words(document.get("owner"))
+    sure = f"   sure: {level}" if level else ""
+    owner = f"   who acts: {move}" if move else ""
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
-        ((word, style), (inert(f"  {document.get('cause')}{sure}{owner}"), LABEL)),
+        ((word, style), (inert(f"  {cause}{sure}{owner}"), LABEL)),
     ]
 
 
@@ -97,7 +104,7 @@ def spans(numbers: Any) -> str:
 def _verdict(document: Json, width: int, glyphs: Glyphs) -> Iterator[Entry]:
     """The verdict on one page: its sentence, the ranks, the timeline, the steps, why this, what it is not."""
     word, style = outcome(document)
-    headline = inert(str(document.get("headline", "")))
+    headline = inert(words(document.get("headline")))
     fixes = [fix for key in ("fixes", "next") for item in objects(document.get(key)) if (fix := fix_of(item))]
     steps = steps_of(fixes)
     paras = [Para(headline, f"{word}  ", LABEL, style)]
@@ -121,12 +128,12 @@ def _verdict(document: Json, width: int, glyphs: Glyphs) -> Iterator[Entry]:
         paras.append(Para(weighed, f"{'why this':<9} "))
     paras += _collective(document.get("collective"))
     for item in objects(document.get("not_the_cause")):
-        text = f"{item.get('claim', '')}: {item.get('why', '')}"
+        text = ": ".join(filter(None, (words(item.get("claim")), words(item.get("why")))))
         paras.append(Para(inert(text), f"{'not it':<9} ", lead_style=QUIET))
     if lost := triaged.unread(document):
         paras.append(Para(f"{lost} lines or files could not be opened", f"{'unread':<9} "))
     for note in listed(mapping(document.get("coverage")).get("notes")):
-        paras.append(Para(inert(str(note)), f"{'read':<9} "))
+        paras.append(Para(inert(words(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, "", headline, body=LABEL), tuple(paras), steps)
 
 
@@ -134,8 +141,9 @@ def _collective(work: Any) -> Iterator[Para]:
     if not isinstance(work, dict):
         return
     group = f" of group {work['group']}" if work.get("group") else ""
-    what = f"{work.get('op')} number {work.get('seq')}{group}"
-    yield Para(inert(f"{what}, timeout {work.get('timeout_seconds')} s"), f"{'waits in':<9} ")
+    op, seq, limit = words(work.get("op")), whole(work, "seq"), number(work.get("timeout_seconds"))
+    what = (op or "a collective") + (f" number {seq}" if seq is not None else "") + group
+    yield Para(inert(what + (f", timeout {limit:g} s" if limit else "")), f"{'waits in':<9} ")
     sizes = (
         f"{_megabytes(count)} as {dtype}" for dtype, count in mapping(work.get("bytes_by_dtype")).items()
     )
@@ -158,9 +166,9 @@ def _ranks(document: Json) -> Iterator[Entry]:
     for members, role, style in groups:
         hosts: dict[tuple[str, str], list[Json]] = {}
         for who in members:
-            hosts.setdefault((str(who.get("world") or ""), str(who.get("host") or "")), []).append(who)
+            hosts.setdefault((words(who.get("world")), words(who.get("host"))), []).append(who)
         for (world, host), found in hosts.items():
-            numbers = spans(who.get("rank") for who in found) or "?"
+            numbers = spans(who.get("rank") for who in found) or "not known"
             place = [host, *_seat(found)] if host or len(found) == 1 else []
             world = "" if world in ("", "default") else f"{world} "
             row = Row(
@@ -180,6 +188,10 @@ def _ranks(document: Json) -> Iterator[Entry]:
         text = f"{ranks.names(seated)}: {meaning}"
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(ranks.alone(seats, seated)))
         yield Entry(Row("", "who", style, "", text, body=style if mark == "?" else ""), paras)
+    for standing in objects(document.get("standings")):
+        if not listed(standing.get("ranks")):  # processes of which no rank is known
+            text = inert(f"{words(standing.get('who'))}: {words(standing.get('doing'))}")
+            yield Entry(Row("", "who", LABEL, "", text), (Para(text),))
     missing = triaged.missing(document)
     if missing and all(mark != "?" for mark, *_ in made):
         yield Entry(Row("", "who", "bold yellow", missing, "nothing was read from these"))
@@ -189,41 +201,39 @@ def _seat(found: Sequence[Json]) -> list[str]:
     if len(found) != 1:
         return []
     (who,) = found
-    return [f"{key} {who[key]}" for key in ("gpu", "pid") if who.get(key) is not None]
+    return [f"{key} {words(who[key])}" for key in ("gpu", "pid") if words(who.get(key))]
 
 
 def _who(who: Json, role: str) -> Para:
-    said = [f"rank {who.get('rank')}", *_seat([who])]
-    if who.get("group_rank") is not None:
-        said.append(f"rank {who['group_rank']} of its group")
-    if who.get("host"):
-        said.append(f"on {who['host']}")
+    said = [f"rank {words(who.get('rank')) or 'not known'}", *_seat([who])]
+    if inner := words(who.get("group_rank")):
+        said.append(f"rank {inner} of its group")
+    if host := words(who.get("host")):
+        said.append(f"on {host}")
     return Para(inert("  ".join(said)), f"{role}  ")
 
 
 def _evidence(document: Json) -> Iterator[Entry]:
     for item in objects(document.get("evidence")):
-        place = f"{_tail(str(item.get('source', '')))}:{item.get('line') or '?'}"
-        text = inert(str(item.get("text", "")))
-        rank = f"rank {item['rank']}  " if item.get("rank") is not None else ""
+        source, line, text = words(item.get("source")), whole(item, "line"), inert(words(item.get("text")))
+        at = f":{line}" if line else ""
+        rank = inert(f"rank {words(item.get('rank'))}  ") if words(item.get("rank")) else ""
+        said = [part for part in (inert(words(item.get("time"))), rank) if part]
         paras = (
-            Para(inert(f"{item.get('source')}:{item.get('line')}"), style=LABEL, verbatim=True),
-            Para(inert("  ".join(filter(None, (str(item.get("time") or ""), rank))))),
+            Para(inert(f"{source}{at}"), style=LABEL, verbatim=True),
+            *((Para("  ".join(said)),) if said else ()),
             Para(),
             Para(text, verbatim=True),
         )
-        line = item.get("line")
-        number = line if isinstance(line, int) else None
-        yield Entry(
-            Row("", "why", LABEL, inert(place), rank + text), paras, (), str(item.get("source", "")), number
-        )
+        row = Row("", "why", LABEL, inert(f"{_tail(source)}{at}"), rank + text)
+        yield Entry(row, paras, (), source, line)
 
 
 def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
     for item in objects(document.get(key)):
         fix = fix_of(item)
         steps = tuple(fix["steps"]) if fix else ()
-        text = inert(str(item.get("text", "")))
+        text = inert(words(item.get("text")))
         paras = [Para(text)]
         for step in map(told_step, steps):
             if step.last:
@@ -231,36 +241,36 @@ def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
             paras.append(Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True))
         for name in ("disturbs", "verify", "docs"):
             if item.get(name):
-                paras.append(Para(inert(str(item[name])), f"{name:<9} "))
-        yield Entry(
-            Row("", word, "bold cyan", inert(str(item.get("action") or "")), text), tuple(paras), steps
-        )
+                paras.append(Para(inert(words(item[name])), f"{name:<9} "))
+        yield Entry(Row("", word, "bold cyan", inert(words(item.get("action"))), text), tuple(paras), steps)
 
 
 def _pairs(document: Json, key: str, word: str, name: str, why: str) -> Iterator[Entry]:
     for item in objects(document.get(key)):
-        title, text = inert(str(item.get(name, ""))), inert(str(item.get(why, "")))
+        title, text = inert(words(item.get(name))), inert(words(item.get(why)))
         yield Entry(Row("", word, QUIET, title, text), (Para(title, style=LABEL), Para(text)))
 
 
 def _timeline(document: Json) -> Iterator[Entry]:
-    """What happened when; what many ranks did one after the other is one line."""
-    groups: list[tuple[str, list[Json]]] = []
-    for item in objects(document.get("timeline")):
-        event = str(item.get("event", ""))
-        if groups and groups[-1][0] == event:
-            groups[-1][1].append(item)
-        else:
-            groups.append((event, [item]))
-    for event, items in groups:
-        told = spans(item.get("rank") for item in items)
-        who = f"rank{'s'[: len(items) > 1]} {told}" if told else ""
-        first, last = (inert(str(items[at].get("time") or "no time")) for at in (0, -1))
-        text = f"{who:<10} {inert(event.replace('_', ' '))}"
-        paras = [Para(inert(f"{item.get('time') or 'no time'}  rank {item.get('rank')}")) for item in items]
-        until = f"until {last}" if last != first else ""
-        page = (Para(text, style=LABEL), Para(until), *paras)
-        yield Entry(Row("", "when", QUIET, first, text), page)
+    """What happened when; what many ranks report within seconds of each other is one row."""
+    seats = sorted(ranks.seats(document), key=lambda seat: seat.rank)
+    numbers = [seat.rank for seat in seats]
+    for moment in triaged.moments(document):
+        who = inert(moment.who or "the job")
+        first, event = inert(moment.first or "no time"), inert(moment.event.replace("_", " "))
+        said = f"{moment.count} ranks" if moment.count > 1 and len(who) > LONGEST_NAME else who
+        page = [Para(f"{who}: {event}", style=LABEL)]
+        if moment.first:
+            page.append(Para(first + (f" until {inert(moment.last)}" if moment.last != moment.first else "")))
+        if moment.source:
+            where = f"{moment.source}:{moment.line}" if moment.line else moment.source
+            page.append(Para(inert(where), "first in  " if moment.count > 1 else "", verbatim=True))
+        runs = (seats[bisect_left(numbers, a) : bisect_right(numbers, b)] for a, b in moment.ranks)
+        members = [seat for run in runs for seat in run]
+        if 1 < len(members) < len(seats):
+            page += [Para(), *ranks.matrix(ranks.alone(seats, members))]
+        row = Row("", "when", QUIET, first, f"{said:<10} {event}")
+        yield Entry(row, tuple(page), (), moment.source, moment.line)
 
 
 def _runs(document: Json) -> Iterator[Entry]:
@@ -292,7 +302,7 @@ def _tail(source: str) -> str:
 def _seconds(value: Any) -> str:
     """A duration in the unit that reads best."""
     if not isinstance(value, int | float):
-        return str(value)
+        return words(value) or "not known"
     for bound, factor, unit in ((1e-6, 1e6, "µs"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
         if value < bound:
             return f"under 1 {unit}" if bound == 1e-6 else f"{value * factor:.3g} {unit}"
@@ -300,4 +310,4 @@ def _seconds(value: Any) -> str:
 
 
 def _megabytes(count: Any) -> str:
-    return f"{count / 1e6:,.1f} MB" if isinstance(count, int | float) else str(count)
+    return f"{count / 1e6:,.1f} MB" if isinstance(count, int | float) else words(count)

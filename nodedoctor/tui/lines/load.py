@@ -40,6 +40,10 @@ class History:
             past = self._past.setdefault(load.gpu.index, deque(maxlen=KEPT))
             past.append(load.gpu.gpu_utilization_percent)
 
+    def __bool__(self) -> bool:
+        """Whether there are samples: of a recorded node there are none."""
+        return bool(self._past)
+
     def line(self, index: int, width: int, glyphs: Glyphs) -> str:
         """A sparkline of the last samples, the newest at the right; `-` where nothing was said."""
         past = list(self._past.get(index, ()))[-width:] if width > 0 else []
@@ -71,15 +75,17 @@ def waiting_words(loads: Sequence[GpuLoad]) -> str:
     return f"{names} idle, {len(peers)} others at 100%{picture}"
 
 
-def columns(width: int) -> tuple[Part, ...]:
+def columns(width: int, history: History) -> tuple[Part, ...]:
     """The heads over the lines of `row`."""
-    spark, bar = _spark(width), _bar(width)
+    spark, bar = _columns(width, history)
     text = f"         util {'':<{bar + spark}} {'':<{bar}}{'memory GiB':>11} {'temp':>5} "
     text += f"{'':<{bar}}{'power W':>9} {'NVLink GB/s':>12}"
     text += f" {'PCIe GB/s':>11}  {'clocks':<{_clocks(width)}}" if width >= WIDE else ""
     return ((text, LABEL), ("  rank, pid" if width >= WIDEST else "", LABEL))
 
 
+EDGED = 6
+"""Cells from which a bar has edges."""
 WIDE, WIDEST = 110, 130
 """Cells from which there is room for PCIe and clocks, and for who uses the GPU."""
 RECORDED = (
@@ -98,7 +104,7 @@ def row(
 ) -> Row:
     """The line of one GPU; `-` where nothing was reported."""
     gpu = load.gpu
-    spark, bar = _spark(width), _bar(width)
+    spark, bar = _columns(width, history)
     busy, used, drawn = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
     parts: list[Part] = [
         (f" {_percent(busy):>5} ", "bold"),
@@ -198,6 +204,12 @@ def _holds(gpu: Gpu) -> bool:
     return bool(gpu.processes) or (gpu.memory_used_mib or 0) > 1024
 
 
+def _columns(width: int, history: History) -> tuple[int, int]:
+    """Cells of the sparkline and of each bar, which have its cells where there is nothing to draw."""
+    spark, bar = _spark(width), _bar(width)
+    return (spark, bar) if history or bar < EDGED else (0, bar + spark // 3)
+
+
 def _bar(width: int) -> int:
     """Cells of a bar: as many as there is room for three of them."""
     return 4 if width < 100 else max(6, min(14, (width - 90) // 5))
@@ -215,11 +227,14 @@ def _spark(width: int) -> int:
 
 
 def _filled(value: float | None, of: float | None, width: int, glyphs: Glyphs) -> str:
-    """A bar, with a point on its empty part; blank where nothing was reported."""
+    """A bar between two edges where there is room for them; blank where nothing was reported."""
     if value is None or not of:
         return " " * width
-    full = round(max(0.0, min(value / of, 1.0)) * width)
-    return glyphs.ramp[-1] * full + glyphs.point * (width - full)
+    before, after = (glyphs.edges[0], glyphs.edges[1]) if width >= EDGED else ("", "")
+    room = width - len(before + after)
+    full = round(max(0.0, min(value / of, 1.0)) * room)
+    rest = " " if before else glyphs.point
+    return before + glyphs.ramp[-1] * full + rest * (room - full) + after
 
 
 def _level(value: int | None, glyphs: Glyphs) -> str:

@@ -5,15 +5,16 @@ Everything a node said passes `inert` on its way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
-from nodedoctor.model import Status
+from nodedoctor.fleet.model import Fleet, Node, Oddity, ValueGroup
+from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
-from nodedoctor.wording import about
+from nodedoctor.tui.lines import node_causes
+from nodedoctor.tui.lines.node_causes import sentence
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem while they are folded."""
@@ -48,13 +49,25 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
 
 
-def rows(fleet: Fleet, *, folded: bool, needle: str = "") -> list[Row]:
-    """What sets nodes apart, then the nodes, the worst first; those that are well in one line if folded."""
+def rows(
+    fleet: Fleet, *, folded: bool, glyphs: Glyphs, opened: Collection[str] = (), needle: str = ""
+) -> list[Row]:
+    """What sets nodes apart, then the nodes, the worst first.
+
+    If `folded`, those with the same cause are one line, unless that is `opened`, and those that are well too.
+    """
     nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
     odd = _odd(fleet)
     well = [node for node in nodes if _is_well(node, odd)]
     made = [_oddity_row(oddity) for oddity in fleet.oddities if _tells(oddity, needle)]
-    made += [_node_row(node, odd) for node in nodes if not _is_well(node, odd)]
+    groups = node_causes.shared([node for node in nodes if not _is_well(node, odd)])
+    group_of = {host: group for group in groups for host in group.hosts} if folded and not needle else {}
+    for node in nodes:
+        group = group_of.get(node.host)
+        if group is not None and node is group.nodes[0]:
+            made.append(node_causes.row(group, group.key in opened, glyphs))
+        if not _is_well(node, odd) and (group is None or group.key in opened):
+            made.append(_node_row(node, odd))
     if well and folded:
         count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
         made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))
@@ -68,6 +81,8 @@ def page(fleet: Fleet, key: str) -> list[Para]:
     for oddity in fleet.oddities:
         if key == _key(oddity):
             return list(_oddity(oddity))
+    if group := _group_at(fleet, key):
+        return list(node_causes.page(group))
     if key == WELL:
         odd = _odd(fleet)
         return list(_all_well([node for node in fleet.nodes if _is_well(node, odd)]))
@@ -80,6 +95,8 @@ def page(fleet: Fleet, key: str) -> list[Para]:
 def names(fleet: Fleet, key: str) -> str:
     """The nodes a row of the list stands for, as a node set."""
     hosts = next((oddity.odd for oddity in fleet.oddities if _key(oddity) == key), ())
+    if group := _group_at(fleet, key):
+        hosts = group.hosts
     if key == WELL:
         odd = _odd(fleet)
         hosts = tuple(node.host for node in fleet.nodes if _is_well(node, odd))
@@ -90,6 +107,27 @@ def names(fleet: Fleet, key: str) -> str:
 def find(fleet: Fleet, key: str) -> Node | None:
     """The node (the first of those that share a line) that a row stands for."""
     return next((node for node in fleet.nodes if f"node {node.host}" == key), None)
+
+
+def worst(fleet: Fleet, rows: Sequence[Row]) -> str:
+    """The key of the first of the worst rows."""
+    bad = {f"node {node.host}": node.severity for node in fleet.nodes}
+    bad |= {_key(oddity): Severity.of(oddity.status) for oddity in fleet.oddities}
+    bad |= {group.key: group.nodes[0].severity for group in node_causes.shared(fleet.worst_first())}
+    return max(rows, key=lambda row: bad.get(row.key, Severity.SKIP)).key
+
+
+def cause_of(fleet: Fleet, key: str) -> str:
+    """The key of the row that stands for a node and others with the same cause; empty where none does."""
+    groups = node_causes.shared(fleet.worst_first())
+    return next((group.key for group in groups if key.removeprefix("node ") in group.hosts), "")
+
+
+def _group_at(fleet: Fleet, key: str) -> node_causes.Shared | None:
+    """The nodes with the same cause that a row stands for."""
+    if not key.startswith(node_causes.CAUSE):
+        return None
+    return next((group for group in node_causes.shared(fleet.worst_first()) if group.key == key), None)
 
 
 def _standing(node: Node) -> Status:
@@ -124,14 +162,13 @@ def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
         said = inert(_strange(node, oddity))
         return Row(f"node {node.host}", oddity.status.word, STYLE[oddity.status], inert(node.host), said)
     text = node.note
-    worst = _worst_first(node)
     if node.state != "answered":
         text = f"{node.state}: {node.note}"
     elif node.cause:
-        text = node.cause.removeprefix("NODE: ")  # every line here is about a node
-    elif worst:
-        more = f" (and {len(worst) - 1} more)" if len(worst) > 1 else ""
-        text = f"{worst[0].check}  {_sentence(worst[0])}{more}"
+        text = node_causes.short(node.cause)
+    elif problems := node_causes.unexplained(node):
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        text = f"{problems[0].check}  {sentence(problems[0])}{more}"
     return Row(f"node {node.host}", word_of(node), style_of(node), inert(node.host), inert(text))
 
 
@@ -191,15 +228,16 @@ def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
     if node.state != "answered":
         yield Para(inert(node.note), f"{node.state}  ")
         return
-    if node.cause:
+    yield from node_causes.of_node(node)
+    if node.cause and not node.causes:
         yield Para(inert(node.cause), style=LABEL)
     if node.note:
         yield Para(inert(node.note), "note      ")
-    for problem in _worst_first(node):
+    for problem in node_causes.unexplained(node):
         yield Para()
         yield Para(inert(problem.check), f"{problem.status.word}  ", LABEL, STYLE[problem.status])
-        yield Para(inert(_sentence(problem)))
-        yield Para(problem.action, "action    ")
+        yield Para(inert(sentence(problem)))
+        yield Para(inert(problem.fix) or problem.action, "fix       ", most=3)
     strange = [oddity for oddity in oddities if node.host in oddity.odd]
     if strange:
         yield Para()
@@ -216,14 +254,6 @@ def _strange(node: Node, oddity: Oddity) -> str:
     usual = f"; most: {oddity.majority.value or '(none)'}" if oddity.majority else ""
     mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
     return f"{oddity.title}: {mine or '(none)'}{usual}"
-
-
-def _worst_first(node: Node) -> list[Problem]:
-    return sorted(node.problems, key=lambda problem: (-problem.severity, problem.id))
-
-
-def _sentence(problem: Problem) -> str:
-    return about(problem.subject, problem.said)
 
 
 def _key(oddity: Oddity) -> str:

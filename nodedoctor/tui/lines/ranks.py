@@ -11,6 +11,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, mapping, objects, words
 from nodedoctor.record import record
+from nodedoctor.report import triaged
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, Para
 from nodedoctor.whole_numbers import spans
@@ -21,14 +22,16 @@ WIDEST = 16
 """Ranks of one host in a line."""
 MOST = 4096
 _LETTERS = "abcdefghijklmnopqrstuvwyz"
-_GUILTY, _PARTY, _DIED, _MISSING, _DONE, _OTHER = "X", "!", "x", "?", "=", "."
+_GUILTY, _PARTY, _DIED, _MISSING, _DONE, _RUNS, _OTHER = "X", "!", "x", "?", "=", "+", "."
 _ABSENT = "-"
+_STATES = {"died": _DIED, "missing": _MISSING, "finished": _DONE, "running": _RUNS, "waited": "waited"}
 _STYLES = {
     _GUILTY: "bold red",
     _PARTY: "bold yellow",
     _DIED: "red",
     _MISSING: "bold magenta",
     _DONE: "green",
+    _RUNS: "green",
     _OTHER: "",
 }
 _ORDER = _GUILTY + _PARTY + _DIED + _MISSING
@@ -38,7 +41,8 @@ _MEANING = {
     _DIED: "exited or raised an error",
     _MISSING: "nothing was read of it",
     _DONE: "finished",
-    _OTHER: "ran on, or its state is not known",
+    _RUNS: "made progress to its last line",
+    _OTHER: "its state is not known",
 }
 
 
@@ -153,19 +157,33 @@ def _lines(made: Sequence[Seat]) -> Iterator[tuple[str, list[Seat]]]:
 
 
 def _told(document: Json) -> Iterator[Seat]:
+    doing = _doing(document)
     for state in objects(document.get("ranks"))[:MOST]:
         rank = _rank(state.get("rank"))
         if rank is None:
             continue
         kind = words(state.get("state"))
-        mark = {"died": _DIED, "missing": _MISSING, "finished": _DONE, "waited": "waited"}.get(kind, _OTHER)
+        mark = _STATES.get(kind, _OTHER)
         meaning, op, event = _MEANING.get(mark, "waited"), words(state.get("op")), words(state.get("event"))
         if mark == "waited" and op:
             number = f" number {state['seq']}" if _rank(state.get("seq")) is not None else ""
             meaning = f"waited in {op}{number}"
+        if mark in (_OTHER, _RUNS) and rank in doing:
+            mark, meaning = "waited", doing[rank]
         detail = event.replace("_", " ") if mark == _DIED else ""
         world = words(state.get("world")) or "default"
         yield Seat(inert(world), inert(words(state.get("host"))), rank, mark, inert(meaning), inert(detail))
+
+
+def _doing(document: Json) -> dict[int, str]:
+    """What each rank of a job that still runs does, by its stack."""
+    found: dict[int, str] = {}
+    for standing in objects(document.get("standings")):
+        for first, last in filter(triaged.is_span, listed(standing.get("ranks"))):
+            found |= dict.fromkeys(
+                range(max(first, 0), min(last, first + MOST) + 1), words(standing.get("doing"))
+            )
+    return found
 
 
 def _lettered(made: list[Seat]) -> list[Seat]:

@@ -30,12 +30,17 @@ _SUBJECTS = (
 )
 OTHER = "Other"
 """The panel of checks with a subject of their own, such as those of plug-ins."""
+_NAMED = 4
+"""Lines of a panel from which it names the checks that passed."""
 _COUNTED = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
 
 
 @record
 class Panel:
-    """One subject: its worst status (None: no answer yet), counts, the worst line, what to type."""
+    """One subject: its worst status (None: no answer yet), counts, the worst line, what to type.
+
+    `passed` names its checks that passed, where there is room and nothing worse to say.
+    """
 
     name: str
     status: Status | None
@@ -43,6 +48,7 @@ class Panel:
     running: int = 0
     worst: str = ""
     command: str = ""
+    passed: tuple[str, ...] = ()
 
     def lines(self, width: int, height: int, glyphs: Glyphs, *, here: bool, focus: bool) -> list[list[Part]]:
         """The panel in exactly so many lines: a rule with name and counts, the worst line, the command."""
@@ -63,6 +69,9 @@ class Panel:
         if self.worst:
             folded = _folded(self.worst, width - 1, max(height - 1 - bool(self.command), 1), glyphs)
             rest += [[(f" {line}", "")] for line in folded]
+        elif self.status is Status.PASS and not self.running and height >= _NAMED:
+            folded = _folded(", ".join(self.passed), width - 1, height - 2, glyphs)
+            rest += [[(f" {line}", QUIET)] for line in folded]
         elif self.status in (Status.PASS, Status.SKIP) and not self.running:
             rest.append([(" nothing wrong" if self.status is Status.PASS else " does not apply", QUIET)])
         if self.command:
@@ -95,7 +104,8 @@ def _panel(name: str, state: State) -> Panel:
     running = len(mine) - len(answered)
     status = Status(answered[0]["status"]) if answered else None
     line, command = _worst(answered)
-    return Panel(name, status, counts, running, line, command)
+    passed = tuple(sorted(result["check"] for result in answered if result["status"] == Status.PASS.value))
+    return Panel(name, status, counts, running, line, command, passed)
 
 
 def _worst(results: Sequence[Result]) -> tuple[str, str]:

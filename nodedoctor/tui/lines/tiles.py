@@ -84,13 +84,13 @@ def _worst(state: State) -> Mapping[str, Status]:
             how = severity(finding)
             if not how.is_problem:
                 continue
-            for device in _devices(finding["subject"] or ""):
+            for device in devices(finding["subject"] or ""):
                 if how > found.get(device, Severity.SKIP):
                     found[device], statuses[device] = how, Status(finding["status"])
     return statuses
 
 
-def _devices(subject: str) -> list[str]:
+def devices(subject: str) -> list[str]:
     """`gpu:3` and `mlx5_4/1` of a finding's subject: a device, a pair, an adapter, a part (`gpu:3/vbios`)."""
     kind, _, rest = subject.partition(":")
     if kind in ("gpu", "pair"):

@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from nodedoctor.json_shapes import Json, mapping, number, objects, words
+from nodedoctor.json_shapes import Json, mapping, number
 from nodedoctor.record import record
+from nodedoctor.report import triaged
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Part, fit
-from nodedoctor.whole_numbers import spans
 
 MOST = 8
 """Lines: what happened first, and what came of it."""
@@ -24,9 +24,10 @@ _LABEL = 16
 
 @record
 class Stretch:
-    """What some ranks have in common: an event, from when they waited for it, and until when it happened."""
+    """What some ranks report: an event, from when they waited for it, and until when it happened."""
 
-    ranks: tuple[int, ...]
+    who: str
+    count: int
     event: str
     start: float
     end: float
@@ -44,36 +45,29 @@ def timeline(document: Json, width: int, glyphs: Glyphs) -> list[tuple[Part, ...
     first, last = _clock(begins), _clock(ends)
     rule = glyphs.rule * (room - len(first) - len(last) - 2)
     lines: list[tuple[Part, ...]] = [((" " * _LABEL, ""), (f"{first} {rule} {last}", QUIET))]
-    for one in found[:MOST]:
+    shown = found if len(found) <= MOST else found[: MOST - 1]
+    for one in shown:
         at = round((one.end - begins) / (ends - begins) * (room - 1))
         since = min(round((one.start - begins) / (ends - begins) * (room - 1)), at)
         lines.append(((fit(_who(one), _LABEL, glyphs.more), LABEL), *_bar(one, since, at, room, glyphs)))
+    if len(shown) < len(found):
+        more = f"{len(shown)} of {len(found)} shown; the rows 'when' have all of them"
+        lines.append(((" " * _LABEL, ""), (more, QUIET)))
     return lines
 
 
 def stretches(document: Json) -> list[Stretch]:
-    """The events of the document that have a time, ranks with the same event together, the first ones first.
+    """The moments of the document that have a time, the first ones first.
 
     A rank whose collective timed out has waited for as long as the timeout is.
     """
     timeout = number(mapping(document.get("collective")).get("timeout_seconds")) or 0.0
-    groups: dict[str, list[tuple[float, int | None]]] = {}
-    for item in objects(document.get("timeline")):
-        if (seconds := _seconds(item.get("time"))) is not None:
-            rank = item.get("rank")
-            event = words(item.get("event"))
-            groups.setdefault(event, []).append((seconds, rank if isinstance(rank, int) else None))
-    told: dict[str, set[int]] = {}
-    for state in objects(document.get("ranks")):
-        rank = state.get("rank")
-        if isinstance(rank, int) and 0 <= rank < 1 << 32:
-            told.setdefault(words(state.get("event")), set()).add(rank)
     made = []
-    for event, seen in groups.items():
-        ranks = {rank for _, rank in seen if rank is not None} | told.get(event, set())
-        times = [seconds for seconds, _ in seen]
-        waited = timeout if event == "timed_out" else 0.0
-        made.append(Stretch(tuple(sorted(ranks)), event, min(times) - waited, max(times)))
+    for moment in triaged.moments(document):
+        first, last = _seconds(moment.first), _seconds(moment.last)
+        if first is not None and last is not None:
+            waited = timeout if moment.event == "timed_out" else 0.0
+            made.append(Stretch(moment.who, moment.count, moment.event, first - waited, max(first, last)))
     return sorted(made, key=lambda one: (one.end, one.start))
 
 
@@ -93,13 +87,9 @@ def _bar(one: Stretch, since: int, at: int, room: int, glyphs: Glyphs) -> Iterat
 
 
 def _who(one: Stretch) -> str:
-    if not one.ranks:
+    if not one.who:
         return "the job"
-    if len(one.ranks) > 3:
-        return f"{len(one.ranks)} ranks"
-    runs = spans(one.ranks)
-    named = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    return f"rank{'s'[: len(one.ranks) > 1]} {named}"
+    return one.who if cell_len(one.who) < _LABEL else f"{one.count} ranks"
 
 
 def _seconds(value: Any) -> float | None:

@@ -13,7 +13,7 @@ from nodedoctor.report.document import Cause, Result, severity_of, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import root
 from nodedoctor.tui.filter import Filter
-from nodedoctor.tui.lines import card, detail, home
+from nodedoctor.tui.lines import card, detail, home, well
 from nodedoctor.tui.lines.subjects import panels, subject_of
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.lines.tiles import strip
@@ -320,7 +320,7 @@ class ChecksScreen(Screen[None]):
 
     def _paras(self, state: State, key: str) -> list[Para]:
         if key == home.WELL:
-            return card.all_clear(state, self._of_fleet(), self.panes.page.room)
+            return well.all_clear(state, self._of_fleet(), self.panes.page.room)
         if key.startswith(home.FOLD):
             name = key.removeprefix(home.FOLD)
             return card.fold(state, name, home.folds(state).get(name, ()))

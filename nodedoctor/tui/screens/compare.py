@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Status
-from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, told
+from nodedoctor.report.comparison import Change, Comparison, FactChange, alike, compare, heading, told
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import unopened
@@ -23,6 +23,8 @@ from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.tabs import Tabs
 
+Item = tuple[str, tuple[Change, ...] | tuple[FactChange, ...]]
+"""What changed alike, and its name."""
 WAY = {"worse": "bold red", "better": "green", "other": "yellow"}
 
 
@@ -46,8 +48,8 @@ class CompareScreen(Screen[None]):
         self._saved: Report | None = None
         self._state: State | None = None
         self._comparison = Comparison((), ())
-        self._items: dict[str, Change | FactChange] = {}
-        self.panes = Panes(glyphs)
+        self._items: dict[str, Item] = {}
+        self.panes = Panes(glyphs, stacked=True)
 
     def compose(self) -> ComposeResult:
         """Title, differences, both sides, keys."""
@@ -92,22 +94,30 @@ class CompareScreen(Screen[None]):
 
     def action_jump(self) -> None:
         """Go to the check on the Checks screen."""
-        item = self._items.get(self.panes.listing.key or "")
-        if isinstance(item, Change) and item.after is not None:
-            self.post_message(ShowCheck(item.check))
-        else:
-            self.notify("no check is selected that this run knows", markup=False)
+        name, members = self._items.get(self.panes.listing.key or "", ("", ()))
+        match members:
+            case (Change(after=after),) if after is not None:
+                self.post_message(ShowCheck(name))
+            case (Change(), _, *_):
+                self.notify(f"the row is of {name}; / finds one of them on the first screen", markup=False)
+            case _:
+                self.notify("no check is selected that this run knows", markup=False)
 
     def action_another(self) -> None:
         """Ask for a file to compare with."""
         self.post_message(AskCompare())
 
 
-def _items(comparison: Comparison) -> Iterator[tuple[str, Change | FactChange]]:
+def _items(comparison: Comparison) -> Iterator[tuple[str, Item]]:
+    """A row for what changed alike: the same statuses for the same reason, or the same values."""
+    same: dict[tuple[str, str, str], list[Change]] = {}
     for change in comparison.changes:
-        yield f"check {change.check}", change
-    for fact in comparison.facts:
-        yield f"fact {fact.name}", fact
+        same.setdefault((change.way, change.words, told(change)), []).append(change)
+    for changes in same.values():
+        first = changes[0].check
+        yield f"check {first}", (first if len(changes) == 1 else f"{len(changes)} checks", tuple(changes))
+    for name, facts in alike(comparison.facts):
+        yield f"fact {facts[0].name}", (name, facts)
 
 
 def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -120,23 +130,33 @@ def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield f"  {count} fact{'s' if count > 1 else ''}", ""
 
 
-def _row(key: str, item: Change | FactChange) -> Row:
-    if isinstance(item, FactChange):
-        return Row(key, "fact", QUIET, inert(item.name), inert(item.words))
-    return Row(key, item.words, WAY[item.way], item.check, inert(told(item)))
+def _row(key: str, item: Item) -> Row:
+    name, members = item
+    first = members[0]
+    if isinstance(first, FactChange):
+        count = f" ({len(members)} facts)" if len(members) > 1 else ""
+        return Row(key, "fact", QUIET, inert(name), inert(first.words) + count)
+    return Row(key, first.words, WAY[first.way], name, inert(told(first)))
 
 
-def _told(item: Change | FactChange | None) -> Iterator[Para]:
+def _told(item: Item | None) -> Iterator[Para]:
     if item is None:
         yield Para("nothing differs")
-    elif isinstance(item, FactChange):
-        yield Para(inert(item.name), style=LABEL, verbatim=True)
-        yield Para(inert(item.before or "(none)"), f"{'before':<9} ", verbatim=True)
-        yield Para(inert(item.after or "(none)"), f"{'now':<9} ", verbatim=True)
+        return
+    name, members = item
+    first = members[0]
+    if isinstance(first, FactChange):
+        yield Para(inert(name), style=LABEL, verbatim=True)
+        yield Para(inert(first.before or "(none)"), f"{'before':<9} ", verbatim=True)
+        yield Para(inert(first.after or "(none)"), f"{'now':<9} ", verbatim=True)
     else:
-        yield Para(item.way, f"{item.check}  ", WAY[item.way])
-        yield from _side("before", item.before)
-        yield from _side("now", item.after)
+        yield Para(first.way, f"{name}  ", WAY[first.way])
+        yield from _side("before", first.before)
+        yield from _side("now", first.after)
+    if len(members) > 1:
+        yield Para()
+        names = (one.name if isinstance(one, FactChange) else one.check for one in members)
+        yield Para(inert(", ".join(names)), f"{'all of':<9} ")
 
 
 def _side(name: str, result: Result | None) -> Iterator[Para]:

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.tui.lines import matrix, nodes, unopened
+from nodedoctor.tui.lines.node_causes import CAUSE
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
@@ -17,6 +18,9 @@ from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Tabs
+
+BROAD = 160
+"""Cells from which the page is beside the list."""
 
 
 class FleetScreen(Screen[None]):
@@ -53,6 +57,7 @@ class FleetScreen(Screen[None]):
         self.panes = Panes(glyphs, reads=False, stacked=True)
         self._round: nodes.Round | None = None
         self._folded = True
+        self._open: frozenset[str] = frozenset()
         self._matrix = False
         self._needle = ""
         self._by_hand = False
@@ -81,6 +86,8 @@ class FleetScreen(Screen[None]):
             return
         self.query_one(Hints).show(self.MATRIX_HINTS if self._matrix else self.HINTS)
         first, second = nodes.head(now)
+        # Beside each other where there is room; the matrix takes all of it.
+        self.panes.set_class(self._matrix or self.size.width < BROAD, "-stacked")
         bad = sum(node.severity.is_problem for node in now.fleet.nodes)
         self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
         listing = self.panes.listing
@@ -91,12 +98,20 @@ class FleetScreen(Screen[None]):
             self.query_one("#head", Lines).show([first, *heads])
             self.query_one("#head").styles.height = 1 + len(heads)
         else:
-            listing.show(nodes.rows(now.fleet, folded=self._folded, needle=self._needle.lower()))
+            listing.show(
+                nodes.rows(
+                    now.fleet,
+                    folded=self._folded,
+                    glyphs=self._glyphs,
+                    opened=self._open,
+                    needle=self._needle.lower(),
+                )
+            )
             narrowed = ((f"   [/{self._needle}]", LABEL),) if self._needle else ()
             self.query_one("#head", Lines).show([first, (*second, *narrowed)])
             self.query_one("#head").styles.height = 2
         if not self._by_hand and listing.rows:
-            listing.select(listing.rows[0].key, by_hand=False)
+            listing.select(nodes.worst(now.fleet, listing.rows), by_hand=False)
         self.on_listing_moved()
 
     def on_listing_moved(self, event: Listing.Moved | None = None) -> None:
@@ -113,8 +128,14 @@ class FleetScreen(Screen[None]):
             self.panes.page.show(key, nodes.page(fleet, key))
 
     def on_listing_chosen(self) -> None:
-        """Open the node's report; what has none is read on the whole screen."""
-        node = nodes.find(self._round.fleet, self.panes.listing.key or "") if self._round else None
+        """Open the node's report, or the nodes of a cause; anything else is read on the whole screen."""
+        key = self.panes.listing.key or ""
+        if key.startswith(CAUSE):
+            self._by_hand = True
+            self._open ^= {key}
+            self.show(self._round)
+            return
+        node = nodes.find(self._round.fleet, key) if self._round else None
         if node is not None and node.report:
             self.post_message(OpenNode(node.host, node.report))
         else:
@@ -165,8 +186,11 @@ class FleetScreen(Screen[None]):
         await ask(self, Prompt("filter", self._needle, self._filtered, self._narrow))
 
     def action_clear(self) -> None:
-        """Show every node again."""
+        """Show every node again, those with the same cause in one line."""
+        cause = nodes.cause_of(self._round.fleet, self.panes.listing.key or "") if self._round else ""
+        self._open = frozenset()
         self._narrow("")
+        self.panes.listing.select(cause)
 
     def _is_empty(self) -> bool:
         """Whether there are no nodes, which is then said."""

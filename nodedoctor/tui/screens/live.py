@@ -16,9 +16,12 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
+from nodedoctor.report.document import problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import load, unopened
-from nodedoctor.tui.look import LABEL, QUIET, RUN, Glyphs, Para
+from nodedoctor.tui.lines.detail import sentence
+from nodedoctor.tui.lines.tiles import devices
+from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.state import Engine, State
@@ -159,13 +162,16 @@ class LiveScreen(Screen[None]):
         words = ("PAUSED   " if self._paused else "") + load.waiting_words(loads)
         ranks = _ranks(self._state)
         title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
-        self.query_one("#head", Lines).show([tuple(title), load.columns(width) if loads else ()])
+        self.query_one("#head", Lines).show(
+            [tuple(title), load.columns(width, self._history) if loads else ()]
+        )
         self.panes.listing.show(
             [load.row(one, one.gpu.index in late, self._history, width, self._glyphs, ranks) for one in loads]
         )
         self.post_message(Mark("live", Status.FAIL.word if late else ""))
-        if late and not self._by_hand:
-            self.panes.listing.select(str(min(late)), by_hand=False)
+        if not self._by_hand:
+            odd = late or [one.gpu.index for one in loads if any(self._found(one.gpu.index))]
+            self.panes.listing.select(str(min(odd, default=0)), by_hand=False)
         self._draw_page()
 
     def _draw_page(self) -> None:
@@ -181,6 +187,7 @@ class LiveScreen(Screen[None]):
         for one in self._sample.loads:
             if str(one.gpu.index) == key:
                 yield from load.about(one, ranks)
+                yield from self._found(one.gpu.index)
         yield from load.host_lines(self._host, self._ports)
         if self.recorded and not self._sample.loads:
             yield from unopened.page("live")
@@ -188,6 +195,15 @@ class LiveScreen(Screen[None]):
             yield Para("nothing yet", f"{'kernel':<9} ", QUIET)
         for number, line in enumerate(reversed(self._log)):
             yield Para(inert(line)[:2000], f"{'kernel' if number == 0 else '':<9} ", verbatim=True)
+
+    def _found(self, index: int) -> Iterator[Para]:
+        """What checks found about a GPU."""
+        for result in problems_first(self._state.report["results"]) if self._state else ():
+            for finding in result["findings"]:
+                if severity(finding).is_problem and f"gpu:{index}" in devices(finding["subject"] or ""):
+                    status = Status(finding["status"])
+                    text = f"{result['check']}  {sentence(finding)}"
+                    yield Para(text, f"{status.word:<9} ", lead_style=STYLE[status])
 
     def _what(self) -> str:
         if self.recorded:

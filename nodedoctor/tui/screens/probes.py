@@ -59,7 +59,7 @@ class ProbesScreen(Screen[None]):
         self._state: State | None = None
         self._evidence: tuple[Evidence, ...] = ()
         self._read: tuple[Observation, Output] | None = None
-        self.panes = Panes(glyphs)
+        self.panes = Panes(glyphs, stacked=True)
 
     def compose(self) -> ComposeResult:
         """Title, list, output, keys."""

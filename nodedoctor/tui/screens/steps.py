@@ -52,12 +52,13 @@ class StepsScreen(Screen[None]):
         page.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Copy the step of that key; a key without a step does nothing, least of all open another screen."""
+        """Copy the step of that key; a key without a step says so, and opens no other screen."""
         if event.character is None or event.character not in SAFE_KEYS + LAST_KEYS:
             return
         event.stop()
         step = self._keys.get(event.character)
         if step is None:
+            self.notify(f"no step {event.character} here", markup=False)
             return
         self.app.pop_screen()
         self.app.copy_to_clipboard(step["command"])

@@ -108,7 +108,15 @@ class TopologyScreen(Screen[None]):
             picture = [Para(parts=line) for line in drawn]
             tall = self.size.height >= len(found[0].gpus) + 24
             first, second = (picture, about) if tall else (about, picture)
-            self.panes.page.show(gpu, [*first, Para(), *second, Para(), *_legend()])
+            others = [other for other in found if other is not found[self._which % len(found)]]
+            below = (
+                list(_also(others[0], self.size.width)) if others and self._has_room_for(others[0]) else []
+            )
+            self.panes.page.show(gpu, [*first, Para(), *second, Para(), *_legend(), *below])
+
+    def _has_room_for(self, other: Matrix) -> bool:
+        """Whether a second matrix fits below everything else."""
+        return self.size.height >= 2 * len(other.gpus) + 36
 
     def on_listing_chosen(self) -> None:
         """Enter on a GPU."""
@@ -144,6 +152,17 @@ def _names(subject: str | None, gpu: str) -> bool:
     kind, _, rest = (subject or "").partition("/")[0].partition(":")
     number = gpu.removeprefix("GPU")
     return (kind == "gpu" and rest == number) or (kind == "pair" and number in rest.split("-"))
+
+
+def _also(matrix: Matrix, width: int) -> Iterator[Para]:
+    """Another matrix as lines of the page."""
+    nics = _heads(matrix, width)
+    yield Para()
+    yield Para(parts=tuple(_title(matrix, 1)))
+    yield Para(parts=tuple(_columns(matrix, nics)))
+    for gpu in matrix.gpus:
+        row = _row(matrix, gpu, nics)
+        yield Para(parts=(("  ", ""), (row.word, row.style), *row.parts))
 
 
 def _title(matrix: Matrix, count: int) -> Iterator[Part]:

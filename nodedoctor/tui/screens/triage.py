@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -147,9 +147,14 @@ class TriageScreen(Screen[None]):
         """Show the steps of the selected fix or measurement, to copy one."""
         entry = self._entries.get(self.panes.listing.key or "")
         if entry is None or not entry.steps:
-            self.notify("no command to copy here; the first row, fix and next have them", markup=False)
+            which = [word for word in ("fix", "next") if any(self._has_steps(word))]
+            where = f"the first row and {' and '.join(which)} have them" if which else "this job has none"
+            self.notify(f"no command to copy here; {where}", markup=False)
             return
         self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps, self._glyphs))
+
+    def _has_steps(self, word: str) -> Iterator[bool]:
+        return (bool(entry.steps) for entry in self._entries.values() if entry.row.word == word)
 
     @work(group="around", exclusive=True)
     async def _read_around(self, key: str, source: str, line: int) -> None:

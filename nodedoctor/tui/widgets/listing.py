@@ -34,7 +34,7 @@ class Listing(ScrollView, can_focus=True):
         Binding("G,end", "move_to(-1)", "Last", id="last", show=False),
         Binding("ctrl+d,pagedown", "page(1)", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page(-1)", "Page up", id="page-up", show=False),
-        Binding("slash", "find", "Filter", id="filter", tooltip="rows with these words"),
+        Binding("slash", "find", "Filter", id="filter", tooltip="rows with these words", priority=True),
         Binding("escape", "unfind", "Clear the filter", id="clear", show=False),
         Binding("enter", "choose", "Open", id="open", show=False),
     ]
@@ -124,6 +124,10 @@ class Listing(ScrollView, can_focus=True):
         """Tell the screen that the row was chosen."""
         if self._rows:
             self.post_message(self.Chosen(self))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a prompt the key of the filter is a letter."""
+        return not (action == "find" and self.screen.query(Prompt))
 
     async def action_find(self) -> None:
         """Type words; only rows that have all of them are listed. A screen may have a filter of its own."""

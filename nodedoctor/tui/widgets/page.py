@@ -27,7 +27,7 @@ class Page(ScrollView, can_focus=True):
         Binding("G,end", "scroll_end", "End", id="last", show=False),
         Binding("ctrl+d,pagedown", "page_down", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page_up", "Page up", id="page-up", show=False),
-        Binding("slash", "find", "Find in the text", id="filter"),
+        Binding("slash", "find", "Find in the text", id="filter", priority=True),
     ]
 
     class Resized(Message):
@@ -73,6 +73,10 @@ class Page(ScrollView, can_focus=True):
         after = [index for index in at if index > self.scroll_offset.y]
         self.scroll_to(y=(after or at)[0], animate=False, immediate=True)
         return True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In a prompt the key of the search is a letter."""
+        return not (action == "find" and self.screen.query(Prompt))
 
     async def action_find(self) -> None:
         """Type a text; enter goes to its next place."""

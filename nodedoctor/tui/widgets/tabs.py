@@ -13,6 +13,7 @@ from textual.widget import Widget
 from nodedoctor.model import Outcome, Status
 from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert
+from nodedoctor.report.matrix import off_bus
 from nodedoctor.tui.look import QUIET, STYLE, Part
 from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.lines import strip
@@ -100,7 +101,9 @@ def badges_of(state: State) -> dict[str, Badge]:
         for finding in result["findings"]
         if finding["status"] in ("fail", "warn")
     ]
-    if links:
+    if off_bus(state.report["facts"]):
+        found["topology"] = ("!", Status.FAIL)
+    elif links:
         found["topology"] = ("!", Status(max(links, key=severity)["status"]))
     if count := sum(seen["outcome"] in _UNANSWERED for seen in state.report["probes"]):
         found["probes"] = (f"({count})", Status.UNKNOWN)

@@ -333,6 +333,9 @@ def test_a_load_without_a_process_counts_only_if_it_lasts(
     found = judge("gpu.unowned-load", reading, growth, Container())
     assert [(f.status.value, f.subject) for f in found] == [(status, "gpu:1" if status == "warn" else "")]
     assert brief(judge("gpu.unowned-load", reading, growth, Container(runtime="docker"))) == [("skip", "")]
+    untold = replace(growth, gpus=tuple(replace(gpu, busy_without_users=None) for gpu in growth.gpus))
+    (once,) = judge("gpu.unowned-load", reading, untold, Container())
+    assert (once.status.value, once.summary) == ("skip", "the load of the GPUs was read only once")
 
 
 def test_growth_is_only_asked_where_nvml_answered_in_full(fake_nvml: Fake):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import time
 from collections.abc import Iterator
@@ -40,8 +41,8 @@ def cluster(
         place.chmod(0o755)
     with running(folder, nvml_folder, request.param) as made:
         yield made
-    for left in sorted(FREEZER.glob("slurm_gpu-node-*/**/"), reverse=True):
-        left.rmdir()
+    for group in sorted(FREEZER.glob("slurm_gpu-node-*/**/"), reverse=True):
+        until(lambda group=group: gone(group))
 
 
 @pytest.mark.parametrize("command", [IN_BATCH, IN_TASK], ids=["run around srun", "run in the task"])
@@ -61,6 +62,19 @@ def test_nothing_is_left(command: str, cluster: Cluster) -> None:
     cluster.slurm("scancel", number)
     until(lambda: not left(cluster))
     subprocess.run(["rm", "-rf", f"{folder}/ran", f"{folder}/watched"], check=True)
+
+
+def gone(group: Path) -> bool:
+    """Whether a control group is gone: the kernel calls it busy until the last task in it is reaped."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError as refused:
+        if refused.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 def left(cluster: Cluster) -> list[str]:

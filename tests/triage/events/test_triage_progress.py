@@ -153,4 +153,11 @@ def test_counters() -> None:
     assert same == counter("Train:  42%|####2     | 420/1000 [07:44<10:01,  1.04s/it]")
     assert counter("Epoch [3/10], Step [100/500], loss 2.0") == ("epoch step", (3.0, 100.0))
     assert counter("{'loss': 2.3, 'epoch': 0.35}") == ("epoch", (0.35,))
+    assert counter("Predicting: |   | 620/? [3:12:18<00:00,  0.05it/s]") == ("Predicting: |   |/?", (620.0,))
+    assert counter("620it [3:12:18, 18.60s/it]") == ("/?", (620.0,))
+    assert counter("found 620 files [3:12:18, none]") is None
+    assert counter("  [ 40/79]  eta: 0:00:06  time: 0.16") == ("eta/79", (40.0,))
+    assert counter("1987 train 3.418830") == ("train", (1987.0,))
+    assert counter("4 train cars") is None
+    assert counter('"metadata": {"epoch_num": 0.4537205081669691}') == ("epoch", (0.4537205081669691,))
     assert counter("save_steps=500 lr=1e-5 loss 2.0 98 %") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import time
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -203,6 +204,36 @@ def test_lines_that_are_as_long_as_others_are_not_broken() -> None:
     assert width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
 
 
+@pytest.mark.parametrize("unit", some([" ", "a-", "_", "| ", "1:", "'", "a.", "=", "\t", "[", "a ", "/"], 4))
+def test_long_lines_of_one_thing_take_no_time(unit: str, tmp_path: Path) -> None:
+    """A pattern that is tried at each place of a run, and reads on to its end, takes the square of it."""
+    (tmp_path / "log").write_text(
+        (unit * 300_000 + "\n") * 6 + "[rank1]: Traceback (most recent call last):\n"
+    )
+    began = time.process_time()
+    examine([str(tmp_path / "log")], look_here=False)
+    assert time.process_time() - began < 10
+
+
+def test_of_a_long_log_with_the_newest_line_first_the_oldest_are_left_out_aloud(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nodedoctor.triage.lines import normal as turned
+
+    monkeypatch.setattr(turned, "TURNED", 400)
+    lines = (steps(1, 1100) + CRASHES["traceback"]).splitlines()
+    path = tmp_path / "log"
+    stamped = [f"2026-11-21T10:{n // 60:02d}:{n % 60:02d}.000Z {line}" for n, line in enumerate(lines)]
+    for many, said in ((len(lines), True), (700, False)):
+        path.write_bytes(text(stamped[-many:][::-1]))
+        examined = examine([str(path)])
+        assert examined.verdict.cause == "user_code_exception"
+        notes = " ".join(examined.verdict.coverage.notes)
+        left = f"the {len(lines) - 912} oldest lines were not read"
+        assert (left in notes) is said, notes
+        assert examined.verdict.coverage.unread == (len(lines) - 912 if said else 0)
+
+
 def test_garbled_lines_are_counted(tmp_path: Path) -> None:
     noise = bytes(range(128, 256)) * 2
     path = tmp_path / "log"
@@ -227,3 +258,27 @@ def test_plain_logs_are_judged_as_before(tmp_path: Path) -> None:
     for content, cause, ranks in STORIES.values():
         examined = judged(tmp_path, content)
         assert verdict(examined) == (cause, sorted(ranks, key=str))
+
+
+def test_the_severity_of_each_line_counts(tmp_path: Path) -> None:
+    """What a program tells as information has not ended it; what a collector marks so may have."""
+    path = tmp_path / "log"
+
+    def as_json(level: str, said: str) -> str:
+        return json.dumps({"level": level, "msg": said, "rank": 2})
+
+    def as_glog(level: str, said: str) -> str:
+        return f"{level[0]}1121 10:20:30.000000 812 client.cc:88] {said}"
+
+    for row in (as_json, as_glog):
+        before, after = (
+            [row("INFO", f"step {n} loss: 2.0") for n in steps_] for steps_ in (range(20), range(20, 40))
+        )
+        for error in ("CUDA out of memory. Tried to allocate 2.00 GiB", "RuntimeError: boom"):
+            path.write_bytes(text([*before, row("INFO", error), *(after if row is as_json else [])]))
+            assert examine([str(path)]).verdict.outcome != "failure"
+            for level in ("ERROR", "FATAL"):
+                path.write_bytes(text([*before, row(level, error)]))
+                assert examine([str(path)]).verdict.outcome == "failure", level
+            path.write_bytes(text([*before, row("FATAL", f"no use in retrying after {error}")]))
+            assert examine([str(path)]).verdict.outcome in ("failure", "undetermined")

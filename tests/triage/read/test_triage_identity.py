@@ -38,10 +38,61 @@ def each(prefix: str, ranks: int = 4, guilty: int = 2, world: int = 4) -> str:
         "[{n}]<stderr>:", "[mpirank:{n}]: ", "(VllmWorker rank={n} pid=81{n}) ", "(Worker_TP{n} pid=81{n}) ",
         "(WorkerDict_0:{n} pid=81{n}) ", "[default{n}]:", "[node-1:{n}]: ", "worker-{n}  | ", "worker {n} > ",
         "proc{n}\t", "job-worker-{n} pytorch ", "[pod/job-worker-{n}/pytorch] ",
+        "Sat Nov 21 10:20:00 2026[1,{n}]<stderr>:", "[1,mpirank:{n},algo-1]<stderr>:", "job-worker-{n}: ",
+        "(worker{n}, rank={n}, pid=81{n}, ip=10.0.0.{n}) ", "ns/job-worker-{n}[pytorch]: ",
+        "2026-11-21 10:20:00,123 - {n} - levanter.trainer - INFO - ", "INFO:rank{n}:", "rank{n}-1  | ",
+        "2026-11-21 10:20:00,123: rank{n}[81{n}][MainThread]: INFO: composer.cli: ",
+        "[2026-11-21T10:20:00.123Z] a1b2c3d4 [rank={n}] || ", "Nov 21 10:20:00 node-1 rank{n}[81{n}]: ",
+        "(TorchTrainer pid=81{n}) [Rank {n}] ", "(TorchTrainer pid=81{n}) rank={n} ", "worker{n}: ",
     ],
 )  # fmt: skip
 def test_notations_of_ranks(prefix: str, tmp_path: Path) -> None:
     assert said(tmp_path, each(prefix)) == [2]
+
+
+STATED = ["[1,{n}]<stdout>: ", "[rank: {n}] ", "rank{n}[700][MainThread]: INFO: composer.cli: ",
+          "[2026-11-21T10:20:00.123Z] a1b2c3d4 [rank={n}] || ", "[{n}]<stderr>:"]  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", STATED)
+def test_around_several_ranks_a_stated_rank_is_a_label(prefix: str, tmp_path: Path) -> None:
+    """What a launcher's only task prints, or each of two: who fails is whom its own lines name."""
+    launched = "W1121 10:20:00.000000 812 torch/distributed/run.py:803] Setting OMP_NUM_THREADS\n"
+    inner = launched + each("[rank{n}]: ")
+    one = "".join(prefix.format(n=0) + line + "\n" for line in inner.splitlines())
+    assert said(tmp_path, one) == [2]
+    bare = launched + each("")
+    assert said(tmp_path, "".join(prefix.format(n=0) + x + "\n" for x in bare.splitlines())) in ([], [None])
+    nccl = (
+        "gpu-1:{pid}:900 [{n}] NCCL INFO comm 0x1 rank {n} nranks 4 cudaDev {n} busId 1000 - Init COMPLETE\n"
+    )
+    several = "".join(nccl.format(pid=812 + n, n=n) for n in range(4)) + BOOM
+    log = "".join(prefix.format(n=0) + line + "\n" for line in several.splitlines())
+    assert 0 not in said(tmp_path, log)
+    raised_by = (launched + each("[rank{n}]: ", 8, 6, 8)).splitlines()
+    nodes = ((int("[rank" in x and int(x[5]) > 3), x) for x in raised_by)
+    assert said(tmp_path, "".join(prefix.format(n=node) + x + "\n" for node, x in nodes)) == [6]
+
+
+@pytest.mark.parametrize("prefix", STATED)
+def test_the_log_of_one_task(prefix: str, tmp_path: Path) -> None:
+    lines = (steps(1, 4) + BOOM).splitlines()
+    assert said(tmp_path, "".join(prefix.format(n=3) + line + "\n" for line in lines)) == [3]
+
+
+def test_workers_are_counted_behind_their_master(tmp_path: Path) -> None:
+    """A PyTorchJob's `worker-1` is rank 2, where its pods have one process each."""
+    for form in ("train-{pod} pytorch ", "[pod/train-{pod}/pytorch] ", "train-{pod}: ", "train-{pod}  | "):
+        log = each("<{n}>").replace("<0>", form.format(pod="master-0"))
+        for rank in (1, 2, 3):
+            log = log.replace(f"<{rank}>", form.format(pod=f"worker-{rank - 1}"))
+        assert said(tmp_path, log) == [2], form
+        assert set(said(tmp_path, log.replace("world_size=4", "world_size=32"))) <= {None}, form
+
+
+def test_local_ranks_of_the_whole_world_are_ranks(tmp_path: Path) -> None:
+    assert said(tmp_path, each("[default{n}]:", 16, 11, 16)) == [11]
+    assert said(tmp_path, each("[default{n}]:", 8, 5, 16)) in ([], [None])
 
 
 @pytest.mark.parametrize(

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_NO_WORD = re.compile(r"[^a-z0-9]+")
+from nodedoctor.patterns import regex
+
+_CONTROL = regex("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_NO_WORD = regex(r"[^a-z0-9]+")
 
 
-@dataclass(slots=True)
 class Section:
     """One element of the XML or one line of `-q`: its name, its value, what is nested below it.
 
     Names are small letters and underscores (see `plain`), which makes most names of both outputs the same.
     """
 
-    name: str
-    text: str = ""
-    parts: list[Section] = field(default_factory=list)
+    __slots__ = ("name", "parts", "text")
+
+    def __init__(self, name: str, text: str = "", parts: list[Section] | None = None) -> None:
+        self.name = name
+        self.text = text
+        self.parts = [] if parts is None else parts
 
     def all(self, name: str) -> Iterator[Section]:
         """The direct parts of that name; nvidia-smi repeats some (processes, MIG devices)."""

@@ -6,9 +6,16 @@ vllm/distributed/device_communicators/shm_broadcast.py and sglang/srt/managers/s
 
 from __future__ import annotations
 
+from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, sign, symptom
 from nodedoctor.triage.events.system.exits import Stopped
 from nodedoctor.triage.events.watchdog import Heartbeat
+
+
+@record
+class ShutDown:
+    """A server takes itself down: it was asked to, or something in it failed before."""
+
 
 SIGNS: tuple[Sign, ...] = (
     symptom(
@@ -34,6 +41,14 @@ SIGNS: tuple[Sign, ...] = (
         "the model left an inference engine no GPU memory for its cache",
         personal=True,
     ),
+    symptom(  # vllm/v1/core/kv_cache_utils.py; before, vllm/worker/worker.py
+        "peer_cuda_oom",
+        "engine-too-long",
+        r"KV cache is needed, which is larger than the available KV cache memory"
+        r"|The model's max seq len \(\d+\) is larger than the maximum number of tokens that can be stored",
+        "the longest sequence that an inference engine is set to take does not fit into its cache",
+        personal=True,
+    ),
     symptom(
         "cpu_stuck_or_slow_rank",
         "engine-waits",
@@ -45,6 +60,13 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<limit>\d+)",
         lambda found: Heartbeat(number(found["limit"]), of_server=True),
+    ),
+    sign(
+        r"\[shutdown\] (?:API server: shutdown triggered|\w+: trigger received signal)"
+        r"|SIG(?:TERM|INT) received\b.{0,60}(?:[Dd]raining|[Ss]hutting down)"
+        r"|Shutting down FastAPI HTTP server|[Ss]ignal received, starting graceful shutdown"
+        r"|^Application shutdown complete\.$",
+        lambda _: ShutDown(),
     ),
     sign(
         r"Received sigquit from a child proces",  # SGLang then kills its whole tree

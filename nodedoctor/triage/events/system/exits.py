@@ -15,7 +15,8 @@ SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "S
            "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}  # fmt: skip
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Terminated": 15, "Hangup": 1,
           "Floating point exception": 8, "Illegal instruction": 4, "Interrupt": 2}  # fmt: skip
-
+OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
+"""A shell tells so that a command of its script was killed, and runs the next one."""
 
 TASKS = 4096
 """Tasks of one of Slurm's lists that are told apart."""
@@ -75,8 +76,8 @@ def _signal(word: str) -> int:
     return -(SIGNALS.get(word) or _WORDS.get(word) or number(word) or 9)
 
 
-def _tasks(text: str) -> tuple[int, ...]:
-    """The numbers in Slurm's `0-3,7`."""
+def tasks_of(text: str) -> tuple[int, ...]:
+    """The numbers in Slurm's `0-3,7`; BeyondBounds, a ValueError, for one that no job has."""
     told: list[int] = []
     for piece in text.strip(",-").split(","):
         first, _, last = piece.partition("-")
@@ -113,6 +114,28 @@ def _ended(signal: int) -> Ended | OrderedStop:
 
 
 _NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*): "
+
+_LOST = (
+    # slurmctld (src/slurmctld/{ping_nodes,job_mgr}.c)
+    r"\bJobId=\S+ (?:on failed node|due to failure of node|missing from batch node) (?P<host>[\w.-]+)",
+    r"^(?:slurmctld: )?(?:\W*error: )?Nodes? (?P<host>[\w.-]+) not responding(?:, setting DOWN)?$",
+    # Ray's control store (src/ray/gcs/gcs_server), and the error of a task
+    r"[Tt]he node with (?:node|client) id:? \w+ and (?:ip|address): (?P<host>[\w.:-]+\w).{0,80}marked dead",
+    r"\bThe node IP: (?P<host>[\w.:-]+\w), node ID: ",
+    # Open MPI and PRRTE, behind `has lost communication with a remote daemon`
+    r"^\W*Remote daemon: \S+ on node (?P<host>[\w.-]+)",
+    # MPICH's hydra (pm/pmiserv), Torque's mother superior
+    r"connection to proxy \d+ at host (?P<host>[\w.-]+) failed",
+    r"job killed: node \d+ \((?P<host>[\w.-]+)\) requested job (?:terminate|die), 'EOF'",
+    # torchelastic (rendezvous/dynamic_rendezvous.py): a node is its address, a process id and a number
+    r"the node\(s\) '(?P<host>[\w.-]+?)(?:_\d+_\d+)?'.{0,400} removed from the rendezvous\b.{0,200}no heartb",
+    # Kubernetes (pkg/controller/nodelifecycle)
+    r"\b[Nn]ode (?P<host>[\w.-]+) (?:status is now: NodeNotReady|which was running pod \S+ is unresponsive)",
+    # ssh's client, of launchers that start the ranks of a node through it
+    r"^(?:[\w.-]+: )?Timeout, server (?P<host>[\w.-]+) not responding\.",
+    r"^(?:[\w.-]+: )?Connection to (?P<host>[\w.-]+) closed by remote host\.",
+)
+"""What launchers, agents and schedulers say of a node that does not answer any more."""
 
 SIGNS: tuple[Sign, ...] = (
     sign(
@@ -203,7 +226,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|Bus error|Aborted)|Exited with exit code (?P<code>\d+))",
         lambda found: ProcessExit(
             numeral(found["code"]) if found["code"] else _signal(found["signal"]),
-            tasks=_tasks(found["tasks"]),
+            tasks=tasks_of(found["tasks"]),
         ),
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
@@ -233,9 +256,18 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ProcessExit(_signal(found["signal"])),
     ),
     sign(
+        r"^\S*: line \d+: +(?P<pid>\d+) +(?P<signal>Floating point exception|Illegal instruction)"
+        r"(?: +\(core dumped\))?(?: +\S.*)?$",
+        lambda found: ProcessExit(_signal(found["signal"])),
+    ),
+    sign(
+        r"^\S*: line \d+: +(?P<pid>\d+) +Hangup(?: +\S.*)?$",
+        lambda _: Ended(SIGNALS["SIGHUP"]),
+    ),
+    sign(
         r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
-        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL))(?: \(@.{1,80})? received"
+        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80})? received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
             -int(
@@ -307,44 +339,10 @@ SIGNS: tuple[Sign, ...] = (
         r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",
         lambda _: NodeLost(),
     ),
+    *(sign(pattern, lambda _: NodeLost()) for pattern in _LOST),
     sign(
         r"health check failed|missed too many heartbeats|node was terminated unexpectedly"
         r"|Node is dead|NodeDiedError",
         lambda _: NodeLost(),
     ),
 )
-
-
-class ElasticBlock:
-    """The failure list of torchelastic: `rank : 1 (local_rank: 1)`, then `exitcode : -9 (pid: 42)`."""
-
-    _ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(.*)$")
-    _ENTRY = re.compile(r"^\s*\[\d+\]:\s*$")
-    _ORDER = ("time", "host", "rank", "exitcode", "error_file")
-
-    def __init__(self) -> None:
-        self._root = False
-        self._row: dict[str, str] = {}
-
-    def read(self, text: str) -> tuple[ProcessExit, dict[str, str]] | None:
-        """An exit with what the block says about it, when this line completes one."""
-        if "Root Cause (first observed failure)" in text:
-            self._root = True
-            self._row = {}
-        elif text.startswith("====") or "Failures:" in text:
-            self._root, self._row = False, {}
-        elif self._ENTRY.match(text):
-            self._row = {}
-        row = self._ROW.match(text) if ":" in text else None
-        if row is None:
-            return None
-        later = self._ORDER[self._ORDER.index(row[1]) :]
-        if any(name in self._row for name in later):
-            self._row = {}  # the end of the entry before is missing: this is of another process
-        self._row[row[1]] = row[2].strip()
-        if row[1] != "exitcode":
-            return None
-        done, self._row = self._row, {}
-        code = re.match(r"(-?\d{1,10})\b", done["exitcode"])
-        at = done.get("time", "")
-        return (ProcessExit(int(code[1]), first=self._root, at=at), done) if code else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
+from nodedoctor.triage.events.system.exits import tasks_of
 
 
 @record
@@ -12,7 +13,7 @@ class HostOom:
 
     said_by: str
     killed_pid: int | None = None
-    task: int | None = None
+    tasks: tuple[int, ...] = ()
     share: str = ""
     """How full the node's memory was, as `212.88GB / 224.00GB`."""
 
@@ -42,8 +43,12 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: HostOom("the kernel" if "invoked" in found[0] else "Slurm"),
     ),
     sign(
-        r"error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+)(?P<more>[\d,-]*): Out Of Memory",
-        lambda found: HostOom("Slurm", task=number(found["rank"]) if not found["more"] else None),
+        r"error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+): Out Of Memory",
+        lambda _: HostOom("Slurm"),
+    ),
+    sign(
+        r"error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): Out Of Memory",
+        lambda found: HostOom("Slurm", tasks=tasks_of(found["tasks"])),
     ),
     symptom(  # slurmstepd before 21.08 counts the page cache, too, and kills nobody
         "peer_host_oom",

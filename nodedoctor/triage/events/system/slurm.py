@@ -52,7 +52,9 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(
-        r"^\s*KeyboardInterrupt\b",
+        r"^\s*KeyboardInterrupt\b"
+        r"|\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!]\W{0,3}.{0,24}"
+        r"\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)",
         lambda _: OrderedStop("interrupted from the keyboard"),
     ),
     sign(

@@ -16,7 +16,7 @@ _WORDED = re.compile(
     r"[\[(]?(?:[A-Z][a-z]{2},? )?(?:([A-Z][a-z]{2}) +(\d{1,2})|(\d{1,2})[ /]([A-Z][a-z]{2}))"
     r"(?:[ /](?:19|20)\d\d)?[ :](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: (?:AM|PM))?"
     r"(?: (?:[A-Z]{3,4}|[+-]\d{4}))?(?: (?:19|20)\d\d)?"
-    r"[\])]?(?: - | \| |:? |\t|(?=\[\d{1,6}\]<std)|$)"
+    r"[\])]?(?: - | \| |:? |\t|(?=\[(?:\d{1,9},)?\d{1,6}\]<std)|$)"
 )
 _CLOCK = re.compile(
     r"\[\d\d:\d\d:\d\d(?:\.\d+)?\] ?|\d\d:\d\d:\d\d(?:[.,]\d+)?(?: - | \| | )(?=.)|\[\d{1,7}\] (?=\[)"
@@ -34,7 +34,7 @@ _SYSLOG = re.compile(
     r"|(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)"
     r"(?:\.(\d{1,9}))?(?:Z|[+-]\d\d:?\d\d)?) "
     r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
-    r"(?:(?=[\w./-]+: )|[\w./@-]+\[\d+\]: ?)"
+    r"(?:(?=[\w./-]+: )|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[\d+\]: ?)"
 )
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -79,6 +79,8 @@ def _read_syslog(found: re.Match[str], said: Said) -> None:
         month, day, hour, minute, second = (int(found[i]) for i in range(8, 13))
         said.time = seconds(month, day, hour, minute, second, found[13])
     said.know(host=found[14])
+    if found[15]:
+        said.state(int(found[15]))
 
 
 def _read_rfc5424(found: re.Match[str], said: Said) -> None:

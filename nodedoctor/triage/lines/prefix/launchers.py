@@ -32,7 +32,14 @@ _RAY_LOG = re.compile(
     r"(?:[\w./-]+\.(?:cc|cpp|h|cu):\d+: )?"
 )
 """Logs of Ray's own processes: time, severity, pid and thread."""
-_POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ?|([\w.-]+-\d+) +\| ")
+_POD = re.compile(
+    r"\[pod/([\w.-]+)/[\w.-]+\] ?|([\w.-]+-\d+) +\| "
+    r"|([a-z0-9][\w.-]*-(?:master|worker|chief|launcher)-\d+)"
+    r"(?:: | [a-z][\w-]{0,40} |\[[\w-]{1,40}\]:? )(?=\S)"
+)
+"""Pods as kubectl and compose name them; those of Kubeflow's jobs also as stern and kail do."""
+_SKY = re.compile(r"\(([\w.-]{1,60}), rank=(\d{1,6}), pid=\d{1,7}(?:, ip=([0-9a-fA-F.:]+))?\) ?")
+"""SkyPilot counts nodes, and calls their number a rank."""
 _PDSH = re.compile(r"((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
@@ -42,16 +49,17 @@ def _read_rank(found: re.Match[str], said: Said) -> None:
 
 
 def _read_mpi(found: re.Match[str], said: Said) -> None:
-    said.know(rank=int(found[1] or found[2]))
+    said.state(int(found[1] or found[2]))
 
 
 def _read_logger_rank(found: re.Match[str], said: Said) -> None:
     if said.who.rank is None:
-        said.know(rank=int(found[1] or found[2]))
+        said.state(int(found[1] or found[2]))
 
 
 def _read_composer(found: re.Match[str], said: Said) -> None:
-    said.know(rank=int(found[1]), pid=whole(found[2], LARGEST_PID))
+    said.state(int(found[1]))
+    said.know(pid=whole(found[2], LARGEST_PID))
     said.level = {"C": "F", None: ""}.get(found[3], found[3])
     said.severities += (False,)
 
@@ -90,7 +98,12 @@ def _read_ray_log(found: re.Match[str], said: Said) -> None:
 
 
 def _read_pod(found: re.Match[str], said: Said) -> None:
-    said.know(host=found[1] or found[2])
+    said.know(host=found[1] or found[2] or found[3])
+
+
+def _read_sky(found: re.Match[str], said: Said) -> None:
+    said.know(host=found[3] or found[1])
+    said.labels += (("seat", int(found[2])),)
 
 
 def _read_pdsh(found: re.Match[str], said: Said) -> None:
@@ -111,6 +124,7 @@ COMPOSER: Reader = (_COMPOSER, _read_composer, "r")
 TEE: Reader = (_TEE, _read_tee, "[")
 SEAT: Reader = (_SEAT, _read_seat, "[")
 RAY: Reader = (_RAY, _read_ray, "(")
+SKY: Reader = (_SKY, _read_sky, "(")
 RAYLET: Reader = (_RAYLET, _read_raylet, "(")
 RAY_LOG: Reader = (_RAY_LOG, _read_ray_log, "[")
 POD: Reader = (_POD, _read_pod, "[_.-" + UPPER + LOWER + DIGITS)

@@ -28,6 +28,8 @@ _LOGGER = re.compile(
 _NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
 _VALUE = re.compile(r"[a-z_][\w.]*:\d")
 """The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
+_RANKED = re.compile(r"(rank[_-]?)?(\d{1,6})(?![\w.])")
+"""The rank of a process in the place of a logger's name."""
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
 _MARKUP = re.compile(r"[ \t]{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
@@ -44,6 +46,11 @@ def name_ends(text: str, said: Said) -> int:
         found = _NAMED.match(text)
     if found is None or found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end()):
         return 0
+    named = _RANKED.match(found[0])
+    if named and named[1]:
+        said.state(int(named[2]))
+    elif named:
+        said.labels += (("name", int(named[2])),)
     return found.end()
 
 

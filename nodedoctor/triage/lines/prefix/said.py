@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.model import DEFAULT_WORLD, STATED, Who
 
 
 @dataclass(slots=True)
@@ -26,6 +26,13 @@ class Said:
     basic: bool = False
     """A severity and a colon were in front: a logger's name and a colon follow."""
     labels: tuple[tuple[str, int], ...] = ()
+
+    def state(self, rank: int) -> None:
+        """Take a rank that stands in front: around a launcher of several ranks it may be their label."""
+        if self.who.world == DEFAULT_WORLD and self.who.pid is None:
+            self.labels = ((STATED, rank), *self.labels)
+        else:
+            self.know(rank=rank)
 
     def know(self, **facts: object) -> None:
         """Take over what is told, the gaps aside."""

@@ -1,0 +1,59 @@
+"""Exceptions that only say that something elsewhere ended: they explain nothing, and have a reason."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.triage.events.trace import Raised
+
+_ECHOES = re.compile(
+    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
+    r"|Ray\w*Error|Actor\w*Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w*|FetchTimedOut)Error"
+    r"|LocalRayletDiedError"
+    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
+    r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
+    r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
+    r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
+)
+_ECHO_WORDS = re.compile(
+    r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
+    r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: |[Cc]oordination service"
+    r"|Horovod has been shut down"
+    r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
+    r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
+    r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"
+    r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
+    r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
+    r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
+    r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
+    r"|ACL stream synchronize failed"
+    r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
+)
+_OWN = re.compile(
+    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
+)
+"""No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
+_STARTED = re.compile(
+    r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
+)
+"""Commands that start a job."""
+
+
+def is_echo(raised: Raised) -> bool:
+    """True for exceptions that only report that something elsewhere ended."""
+    name = raised.type.rpartition(".")[2]
+    if _OWN.search(raised.message):
+        return False
+    if (
+        name == "CalledProcessError"
+    ):  # of a launcher about the program it started, or of a program about a tool
+        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
+    return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
+
+
+_HELPERS = re.compile(r"[/\\]multiprocessing[/\\]")
+
+
+def of_a_helper(raised: Raised) -> bool:
+    """True for a closed connection to a process that helps this one: one that loads data is no peer."""
+    return is_echo(raised) and any(_HELPERS.search(frame.file) for frame in raised.frames)

@@ -1,0 +1,34 @@
+"""What happened when: what many ranks report within seconds of each other is one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nodedoctor.triage.model import Event
+
+TOGETHER = 5.0
+"""Seconds between two reports of one moment: a watchdog wakes every second or so. Our threshold."""
+MOST = 64
+"""Moments kept apart; what comes later joins the latest one of its kind."""
+
+
+def moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
+    """Events with their kinds, in order of time, as groups: the same kind, each soon after the one before.
+
+    So a thousand ranks that time out are one group, and the rank that failed minutes earlier is another.
+    """
+    found: list[list[Event[Any]]] = []
+    latest: dict[str, list[Event[Any]]] = {}
+    for kind, event in events:
+        group = latest.get(kind)
+        if group is None or (len(found) < MOST and not _soon(group[-1].time, event.time)):
+            group = latest[kind] = []
+            found.append(group)
+        group.append(event)
+    return found
+
+
+def _soon(before: float | None, after: float | None) -> bool:
+    """Whether two times are of one moment; times that are not known are not apart."""
+    return before is None or after is None or abs(after - before) <= TOGETHER

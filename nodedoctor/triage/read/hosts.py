@@ -1,0 +1,143 @@
+"""Which host a file is from: the one that its lines name, or the name of a host in the file's own name.
+
+`rank_41_gpu-005.log` names the host gpu-005, `rank_41_stage-5.log` a stage and `rank_41_run-005.log` a run.
+So a word of a file's name is a host's only when all files of the same form show it: it differs among them,
+each of its values has ranks of its own, next to each other or dealt out in turns, as launchers place them,
+and no line names another host. A host that is not proven is not named.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nodedoctor.triage.model import Who
+
+if TYPE_CHECKING:
+    from nodedoctor.triage.read.identity import Tally
+
+MOST_PER_HOST = 16
+"""GPUs of the largest common node: more files of one word are not those of the ranks of one host."""
+_OWN = re.compile(r"[^/]*/?[^/]*$")
+_ELSE = re.compile(
+    r"(?:global|local|node)?[-_]?rank[-_]?\d+|\d{4}-\d\d-\d\d|\d{2}[-_]\d\d[-_]\d\d"
+    r"|(?:slurm|job|jobid|sge|pbs|lsf|task|pid|attempt)[-_.]?\d+",
+    re.IGNORECASE,
+)
+"""What stands in names of files beside hosts, with its number: ranks, dates, jobs, processes."""
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
+_PLAIN = re.compile(
+    r"^(?:(?:log|logs|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump|fr)-+)+"
+    r"|(?:-+(?:log|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump))+$",
+    re.IGNORECASE,
+)
+_NO_HOST = frozenset(
+    """
+    rank ranks local global gpu cuda device dev pid tid thread proc process worker actor task job step
+    stage pipe pipeline pp tp dp cp ep sp vp mp fsdp group pg shard part partition chunk split fold
+    run exp experiment trial try attempt restart retry iter iteration epoch ckpt checkpoint seed config cfg
+    version ver rev v model layer lr bs batch size seq id idx index num no log out err stdout stderr nccl
+    attn test bench date time day utc core cpu numa socket mlx ib eth port
+    """.split()  # noqa: SIM905
+)
+"""Words whose number counts something else than hosts. `gpu-005` is a host: an index is not padded."""
+_HOSTLY = re.compile(
+    r"node|host|machine|server|compute|worker|dgx|hgx|pod|^ip|^vm|^cn|^nid|^n$|gpu|[abhv]\d00|mi\d00"
+)
+_DIGITS = re.compile(r"\d+")
+
+
+def hosts_of(tally: Tally, seats: Mapping[str, Who]) -> dict[str, str]:
+    """The host of each source that is known to be of one."""
+    ranks = {source: set(heard.ranks) for source, heard in tally.sources.items()}
+    for source, who in seats.items():
+        if who.rank is not None:
+            ranks.setdefault(source, set()).add(who.rank)
+    said = {source: set(heard.hosts) for source, heard in tally.sources.items()}
+    found: dict[str, str] = {}
+    for words in _columns(list(tally.sources)):
+        if _are_hosts(words, ranks, said):
+            found.update(words)
+    for source, named in said.items():
+        if len(named) == 1 and len(ranks[source]) == 1:
+            found[source] = next(iter(named))
+    return found
+
+
+def _columns(names: Sequence[str]) -> Iterator[dict[str, str]]:
+    """For each word in which files differ that are else named alike: the files and their words."""
+    alike: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
+    for name in names:
+        words = list(_words(name))
+        alike[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
+    for form, group in alike.items():
+        for column in range(len(form)):
+            column_words = {name: words[column] for name, words in group}
+            if len(set(column_words.values())) > 1:
+                yield column_words
+
+
+def _words(path: str) -> Iterator[str]:
+    """The words with a number in a file's name and its folder's that may name a host."""
+    own = _OWN.search(path)
+    for word in _WORD.findall(_ELSE.sub("_", own[0] if own else "")):
+        word = _PLAIN.sub("", word)
+        if _DIGITS.search(word) and len(word) <= 63:
+            yield word
+
+
+def _are_hosts(words: Mapping[str, str], ranks: Mapping[str, set[int]], said: Mapping[str, set[str]]) -> bool:
+    """Whether the words are hosts, by how they look, by whose ranks they have, and by what the lines say."""
+    if any(not ranks[source] for source in words):
+        return False
+    first = next(iter(words.values()))
+    if not _may_be(first) or any(not _agree(word, said[source]) for source, word in words.items()):
+        return False
+    if all(not said[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
+        return False
+    seated: dict[str, set[int]] = defaultdict(set)
+    for source, word in words.items():
+        if seated[word] & ranks[source]:
+            return False  # the same rank twice: two runs, not two hosts
+        seated[word] |= ranks[source]
+    blocks = list(seated.values())
+    if sum(map(len, blocks)) != len(set().union(*blocks)) or max(map(len, blocks)) > MOST_PER_HOST:
+        return False  # a rank on two hosts, or more ranks than a node has GPUs
+    if max(map(len, blocks)) == 1 and not _HOSTLY.search(first.lower()):
+        return False  # one rank each: any number would do
+    return _in_rows(blocks) or _in_turns(blocks)
+
+
+def _may_be(word: str) -> bool:
+    """Whether a word of this form can be a host's name."""
+    letters = re.split(r"[-\d]+", word.lower())
+    padded = any(len(digits) > 1 and digits[0] == "0" for digits in _DIGITS.findall(word))
+    named = [part for part in letters if part]
+    if named == ["gpu"] or named == ["worker"]:
+        return padded or (named == ["worker"] and "-" in word)
+    return not set(named) <= _NO_HOST and (len("".join(named)) > 1 or named == ["n"])
+
+
+def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
+    """Whether the number of the word is the rank itself, which nothing else in the name says."""
+    own = _OWN.search(source)
+    return ranks == {int(_DIGITS.findall(word)[-1])} and not (own and "rank" in own[0].lower())
+
+
+def _agree(word: str, named: set[str]) -> bool:
+    """Whether the lines name no host, or this one."""
+    return not named or any(host.partition(".")[0].lower() == word.lower() for host in named)
+
+
+def _in_rows(blocks: Sequence[set[int]]) -> bool:
+    """Ranks next to each other: no block reaches into another."""
+    ends = sorted((min(block), max(block)) for block in blocks)
+    return all(before[1] < after[0] for before, after in itertools.pairwise(ends))
+
+
+def _in_turns(blocks: Sequence[set[int]]) -> bool:
+    """Ranks dealt out to the hosts one by one."""
+    return all(len({rank % len(blocks) for rank in block}) == 1 for block in blocks)

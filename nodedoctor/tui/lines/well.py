@@ -1,0 +1,125 @@
+"""The page of a node without a cause: what was looked at, what was not measured, what to do next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from textual.geometry import Size
+
+from nodedoctor.model import Status
+from nodedoctor.report.document import Report, Result, worst
+from nodedoctor.report.lead import well
+from nodedoctor.tui.lines.detail import sentence
+from nodedoctor.tui.look import LABEL, RUN, STYLE, Para, height
+from nodedoctor.tui.state import State
+
+_LONGEST_REASON = 3
+"""Lines of one reason why checks did not judge."""
+_FEW = 3
+"""Checks of one reason that are named."""
+_OF_PROBE = re.compile(r"(\S+): (.+)")
+"""A reason that begins with the name of a probe."""
+Reason = tuple[list[str], str]
+"""Why some checks did not judge: the checks, and the reason."""
+_MEASURED = ("bandwidth", "collective", "compute", "deep")
+"""Subjects of checks that put load on the node, and so run only when they are asked for."""
+
+
+def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
+    """What a node without a cause gets: what was looked at, what was not measured, what to do next.
+
+    On a page of a small `room` less is said of what was not measured; what to do next stays in view.
+    """
+    report = state.report
+    status = Status(report["verdict"])
+    counts = report["counts"]
+    head = well(report).partition(": ")[2]
+    paras = [Para(head, f"{status.word}  ", LABEL, STYLE[status])]
+    if state.running:
+        longest = sorted(state.asking.items(), key=lambda item: (-int(item[1]), item[0]))
+        paras = [Para(f"{state.done} of {len(report['results'])} checks have answered", style=LABEL), Para()]
+        return [
+            *paras,
+            *(Para(name, f"{f'{seconds:.0f} s':>8}  ", lead_style=RUN) for name, seconds in longest),
+        ]
+    text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
+    paras += [Para(text, " " * 6), Para()]
+    after = [Para(), *_next(report, of_fleet)]
+    reasons = _reasons(report["results"])
+    paras.append(Para("Not measured", style=LABEL))
+    for found in (reasons, _briefly(reasons)):
+        for most in range(_LONGEST_REASON, 0, -1):
+            page = [*paras, *_listed(found, most), *after]
+            if room is None or height(page, room.width) <= room.height:
+                return page
+    return page
+
+
+def _listed(reasons: Sequence[Reason], most: int) -> list[Para]:
+    """A paragraph for each reason, with the checks that have it or how many they are."""
+    paras = []
+    for checks, text in reasons:
+        who = checks[0] if len(checks) == 1 else f"{len(checks)} checks"
+        names = f": {', '.join(checks)}" if 1 < len(checks) <= _FEW else ""
+        paras.append(Para(text + names, f"  {who:<10}  ", most=most))
+    return paras
+
+
+def _briefly(reasons: Sequence[Reason]) -> list[Reason]:
+    """Those of one check each as one, but for what nodedoctor says of itself."""
+    single = [checks[0] for checks, _ in reasons if len(checks) == 1 and not _of_doctor(checks)]
+    if len(single) < 2:
+        return list(reasons)
+    rest = [(checks, text) for checks, text in reasons if checks[0] not in single]
+    return [*rest, (single, "each for a reason of its own; the row above opens them")]
+
+
+def _of_doctor(checks: Sequence[str]) -> bool:
+    return checks[0].startswith("doctor.")
+
+
+def _next(report: Report, of_fleet: bool) -> Iterator[Para]:
+    """What to do next; nothing about GPUs where none was seen."""
+    yield Para("Next", style=LABEL)
+    seen = bool(report["node"].get("gpus"))
+    for key, text in (
+        *((("3", "watch the load of the GPUs while a job runs"),) if seen else ()),
+        *((("2", "look at the links between GPUs and network adapters"),) if seen else ()),
+        ("s", "save this as the reference; d compares with it later"),
+        *((("esc", "back to the fleet"),) if of_fleet else ()),
+    ):
+        yield Para(text, f"  {key:<3} ", lead_style="bold cyan")
+    for command, text in (
+        *((("nodedoctor --deep", "measure speed, on an idle node"),) if seen else ()),
+        ("nodedoctor expect", "write down what it has"),
+        ("nodedoctor fleet --slurm", "compare the nodes of a job"),
+    ):
+        yield Para(f"{command:<24}  {text}", f"  {'$':<3} ", lead_style="bold cyan", verbatim=True)
+
+
+def _reasons(results: Sequence[Result]) -> list[Reason]:
+    """Why checks did not judge, each reason once with its checks; what nodedoctor says of itself first.
+
+    `nvml: not in this recording` and the same of another probe are one reason with two probes.
+    """
+    said: dict[str, list[str]] = {}
+    for result in results:
+        measured = result["check"].partition(".")[0] in _MEASURED and result["status"] == "skip"
+        if result["status"] == "unknown" or measured:
+            said.setdefault(sentence(worst(result)), []).append(result["check"])
+    probes: dict[str, dict[str, list[str]]] = {}
+    for text, checks in said.items():
+        if match := _OF_PROBE.fullmatch(text):
+            probes.setdefault(match[2], {})[match[1]] = checks
+    shared = {reason: found for reason, found in probes.items() if len(found) > 1}
+    made: list[Reason] = [
+        (checks, text)
+        for text, checks in said.items()
+        if not ((match := _OF_PROBE.fullmatch(text)) and match[2] in shared)
+    ]
+    for reason, found in shared.items():
+        counted = sorted((-len(checks), probe) for probe, checks in found.items())
+        text = f"{reason}: {', '.join(f'{probe} {-count}' for count, probe in counted)}"
+        made.append(([check for checks in found.values() for check in checks], text))
+    return sorted(made, key=lambda one: (not (_of_doctor(one[0]) and len(one[0]) == 1), -len(one[0]), one[1]))

@@ -1,0 +1,65 @@
+"""A node that does not answer any more, in the words of whoever noticed it: the verdict names the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import caught, judged, steps
+
+SAID = {
+    "srun": "srun: error: Node failure on {host}\n",
+    "slurmctld": "slurmctld: error: Nodes {host} not responding, setting DOWN\n",
+    "slurmctld, the job": "slurmctld: Killing JobId=4711 on failed node {host}\n",
+    "slurmctld, again": "slurmctld: requeue job JobId=4711 due to failure of node {host}\n",
+    "ray 2": "(raylet) The node with node id: 0f3c and address: {host} and node name: {host} has been marked"
+    " dead because the detector has missed too many heartbeats from it.\n",
+    "ray 1": "2026-11-07 05:42:38,294\tWARNING worker.py:1228 -- The node with node id: 0f3c and ip: {host}"
+    " has been marked dead because the detector has missed too many heartbeats from it.\n",
+    "ray, of a task": "ray.exceptions.NodeDiedError: Task failed due to the node (where this task was"
+    " running) was dead or unavailable.\n\nThe node IP: {host}, node ID: 0f3c\n",
+    "open mpi": "ORTE has lost communication with a remote daemon.\n\n"
+    "  HNP daemon   : [[29713,0],0] on node head-1\n  Remote daemon: [[29713,0],1] on node {host}\n\n"
+    "This is usually due to either a failure of the TCP network\nconnection to the node.\n",
+    "prrte": "PRTE has lost communication with a remote daemon.\n\n"
+    "  HNP daemon   : [prterun-head-1-88@0,0] on node head-1\n"
+    "  Remote daemon: [prterun-head-1-88@0,1] on node {host}\n",
+    "hydra": "[mpiexec@head-1] control_cb (pm/pmiserv/pmiserv_cb.c:207): connection to proxy 1 at host {host}"
+    " failed\n",
+    "torque": "=>> PBS: job killed: node 1 ({host}) requested job terminate, 'EOF' (code 1099) - received"
+    " SISTER_EOF attempting to communicate with sister MOM's\n",
+    "torchelastic": "As part of the sync operation the node(s) '{host}_811_0' have been removed from the"
+    " rendezvous 'job-7' since they had no heartbeat.\n",
+    "kubernetes": "Warning  NodeNotReady  node-controller  Node {host} status is now: NodeNotReady\n",
+    "ssh": "Timeout, server {host} not responding.\n",
+    "ssh of pdsh": "{host}: Connection to {host} closed by remote host.\n",
+}
+
+
+@pytest.mark.parametrize("by", SAID)
+@pytest.mark.parametrize("host", ["gpu-17", "n042.cluster.example", "10.4.0.17"])
+def test_a_lost_node_is_named(tmp_path: Path, by: str, host: str) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + SAID[by].format(host=host)).verdict
+    assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", [host])
+    assert host in verdict.headline
+
+
+@pytest.mark.parametrize("by", SAID)
+def test_a_lost_node_explains_those_that_waited(tmp_path: Path, by: str) -> None:
+    text = steps(1, 9) + SAID[by].format(host="gpu-17") + "".join(caught(rank) for rank in range(4))
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["gpu-17"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs: server filer-2 not responding, still trying\n",
+        "Node gpu-17 responds again after 3 s\n",
+        "Connection to gpu-17 closed.\n",
+        "waiting for the node IP: none is known yet\n",
+    ],
+)
+def test_what_names_a_node_without_losing_it(tmp_path: Path, line: str) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + line + steps(10, 9)).verdict
+    assert verdict.outcome == "clean"
