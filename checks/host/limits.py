@@ -1,6 +1,6 @@
 """Do shared memory, locked memory and open files suffice for training?"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver
@@ -181,14 +181,17 @@ def memlock(
         bound = process.limits.get("memlock_bytes")
         fix = raise_limit("memlock", runtime, ray=role in _RAY)
         evidence = process.limit_said("Max locked memory")
-        yield _judge_memlock(bound, needed, process.may_lock_memory, role, evidence, fix)
+        names = (process.label, f"{role} (pid {process.pid})")
+        judged = _judge_memlock(bound, needed, process.may_lock_memory, role, names, evidence, fix)
+        yield judged.explained_by(*_started_by(process, "limits.memlock"))
     if not (processes and processes.training):
         own = limits.rlimits.get("memlock_bytes")
         exempt = container is not None and container.may_lock_memory
         evidence = own_limit("Max locked memory")
         given = (container is not None and container.inside) or bool(env and env.get("SLURM_STEP_ID"))
         matters = needed if given else needed is not False
-        judged = _judge_memlock(own, matters, exempt, "shell", evidence, raise_limit("memlock", runtime))
+        fix = raise_limit("memlock", runtime)
+        judged = _judge_memlock(own, matters, exempt, "shell", ("shell",), evidence, fix)
         yield judged if given else _only_noted(judged)
 
 
@@ -196,33 +199,44 @@ def _only_noted(judged: Finding) -> Finding:
     """What a shell's limit is worth on a host where no job runs: jobs rarely get it from there."""
     if judged.status not in (Status.WARN, Status.FAIL):
         return judged
-    summary = f"{judged.summary}; launchers set their own"
+    summary = f"{judged.summary}; launchers set theirs"
     return Finding.info(summary, subject=judged.subject, evidence=judged.evidence, fix=judged.fix)
 
 
 def _judge_memlock(
-    bound: Bound | None, needed: bool | None, exempt: bool, who: str, evidence: Evidence, fix: Fix
+    bound: Bound | None,
+    needed: bool | None,
+    exempt: bool,
+    who: str,
+    names: Sequence[str],
+    evidence: Evidence,
+    fix: Fix,
 ) -> Finding:
-    """`needed` tells whether jobs here use RDMA; None where its ports were not looked at."""
+    """`needed` tells whether jobs here use RDMA; None where its ports were not looked at.
+
+    `names` are what to call it, the longest first.
+    """
     best, least = limit("memlock"), limit("memlock_min")
     if bound is None:
         return Finding.unknown("denied", f"the limit of {who} could not be read", subject=who)
     if bound.soft is None:
         return Finding.ok("unlimited", subject=who, evidence=[evidence])
-    amount = _amount(bound)
+    limited = f"has a locked-memory limit of {_amount(bound)}"
     if exempt:
-        summary = f"{amount}, not enforced (capability IPC_LOCK)"
+        summary = f"locked-memory limit of {_amount(bound)}, not enforced (capability IPC_LOCK)"
         return Finding.info(summary, subject=who, evidence=[evidence])
     if needed is None:
-        summary = f"{amount}, RDMA needs {best.value}; its ports were not looked at"
+        summary = (
+            f"locked-memory limit of {_amount(bound)}, RDMA needs {best.value}; its ports were not looked at"
+        )
         return Finding.unknown("not-visible-here", summary, subject=who, evidence=[evidence])
     if not needed:
-        summary = f"{amount}, no active RDMA port that needs more"
+        summary = f"locked-memory limit of {_amount(bound)}, no active RDMA port that needs more"
         return Finding.info(summary, subject=who, evidence=[evidence], fix=fix)
     if bound.soft < least.number * GIB:
-        summary = f"{amount}, RDMA needs {best.value}"
+        summary = fitting(*(f"{name} {limited}, RDMA needs {best.value}" for name in names))
         return Finding.fail(summary, subject=who, evidence=[evidence], fix=fix)
-    summary = f"{amount}, enough for small jobs only; recommended: {best.value}"
+    summary = fitting(*(f"{name} {limited} (recommended: {best.value})" for name in names))
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 
@@ -260,15 +274,15 @@ def nofile(
     for group in _by_role(training).values():
         process = min(group, key=_room)
         finding = _judge_nofile(process, process.limits.get("nofile"), len(group), runtime)
-        yield finding.explained_by(*_started_by(process))
+        yield finding.explained_by(*_started_by(process, "limits.nofile"))
     if not training:
         yield _judge_shell(limits.rlimits.get("nofile"), runtime, _trains(processes, pci, driver))
     yield from _whole_system(limits)
 
 
-def _started_by(process: Process) -> tuple[str, ...]:
+def _started_by(process: Process, check: str) -> tuple[str, ...]:
     """Whose limit this one is: workers inherit the raylet's, and `ray start` gives both daemons its own."""
-    return ("limits.nofile@raylet",) if process.role in _RAY and process.role != "raylet" else ()
+    return (f"{check}@raylet",) if process.role in _RAY and process.role != "raylet" else ()
 
 
 def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: str | None) -> Finding:
@@ -284,11 +298,9 @@ def _judge_nofile(process: Process, bound: Bound | None, count: int, runtime: st
     fix = _nofile_fix(process, bound, runtime)
     among = f", the lowest of {count}" if count > 1 else ""
     if bound.soft is not None and bound.soft <= low.number:
-        limited = f"limit {bound.soft} open files, {use}"
-        short = f"{role} (pid {process.pid})"
-        summary = fitting(f"{process.label}: {limited}{among}", f"{short}: {limited}{among}")
-        lead = f"{short} has an open-files limit of {bound.soft}, {use}"
-        return Finding.fail(summary, subject=role, evidence=evidence, fix=fix).led_by(lead)
+        limited = f"has an open-files limit of {bound.soft}, {use}{among}"
+        summary = fitting(f"{process.label} {limited}", f"{role} (pid {process.pid}) {limited}")
+        return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)
     if bound.soft is not None and opened is not None and opened > bound.soft * _NEAR_THE_LIMIT:
         summary = f"{process.label}: {opened} of {bound.soft} open files used"
         return Finding.fail(summary, subject=role, evidence=evidence, fix=fix)

@@ -115,7 +115,7 @@ class Para:
     here: int = 0  # 1 for what the reader came for, 2 for the next such place
 
     def lines(self, width: int) -> Iterator[tuple[Part, ...]]:
-        """The paragraph as lines of at most `width` cells."""
+        """The paragraph as lines of at most `width` cells; blanks at the end of a full line are left out."""
         if self.parts:
             yield self.parts
             return
@@ -129,7 +129,8 @@ class Para:
             lead, room = "  ", width - 2
         folded = _folded(self.text, room) if self.verbatim else _wrapped(self.text, room)
         if self.most and len(folded) > self.most:
-            folded = [*folded[: self.most - 1], _shortened(folded[self.most - 1], room)]
+            rest = ("" if self.verbatim else " ").join(folded[self.most - 1 :])
+            folded = [*folded[: self.most - 1], _shortened(rest, room)]
         first = (lead, self.lead_style)
         for text in folded or [""]:
             shown = text if cell_len(text) <= room else set_cell_size(text, room)  # but for blanks at its end

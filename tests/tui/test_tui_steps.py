@@ -83,6 +83,27 @@ def test_a_last_resort_has_its_own_key_after_its_condition():
     drive(Session(Request(replay=Path(folder("driver-mismatch")))), act)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_what_is_behind_the_steps_is_below_them(size: tuple[int, int]):
+    """Where there is room, the page answers why; the steps are in the same lines with and without it."""
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("c")(app, pilot)
+        shown = frame(app)
+        assert shown.index("$ nvidia-smi nvlink -s -i 3") < shown.index("$ sudo fuser -v /dev/nvidia*")
+        if size == (80, 24):
+            assert "proof" not in shown
+            for _ in range(3):
+                await press("pagedown")(app, pilot)
+            shown = frame(app)
+        else:
+            assert shown.index("$ sudo reboot") < shown.index("GPU 3 lost 2 NVLinks", 100)
+            assert "who acts" in shown and "link=11" in shown
+        assert "about it" in shown and "kernel.xid: GPU 3: Xid 74" in shown
+
+    drive(Session(Request(replay=Path(folder("nvlinks-down")))), act, size)
+
+
 def test_leaving_the_steps_copies_nothing(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         for key in ("escape", "q", "c"):

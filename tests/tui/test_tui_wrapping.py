@@ -43,10 +43,31 @@ def broken(para: Para, width: int) -> list[str]:
 def test_no_line_breaks_a_word_that_fits(text: str, width: int, verbatim: bool, lead: str):
     para = Para(text, lead, verbatim=verbatim)
     assert not broken(para, width)
-    lines = [parts[1][0] for parts in para.lines(width) if len(parts) > 1]
     assert all(cell_len("".join(text for text, _ in parts).rstrip()) <= width for parts in para.lines(width))
     if verbatim:
-        assert "".join(lines) == text
+        rest = text
+        for lead_part, *shown in para.lines(width):
+            line = "".join(text for text, _ in shown)
+            assert rest.startswith(line)
+            rest = rest[len(line) :]
+            if cell_len(lead_part[0] + line) == width:  # of a full line the blanks at its end are left out
+                rest = rest.lstrip(" ")
+        assert not rest
+
+
+@given(
+    st.text(st.sampled_from("ab-/.漢 "), min_size=1, max_size=200),
+    st.integers(20, 60),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_a_text_cut_to_some_lines_shows_as_much_as_fits(text: str, width: int, most: int, verbatim: bool):
+    """A long word behind a short one is cut, too: nothing comes of a line that shows only the short one."""
+    whole = [line[1][0] for line in Para(text, "lead ", verbatim=verbatim).lines(width) if len(line) > 1]
+    shown = [line[1][0] for line in Para(text, "lead ", verbatim=verbatim, most=most).lines(width)]
+    assert len(shown) <= most and all(cell_len(line.rstrip()) <= width - 5 for line in shown)
+    if len(shown) < len(whole):
+        assert shown[-1].endswith(" ...") and cell_len(shown[-1]) > (width - 5) // 2 - 4
 
 
 @pytest.mark.slow

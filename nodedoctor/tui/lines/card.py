@@ -38,6 +38,8 @@ _AMPLE = 16
 """Lines of proof where everything fits with them; ours."""
 _PROOF = 2
 """Lines of proof on the card where the steps fit below them, else one; enter shows all of it."""
+_ALL = 200
+"""Lines of proof beside the steps: all of it, but for a log that was quoted as a whole; ours."""
 _TYPED = 2
 """Lines of a command that somebody may type; a longer one is copied."""
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
@@ -49,23 +51,11 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     Not `titled` where the row above it says the headline whole. What is in view of a page of the size `room`
     ends with a whole step; the others are below.
     """
-    status = Status(cause["status"])
-    preview = " (preview)" if cause.get("preview") else ""
-    title = Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])
     found = root(report, cause)
+    paras = _says(report, cause, titled)
     if found is None:
-        return [title, labelled("who acts", whose(cause)), *_follows(report, cause)]
-    check, finding, why = found
-    said = inert(full_summary(finding))
-    text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
-    first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
-    paras = [title] if titled else []
-    paras.append(Para(text, first[0], lead_style=first[1], most=2))
-    paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
-    if why:
-        paras.append(Para(inert(why), f"{'training':<9} ", most=2))
-    if logged := _logged(report, cause):
-        paras.append(labelled("logged", logged))
+        return [*paras, *_follows(report, cause)]
+    _, finding, _ = found
     known = keyed(steps_of([finding["fix"]]))
     about = list(_about(finding["fix"]))
     below = [*about, *_follows(report, cause)]
@@ -77,6 +67,38 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     paras += proof
     paras += _steps(known, room, tuple(paras))
     return [*paras, *below]
+
+
+def explained(report: Report, cause: Cause) -> list[Para]:
+    """What is behind the steps of a cause: the card without them, with all of the proof."""
+    found = root(report, cause)
+    paras = _says(report, cause, titled=True)
+    if found is not None:
+        finding = found[1]
+        paras += [*_proof(finding, None, _ALL, 0), *_about(finding["fix"])]
+    return [*paras, *_follows(report, cause)]
+
+
+def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
+    """Headline, the finding, whose move it is, what it does to training, when the kernel logged it."""
+    status = Status(cause["status"])
+    preview = " (preview)" if cause.get("preview") else ""
+    title = Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])
+    found = root(report, cause)
+    if found is None:
+        return [title, labelled("who acts", whose(cause))]
+    check, finding, why = found
+    said = inert(full_summary(finding))
+    text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
+    first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
+    paras = [title] if titled else []
+    paras.append(Para(text, first[0], lead_style=first[1], most=2))
+    paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
+    if why:
+        paras.append(Para(inert(why), f"{'training':<9} ", most=2))
+    if logged := _logged(report, cause):
+        paras.append(labelled("logged", logged))
+    return paras
 
 
 def _about(fix: Fix | None) -> Iterator[Para]:

@@ -95,8 +95,10 @@ def sentence(finding: Finding) -> str:
     return inert(about(finding["subject"] or "", full_summary(finding)) + asides(finding))
 
 
-def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool) -> list[Para]:
-    """Everything there is to say about a check, the most urgent first."""
+def detail(
+    state: State, result: Result, check: CheckInfo | None, *, full: bool, steps: bool = True
+) -> list[Para]:
+    """Everything there is to say about a check, the most urgent first; its steps may be shown elsewhere."""
     waiting = state.running.get(result["check"])
     status = Status(result["status"])
     word, style = status.word, STYLE[status]
@@ -107,7 +109,7 @@ def detail(state: State, result: Result, check: CheckInfo | None, *, full: bool)
         paras += _running(waiting)
     else:
         seen = {seen["name"]: seen for seen in state.report["probes"]}
-        paras += _findings(result, seen, full)
+        paras += _findings(result, seen, full, steps)
     paras.append(Para())
     if result["why"]:
         paras.append(labelled("why", result["why"]))
@@ -134,7 +136,7 @@ def _running(waiting: Waiting) -> Iterator[Para]:
         yield Para("its probes wait for their turn")
 
 
-def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Para]:
+def _findings(result: Result, seen: dict[str, Probe], full: bool, steps: bool) -> Iterator[Para]:
     """The findings that are not well with their fixes, then notes, then the rest in a line each."""
     order = sorted(result["findings"], key=lambda finding: -severity(finding))
     told = [finding for finding in order if severity(finding).is_problem or finding["note"]]
@@ -148,7 +150,7 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Pa
             yield labelled("reason", finding["reason"])
         if finding["fix"] is not None and finding["fix"] != fix:
             yield Para()
-            yield from _fix(finding["fix"], "see it" if is_blind(finding) else "fix")
+            yield from _fix(finding["fix"], "see it" if is_blind(finding) else "fix", steps)
         fix = finding["fix"]
         yield from _evidence(finding, seen, full)
     rest = [finding for finding in order if finding not in told]
@@ -159,9 +161,9 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool) -> Iterator[Pa
         yield Para(sentence(finding), f"{status.word}  ", lead_style=STYLE[status])
 
 
-def _fix(fix: Fix, label: str) -> Iterator[Para]:
+def _fix(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
     yield labelled(label, fix["text"])
-    for step in told(fix):
+    for step in told(fix) if steps else ():
         yield from _step(step, fix)
     for name, value in (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:

@@ -89,6 +89,15 @@ def entries(document: Json, width: int, glyphs: Glyphs) -> list[Entry]:
     return [_keyed(entry, number) for number, entry in enumerate(made)]
 
 
+def behind(document: Json) -> list[Para]:
+    """What the steps are for: the verdict, and the lines of the logs that it rests on."""
+    word, style = outcome(document)
+    paras = [Para(inert(words(document.get("headline"))), f"{word}  ", LABEL, style)]
+    for entry in _evidence(document):
+        paras += [Para(), *entry.paras]
+    return paras
+
+
 def spans(numbers: Any) -> str:
     """`0-7, 9, 12-15` of a list of ranks."""
     ranks = sorted({number for number in numbers if isinstance(number, int)}) if numbers else []

@@ -230,16 +230,21 @@ class ChecksScreen(Screen[None]):
 
     def action_copy_fix(self) -> None:
         """Show the steps of the fix, to copy one."""
-        result, cause = self._selected(), self._cause()
-        found = (
-            card.steps(self.state.report, cause) if self.state and cause else steps(result) if result else ()
-        )
-        if result is None or not found:
+        state, result, cause = self.state, self._selected(), self._cause()
+        if state is None or result is None:
+            return
+        found = card.steps(state.report, cause) if cause else steps(result)
+        if not found:
             self.notify("no command to copy here; C copies the whole finding", markup=False)
-        else:
-            self.app.push_screen(
-                StepsScreen(cause["headline"] if cause else result["check"], found, self._glyphs)
-            )
+            return
+        about = self._engine.about.checks.get(result["check"])
+        behind = (
+            card.explained(state.report, cause)
+            if cause
+            else detail.detail(state, result, about, full=True, steps=False)
+        )
+        title = cause["headline"] if cause else result["check"]
+        self.app.push_screen(StepsScreen(title, found, self._glyphs, behind))
 
     def action_evidence(self) -> None:
         """Open the evidence in all that its probe printed, at its line."""

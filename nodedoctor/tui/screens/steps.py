@@ -27,8 +27,12 @@ class StepsScreen(Screen[None]):
         Binding("escape,q,c", "app.pop_screen", "Back", id="steps-back"),
     ]
 
-    def __init__(self, title: str, steps: Sequence[Step], glyphs: Glyphs) -> None:
+    def __init__(
+        self, title: str, steps: Sequence[Step], glyphs: Glyphs, behind: Sequence[Para] = ()
+    ) -> None:
+        """`behind` is what the steps are for; it is below them, where it moves none of them."""
         super().__init__()
+        self._behind = behind
         self._glyphs = glyphs
         self._title = title
         self._keys = keyed(steps)
@@ -37,18 +41,18 @@ class StepsScreen(Screen[None]):
         """A title, the steps, the way back."""
         yield Lines(classes="title")
         yield Page(self._glyphs)
-        last = any(step["role"] == "last-resort" for step in self._keys.values())
-        safe = [key for key, step in self._keys.items() if step["role"] != "last-resort"]
-        keys = f"{safe[0]}-{safe[-1]}" if len(safe) > 1 else "".join(safe)
-        copy = (((keys, "Copy that step"),) if safe else ()) + ((("A-Z", "Last resort"),) if last else ())
-        yield Hints(copy, _BACK)
+        last = [key for key, step in self._keys.items() if step["role"] == "last-resort"]
+        safe = [key for key in self._keys if key not in last]
+        named = ((safe, "Copy that step"), (last, "Last resort"))
+        yield Hints([(_span(keys), word) for keys, word in named if keys], _BACK)
 
     def on_mount(self) -> None:
         """Fill the page."""
         title = (("copy one step", LABEL), (f"   {inert(self._title)}", ""))
         self.query_one(Lines).show([title])
         page = self.query_one(Page)
-        page.show("steps", [para for key, step in self._keys.items() for para in _paras(key, step)])
+        paras = [para for key, step in self._keys.items() for para in _paras(key, step)]
+        page.show("steps", [*paras, *((Para(), *self._behind) if self._behind else ())])
         page.focus()
 
     def on_key(self, event: events.Key) -> None:
@@ -65,6 +69,10 @@ class StepsScreen(Screen[None]):
 
 
 _BACK = (("esc", "Back"),)
+
+
+def _span(keys: Sequence[str]) -> str:
+    return f"{keys[0]}-{keys[-1]}" if len(keys) > 1 else keys[0]
 
 
 def _paras(key: str, step: Step) -> list[Para]:

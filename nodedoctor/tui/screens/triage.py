@@ -151,7 +151,8 @@ class TriageScreen(Screen[None]):
             where = f"the first row and {' and '.join(which)} have them" if which else "this job has none"
             self.notify(f"no command to copy here; {where}", markup=False)
             return
-        self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps, self._glyphs))
+        behind = diagnosis.behind(self._document or {})
+        self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps, self._glyphs, behind))
 
     def _has_steps(self, word: str) -> Iterator[bool]:
         return (bool(entry.steps) for entry in self._entries.values() if entry.row.word == word)

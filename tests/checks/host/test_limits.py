@@ -211,6 +211,19 @@ def test_locked_memory_of_those_who_train_counts_instead():
     assert brief(judge("limits.memlock", limits(memlock=EIGHT_MIB), ACTIVE, HOST, good)) == [("pass", "rank")]
 
 
+def test_a_low_limit_of_locked_memory_names_its_process_and_workers_follow_from_their_raylet():
+    small = parse_rlimits(rlimits(memlock=EIGHT_MIB))
+    family = [
+        Process(pid, program=role, role=role, limits=small)
+        for pid, role in enumerate(("raylet", "ray-worker"), 40)
+    ]
+    raylet, worker = judge("limits.memlock", limits(), ACTIVE, HOST, processes(*family))
+    assert raylet.summary.startswith("raylet (pid 40) has a locked-memory limit of 8 MiB, RDMA needs")
+    assert (raylet.explainers, worker.explainers) == ((), ("limits.memlock@raylet",))
+    shell, *_ = judge("limits.memlock", limits(memlock=EIGHT_MIB), ACTIVE, DOCKER, HOST, processes())
+    assert shell.summary.startswith("shell has a locked-memory limit of 8 MiB")
+
+
 def test_locked_memory_of_ranks_is_no_fault_where_rdma_was_not_looked_at():
     trains = processes(rank(0, "1048576 1048576", memlock=EIGHT_MIB), RAYLET)
     found = judge("limits.memlock", limits(), HOST, trains)
