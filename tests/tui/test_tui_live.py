@@ -6,24 +6,30 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from textual.pilot import Pilot
 from tuidriver import checks, drive, frame, press, until
 
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
 from nodedoctor.engine.session import Request, Session
-from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.lines import load
-from nodedoctor.tui.look import ASCII, UNICODE
+from nodedoctor.tui.lines import hardware, load
+from nodedoctor.tui.look import ASCII, UNICODE, Para
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.screens.live import _ranks
+from nodedoctor.tui.widgets.listing import Listing
 
+FACT_KEYS = ("gpus", "lost", "index", "nvlinks", "active", "bus_id", "ib", "ports", "hca", "rails", "machine")
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
 
 
@@ -184,6 +190,60 @@ def test_the_screen_marks_the_straggler(
         await until(pilot, lambda: "pid 4242" in frame(app) and "pressure" in frame(app))
 
     drive(Session(Request(("changing",), folders=(checks(tmp_path),))), act)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_a_gpu_that_fell_off_the_bus_keeps_its_row(size: tuple[int, int]):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("3")(app, pilot)
+        listing = app.screen.query_one(Listing)
+        assert [row.word for row in listing.rows] == [f"GPU{number}" for number in range(8)]
+        assert listing.key == "5" and "lost  has fallen off the bus" in frame(app)
+        await press("k")(app, pilot)
+        assert "NVIDIA H100" in frame(app)
+
+    node = Path(__file__).parents[1] / "nodes" / "h100-off-the-bus"
+    drive(Session(Request(("driver",), replay=node)), act, size)
+
+
+def test_a_gpu_that_is_lost_while_it_is_watched_is_among_the_lost():
+    gone = GpuLoad(Gpu(3, errors={"power_draw_w": "GPU_IS_LOST", "gpu_utilization_percent": "GPU_IS_LOST"}))
+    (lost,) = load.lost_of([*gpus(100, 100), gone])
+    row = hardware.lost_row(lost)
+    assert (row.key, row.word) == ("3", "GPU3") and "lost" in row.parts[0][0]
+    silent = hardware.lost_row(LostGpu(4, "0000:9a:00.0", "NO_PERMISSION"))
+    assert "lost" not in "".join(text for text, _ in silent.parts) and "NO_PERMISSION" in silent.parts[1][0]
+
+
+def shown(paras: Iterable[Para]) -> list[str]:
+    return ["".join(text for text, _ in para.parts) for para in paras if para.parts]
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_the_links_of_every_gpu_and_port_of_a_recording_are_listed_and_the_odd_one_is_marked(width: int):
+    """Adapters that are no rails are of other kinds on healthy nodes: they are listed and not compared."""
+    links = [{"link": number, "active": True} for number in range(18)]
+    told = [
+        {"index": i, "bus_id": f"0000:{i}a:00.0", "nvlinks": links, "pcie_generation": 5} for i in range(8)
+    ]
+    told[3] = {**told[3], "nvlinks": [*links[:16], {"link": 16, "active": False}, {"link": 17}]}
+    rates = {"mlx5_0": 400, "mlx5_1": 400, "mlx5_2": 200, "mlx5_3": 400, "mlx5_9": 25}
+    ports = [{"hca": name, "number": 1, "state": "ACTIVE", "rate_gbps": rate} for name, rate in rates.items()]
+    facts = {"gpus": {"gpus": told}, "ib": {"ports": ports},
+             "rails": {"ports": [f"mlx5_{number}/1" for number in range(4)]}}  # fmt: skip
+    lines = shown(hardware.page(facts, width))
+    assert len(lines) == 2 + 8 + 5 and all(len(line) <= width for line in lines)
+    assert [line.split()[0] for line in lines if "<" in line] == ["GPU3", "mlx5_2/1"]
+    assert "16 of 18<" in lines[4] and "200 Gb/s<" in lines[12]
+
+
+@given(facts=st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: (
+    st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FACT_KEYS), inner, max_size=4)
+), max_leaves=20), width=st.integers(0, 120))  # fmt: skip
+def test_facts_of_any_shape_make_a_page(facts: Any, width: int):
+    facts = facts if isinstance(facts, dict) else {"gpus": facts}
+    assert all(cell_len(line) <= max(width, 0) for line in shown(hardware.page(facts, width)))
+    hardware.lost(facts)
 
 
 def test_a_recorded_node_is_not_this_machine():

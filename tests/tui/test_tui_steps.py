@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 from tiers import some
-from tuidriver import drive, frame, press, rack
+from tuidriver import drive, frame, press, rack, until
 
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.engine.session import Request, Session
@@ -93,8 +93,8 @@ def test_what_is_behind_the_steps_is_below_them(size: tuple[int, int]):
         assert shown.index("$ nvidia-smi nvlink -s -i 3") < shown.index("$ sudo fuser -v /dev/nvidia*")
         if size == (80, 24):
             assert "proof" not in shown
-            for _ in range(3):
-                await press("pagedown")(app, pilot)
+            await press("G")(app, pilot)
+            await until(pilot, lambda: "kernel.xid: GPU 3: Xid 74" in frame(app))
             shown = frame(app)
         else:
             assert shown.index("$ sudo reboot") < shown.index("GPU 3 lost 2 NVLinks", 100)

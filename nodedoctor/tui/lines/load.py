@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.report.inert import inert
+from nodedoctor.tui.lines import hardware
 from nodedoctor.tui.look import LABEL, Glyphs, Para, Part, Row, fit
 
 KEPT = 120
@@ -145,7 +146,7 @@ def about(load: GpuLoad, ranks: Mapping[int, str]) -> Iterator[Para]:
     gpu = load.gpu
     yield Para(inert(gpu.name or ""), f"GPU{gpu.index}  ")
     if gpu.clock_event_reasons:
-        yield Para(", ".join(gpu.clock_event_reasons), f"{'clocks':<9} ")
+        yield Para(hardware.reasons(gpu.clock_event_reasons), f"{'clocks':<9} ")
     for process in gpu.processes or ():
         used = f"  {process.used_mib / 1024:.1f} GiB" if process.used_mib is not None else ""
         name = ranks.get(process.pid) or process.name or ""
@@ -186,6 +187,13 @@ def host_lines(said: Mapping[str, Any], ports: Sequence[Mapping[str, Any]]) -> I
             f"{p.get('port')} {_number(p.get('rx_gbytes_s'))}/{_number(p.get('tx_gbytes_s'))}" for p in ports
         )
         yield Para(inert("  ".join(moving)) + "  (in/out GB/s)", f"{'ib':<9} ")
+
+
+def lost_of(loads: Sequence[GpuLoad]) -> Iterator[LostGpu]:
+    """Those that were read before, and of which the driver now says that they are lost."""
+    for load in loads:
+        if hardware.IS_LOST in load.gpu.errors.values() and load.gpu.gpu_utilization_percent is None:
+            yield LostGpu(load.gpu.index, load.gpu.bus_id, hardware.IS_LOST)
 
 
 def recorded(facts: Mapping[str, Any]) -> list[GpuLoad]:

@@ -13,12 +13,13 @@ from textual.screen import Screen
 
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
+from nodedoctor.facts.gpu.gpu import LostGpu
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
 from nodedoctor.report.document import problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import load, unopened
+from nodedoctor.tui.lines import hardware, load, unopened
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.lines.tiles import devices
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para
@@ -92,7 +93,8 @@ class LiveScreen(Screen[None]):
         """Show a new state: it knows who is which rank."""
         self._state = state
         if state is not None and self.recorded:
-            self._sample = LoadSample(loads=tuple(load.recorded(state.report["facts"] or {})))
+            facts = state.report["facts"] or {}
+            self._sample = LoadSample(loads=tuple(load.recorded(facts)), lost=hardware.lost(facts))
             self.query_one(Hints).show(self.HINTS[1:] if self._sample.loads else self.EMPTY)
         self._draw()
 
@@ -165,12 +167,15 @@ class LiveScreen(Screen[None]):
         self.query_one("#head", Lines).show(
             [tuple(title), load.columns(width, self._history) if loads else ()]
         )
-        self.panes.listing.show(
-            [load.row(one, one.gpu.index in late, self._history, width, self._glyphs, ranks) for one in loads]
-        )
-        self.post_message(Mark("live", Status.FAIL.word if late else ""))
+        lost = self._lost()
+        rows = {
+            one.gpu.index: load.row(one, one.gpu.index in late, self._history, width, self._glyphs, ranks)
+            for one in loads
+        } | {index: hardware.lost_row(one) for index, one in lost.items()}
+        self.panes.listing.show([rows[index] for index in sorted(rows)])
+        self.post_message(Mark("live", Status.FAIL.word if late or lost else ""))
         if not self._by_hand:
-            odd = late or [one.gpu.index for one in loads if any(self._found(one.gpu.index))]
+            odd = lost or late or [one.gpu.index for one in loads if any(self._found(one.gpu.index))]
             self.panes.listing.select(str(min(odd, default=0)), by_hand=False)
         self._draw_page()
 
@@ -181,20 +186,29 @@ class LiveScreen(Screen[None]):
     def _paras(self, key: str | None) -> Iterator[Para]:
         if self._problem:
             yield Para(inert(self._problem), f"{'nvml':<9} ", lead_style=RUN)
-        for lost in self._sample.lost:
-            yield Para(inert(f"{lost.error} {lost.text}"), f"GPU{lost.index} lost  ", lead_style="bold red")
-        ranks = _ranks(self._state)
+        ranks, lost = _ranks(self._state), self._lost()
+        for index, gone in lost.items():
+            if str(index) == key:
+                yield Para(hardware.said_of(gone), f"GPU{index}  ")
+                yield from self._found(index)
         for one in self._sample.loads:
-            if str(one.gpu.index) == key:
+            if str(one.gpu.index) == key and one.gpu.index not in lost:
                 yield from load.about(one, ranks)
                 yield from self._found(one.gpu.index)
         yield from load.host_lines(self._host, self._ports)
         if self.recorded and not self._sample.loads:
             yield from unopened.page("live")
+        if self.recorded and self._state is not None:
+            yield from hardware.page(self._state.report["facts"] or {}, self.size.width - 1)
         if not self._log and not self.recorded:
             yield Para("nothing yet", f"{'kernel':<9} ", QUIET)
         for number, line in enumerate(reversed(self._log)):
             yield Para(inert(line)[:2000], f"{'kernel' if number == 0 else '':<9} ", verbatim=True)
+
+    def _lost(self) -> dict[int, LostGpu]:
+        """The GPUs of which nothing is read, by number."""
+        lost = (*self._sample.lost, *load.lost_of(self._sample.loads))
+        return {one.index: one for one in lost if one.index is not None}
 
     def _found(self, index: int) -> Iterator[Para]:
         """What checks found about a GPU."""

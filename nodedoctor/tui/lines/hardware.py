@@ -1,0 +1,151 @@
+"""What a report knows of every GPU and port beside its load: links, memory errors, versions, one line each.
+
+Where one device differs from most others of its node its value is marked with `<`, as in the matrices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+
+from nodedoctor.facts.gpu.gpu import LostGpu
+from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole, words
+from nodedoctor.report.inert import inert
+from nodedoctor.report.matrix import LOST
+from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row, fit
+from nodedoctor.wording import counted
+
+MOST = 64
+"""Devices of one kind that are listed."""
+IS_LOST = "GPU_IS_LOST"
+"""NVML's word for a GPU that has fallen off the bus."""
+_ODD = "bold red"
+_SAME = frozenset({"PCIe", "NVLinks", "VBIOS", "state", "rate"})
+"""Columns that are alike on a healthy node."""
+_Line = Mapping[str, str]
+
+
+def page(facts: Json, width: int) -> Iterator[Para]:
+    """The host in a line, then a line per GPU and one per port, as far as they are known and fit."""
+    if host := ", ".join(_host(facts)):
+        yield Para()
+        yield Para(inert(host), f"{'host':<9} ")
+    gpus = [_gpu(one) for one in parts(part(facts, "gpus"), "gpus")[:MOST]]
+    yield from _table(gpus, gpus, width)
+    rails = texts(part(facts, "rails"), "ports")
+    ports = [_port(one) for one in parts(part(facts, "ib"), "ports")[:MOST]]
+    ports.sort(key=lambda port: port["port"] not in rails)
+    yield from _table(ports, [port for port in ports if port["port"] in rails], width)
+
+
+def lost(facts: Json) -> tuple[LostGpu, ...]:
+    """The GPUs of a report that are counted and could not be read, and have a number."""
+    found = ((whole(one, "index"), one) for one in parts(part(facts, "gpus"), "lost")[:MOST])
+    return tuple(
+        LostGpu(index, text(one, "bus_id") or None, text(one, "error"), text(one, "text"))
+        for index, one in found
+        if index is not None
+    )
+
+
+def lost_row(gpu: LostGpu) -> Row:
+    """The row of a GPU that shows no load."""
+    word = LOST if gpu.error == IS_LOST else "-"
+    parts = ((f" {word:>5} ", _ODD), (f" {said_of(gpu)}", ""))
+    return Row(str(gpu.index), f"GPU{gpu.index}", _ODD, "", parts=parts)
+
+
+def said_of(gpu: LostGpu) -> str:
+    """Why nothing is read of it, in words where there are any."""
+    said = "has fallen off the bus" if gpu.error == IS_LOST else f"not readable: {gpu.error} {gpu.text}"
+    return inert(f"{said} ({gpu.bus_id})" if gpu.bus_id else said.strip())
+
+
+def _host(facts: Json) -> Iterator[str]:
+    machine, memory = part(facts, "machine"), part(part(facts, "limits"), "memory")
+    yield from filter(None, (text(machine, "product"), text(machine, "cpu_model")))
+    if cpus := whole(machine, "cpus"):
+        yield counted(cpus, "CPU")
+    free, total = number(memory.get("available_gib")), number(memory.get("total_gib"))
+    if free is not None and total is not None:
+        yield f"{free:.0f} of {total:.0f} GiB available"
+    if up := number(machine.get("uptime_seconds")):
+        yield f"up {counted(round(up / 86400), 'day')}" if up > 2 * 86400 else f"up {up / 3600:.1f} h"
+    yield from filter(None, (text(machine, "distro"), text(machine, "kernel")))
+
+
+def _gpu(gpu: Json) -> _Line:
+    index, links = whole(gpu, "index"), parts(gpu, "nvlinks")
+    generation, width = whole(gpu, "pcie_generation"), whole(gpu, "pcie_width")
+    clock, fastest = whole(gpu, "clock_sm_mhz"), whole(gpu, "clock_max_sm_mhz")
+    up = sum(link.get("active") is True for link in links)
+    return {
+        "GPU": "-" if index is None else f"GPU{index}",
+        "bus": text(gpu, "bus_id"),
+        "PCIe": f"gen{generation} x{width}" if generation and width else "",
+        "NVLinks": f"{up} of {len(links)}" if links else "",
+        "ECC corrected": words(whole(gpu, "ecc_volatile_correctable")),
+        "uncorrected": words(whole(gpu, "ecc_volatile_uncorrectable")),
+        "rows remapped": _sum(gpu, "remapped_correctable", "remapped_uncorrectable"),
+        "SM clock": f"{clock}/{fastest} MHz" if clock is not None and fastest is not None else "",
+        "VBIOS": text(gpu, "vbios_version"),
+        "serial": text(gpu, "serial"),
+    }
+
+
+def _port(port: Json) -> _Line:
+    rate = number(port.get("rate_gbps"))
+    return {
+        "port": f"{text(port, 'hca')}/{whole(port, 'number') or '-'}",
+        "bus": text(port, "pci_address"),
+        "state": text(port, "state"),
+        "rate": f"{rate:g} Gb/s" if rate is not None else "",
+        "kind": " ".join(filter(None, (text(port, "link_layer"), text(port, "generation")))),
+        "firmware": text(port, "firmware"),
+        "interface": " ".join(texts(port, "netdevs")),
+    }
+
+
+def _sum(gpu: Json, *keys: str) -> str:
+    counts = [count for key in keys if (count := whole(gpu, key)) is not None]
+    return str(sum(counts)) if counts else ""
+
+
+def _table(lines: Sequence[_Line], alike: Sequence[_Line], width: int) -> Iterator[Para]:
+    """Columns of which something is known, headed, as wide as their widest value, as many as fit.
+
+    `alike` are the lines of devices that should have the same values.
+    """
+    heads = [head for head in (lines[0] if lines else ()) if any(line[head] for line in lines)]
+    shown = [{head: inert(line[head]) or "-" for head in heads} for line in lines]
+    wide = {head: max(len(head), *(cell_len(line[head]) + 1 for line in shown)) + 1 for head in heads}
+    while heads and sum(wide[head] for head in heads) > width:
+        heads.pop()
+    if len(heads) < 2:
+        return
+    usual = {head: _usual([line[head] for line in alike]) for head in heads if head in _SAME}
+    yield Para()
+    yield Para(parts=tuple((fit(head, wide[head], ""), LABEL) for head in heads))
+    for line, cells in zip(lines, shown, strict=True):
+        odd = {head for head, value in usual.items() if value and line in alike and line[head] != value}
+        yield Para(parts=tuple(_cell(cells[head], wide[head], head in odd) for head in heads))
+
+
+def _cell(text: str, wide: int, odd: bool) -> Part:
+    return fit(f"{text}<" if odd else text, wide, ""), _ODD if odd else QUIET if text == "-" else ""
+
+
+def _usual(values: Sequence[str]) -> str:
+    """The value that most devices have, "" where no value is in the majority."""
+    value, count = Counter(values).most_common(1)[0] if values else ("", 0)
+    return value if count * 2 > len(values) else ""
+
+
+def reasons(names: Sequence[Any]) -> str:
+    """Why clocks are lowered, as `software power cap` where the driver has `sw_power_cap`."""
+    long = {"sw": "software", "hw": "hardware", "gpu": ""}
+    told = (" ".join(long.get(word, word) for word in str(name).split("_")).strip() for name in names)
+    return inert(", ".join(told))
