@@ -24,6 +24,7 @@ import pytest
 from terminal_screen import TerminalScreen
 from tuidriver import FRAMES, checks, rack
 
+from nodedoctor.demo import DEMOS as shipped
 from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
 
@@ -304,6 +305,10 @@ DEMOS = {
         "ulimit -n 1048576",
     ),
 }
+
+
+def test_no_demo_of_a_sick_node_is_missing_here():
+    assert {*DEMOS, "healthy"} == set(shipped)
 
 
 @pytest.mark.slow

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 
+from rich.cells import cell_len
+
 from nodedoctor.model import Outcome, Status
 from nodedoctor.report.document import (
     Cause,
@@ -44,8 +46,11 @@ SLOW = 1.0
 _WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
-def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
-    """Two lines: what this node is, and how it stands so far; how the list is narrowed, if it is."""
+def head(state: State, narrowed: str = "", width: int = 1 << 16) -> list[tuple[Part, ...]]:
+    """Two lines: what this node is, and how it stands so far; how the list is narrowed, if it is.
+
+    What does not fit is left out whole: half a date or version says less than none.
+    """
     answered = [result for result in state.report["results"] if result["check"] not in state.running]
     sickest = max(answered, key=severity_of, default=None)
     parts: list[Part] = []
@@ -61,11 +66,17 @@ def head(state: State, narrowed: str = "") -> list[tuple[Part, ...]]:
     if state.running:
         parts.append((f"  {len(state.running)} running", RUN))
         parts.append((f"   {state.done}/{len(state.report['results'])}", QUIET))
-    parts.append((f"  [{narrowed}]", LABEL) if narrowed else (f"  {_when(state)}", QUIET))
     count = sum(is_certain(cause, state) for cause in state.report["causes"])
     if count:
         parts.insert(1, (f"  {count} cause{'s'[: count > 1]}", LABEL))
+    left = width - sum(cell_len(text) for text, _ in parts) - 2
+    if narrowed:
+        parts.append((f"  [{narrowed}]", LABEL))
+    elif when := next((text for text in _when(state) if cell_len(text) <= left), ""):
+        parts.append((f"  {when}", QUIET))
     node = headline(state.report["node"]).replace("x NVIDIA ", "x ").replace("   ", "  ")
+    while cell_len(node) > width and "  " in node:
+        node = node.rpartition("  ")[0]
     return [((node, LABEL),), tuple(parts)]
 
 
@@ -118,7 +129,7 @@ def detail(
         paras.append(labelled("looks at", check.what))
     said = any(finding["fix"] and finding["fix"]["disturbs"] for finding in result["findings"])
     if check is not None and check.disturbs and not said:
-        paras.append(labelled("fixing it", f"disturbs {check.disturbs}"))
+        paras.append(labelled("fixing it", f"interrupts {check.disturbs}"))
     return paras
 
 
@@ -165,7 +176,7 @@ def _fix(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
     yield labelled(label, fix["text"])
     for step in told(fix) if steps else ():
         yield from _step(step, fix)
-    for name, value in (("disturbs", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
+    for name, value in (("interrupts", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:
             yield labelled(name, value)
 
@@ -212,12 +223,12 @@ def _lead(label: str) -> str:
     return f"{label:<9} "
 
 
-def _when(state: State) -> str:
-    """Seconds of a live run; of a recording, when it was made."""
+def _when(state: State) -> tuple[str, ...]:
+    """Seconds of a live run; of a recording, when it was made: the most telling wording first."""
     if state.report["source"] == "live":
-        return f"{state.report['seconds']:.1f} s"
+        return (f"{state.report['seconds']:.1f} s",)
     try:
         started = datetime.fromisoformat(state.report["started"].replace("Z", "+00:00"))
     except ValueError:
-        return "recorded at an unknown time"
-    return f"recorded {started:%Y-%m-%d %H:%M} UTC"
+        return ("recorded at an unknown time",)
+    return f"recorded {started:%Y-%m-%d %H:%M} UTC", f"recorded {started:%Y-%m-%d}", "recorded"

@@ -250,7 +250,8 @@ def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
             paras.append(Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True))
         for name in ("disturbs", "verify", "docs"):
             if item.get(name):
-                paras.append(Para(inert(words(item[name])), f"{name:<9} "))
+                label = "interrupts" if name == "disturbs" else name
+                paras.append(Para(inert(words(item[name])), f"{label:<9} "))
         yield Entry(Row("", word, "bold cyan", inert(words(item.get("action"))), text), tuple(paras), steps)
 
 

@@ -70,7 +70,11 @@ def _finding(finding: Finding) -> str:
         parts.append(f"Fix: {inert(fix['text'])}")
         for step in told(fix):
             parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", fenced(step.command, "", "sh")]
-        for label, value in (("Disturbs", fix["disturbs"]), ("Verify", fix["verify"]), ("Docs", fix["docs"])):
+        for label, value in (
+            ("Interrupts", fix["disturbs"]),
+            ("Verify", fix["verify"]),
+            ("Docs", fix["docs"]),
+        ):
             if value:
                 parts.append(f"{label}: {inert(value)}")
     return "\n\n".join(parts)

@@ -44,7 +44,18 @@ HINTS = (
     ("s", "Save"),
     ("d", "Compare"),
 )
-
+HINTS_WELL = (
+    ("3", "Live"),
+    ("2", "Topology"),
+    ("enter", "Open"),
+    ("/", "Filter"),
+    ("s", "Save"),
+    ("d", "Compare"),
+    ("6", "Probes"),
+    ("r", "Re-run"),
+    (":", "Commands"),
+)
+"""Where nothing is wrong: no steps, no evidence and no next cause."""
 
 FILTERS = "words, !word, tag:ib, is:fail"
 
@@ -102,9 +113,10 @@ class ChecksScreen(Screen[None]):
         before, self.state = self.state, state
         tiles = strip(state, self.size.width, self._glyphs)
         head = self.query_one("#head", Lines)
-        head.show([*detail.head(state, self._narrowed()), *((tiles,) if tiles else ())])
+        head.show([*detail.head(state, self._narrowed(), self.size.width), *((tiles,) if tiles else ())])
         head.set_class(not tiles, "-without-tiles")
-        self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + HINTS)
+        hints = HINTS if state.report["causes"] or state.running else HINTS_WELL
+        self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + hints)
         if before is None or _differ(before, state):
             self.query_one(Subjects).show(panels(state))
         listing = self.panes.listing
