@@ -19,6 +19,8 @@ from typing import Any
 from rich.cells import get_character_cell_size
 from textual.drivers.linux_driver import LinuxDriver
 
+from nodedoctor.tui.key_reader import read_keys
+
 _TOKEN = re.compile(
     r"\x1b\[(?P<row>\d+);(?P<column>\d+)H"
     r"|\x1b\[(?P<style>[\d;]*)m"
@@ -106,6 +108,10 @@ class SlowLineDriver(LinuxDriver):
     def forget(self) -> None:
         """Write the next picture as a whole."""
         self._picture.forget()
+
+    def run_input_thread(self) -> None:
+        """Read keys."""
+        read_keys(self.fileno, self.exit_event.is_set, self.process_message, self._debug)
 
     def disable_input(self) -> None:
         """Read no more keys. On leaving nobody waits for the thread that reads them, which looks up late."""

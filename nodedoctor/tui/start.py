@@ -276,7 +276,10 @@ def prepare_environment() -> None:
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     os.environ["TEXTUAL_SMOOTH_SCROLL"] = "0"
     os.environ["TEXTUAL_THEME"] = "ansi-dark"
-    if "SSH_CONNECTION" in os.environ:
+    far = "SSH_CONNECTION" in os.environ
+    # Milliseconds until an escape is a key of its own and no arrow; Textual waits for 100.
+    os.environ.setdefault("ESCDELAY", "50" if far else "25")
+    if far:
         os.environ.setdefault("TEXTUAL_FPS", "15")
 
 

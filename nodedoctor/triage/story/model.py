@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
@@ -106,7 +107,7 @@ class Story:
         """Global ranks that printed something, or that a launcher listed."""
         return frozenset(e.who.rank for e in self.events if e.who.rank is not None)
 
-    @property
+    @cached_property
     def first_wait(self) -> Wait | None:
         """The earliest timeout: the rank that waited longest, a victim."""
         return min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
@@ -143,10 +144,22 @@ class Story:
             return event.time > began
         if event.time is None and began is not None and id(event) in self.not_before:
             return self.not_before[id(event)] >= began
-        if event.who.rank is not None and event.who.rank not in {wait.who.rank for wait in self.waits}:
+        if event.who.rank is not None and event.who.rank not in self._waiting:
             return False  # logs of several ranks may stand one after another in a file
-        same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
-        return bool(same) and event.place.offset > min(same)
+        return event.place.offset > self._gave_up_at.get(event.place.source, event.place.offset)
+
+    # Asked about every line of every log, each of which may have a wait: together they are looked at once.
+    @cached_property
+    def _waiting(self) -> frozenset[int | None]:
+        return frozenset(wait.who.rank for wait in self.waits)
+
+    @cached_property
+    def _gave_up_at(self) -> dict[str, int]:
+        """Where in each log the first timeout is."""
+        found: dict[str, int] = {}
+        for place in (wait.event.place for wait in self.waits):
+            found[place.source] = min(place.offset, found.get(place.source, place.offset))
+        return found
 
 
 def follows(story: Story, event: Event[Any]) -> bool:
