@@ -93,7 +93,7 @@ def test_a_sparkline_is_as_wide_as_asked_and_says_where_nothing_was_said(glyphs:
     assert history.line(7, 3, glyphs) == "   "
 
 
-@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("width", [60, 80, 99, 140])
 def test_a_row_lines_up_with_its_columns(width: int):
     (one,) = gpus(98)
     columns = "".join(text for text, _ in load.columns(width, load.History()))

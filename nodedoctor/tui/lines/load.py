@@ -215,7 +215,7 @@ def _holds(gpu: Gpu) -> bool:
 def _columns(width: int, history: History) -> tuple[int, int]:
     """Cells of the sparkline and of each bar, which have its cells where there is nothing to draw."""
     spark, bar = _spark(width), _bar(width)
-    return (spark, bar) if history or bar < EDGED else (0, bar + spark // 3)
+    return (spark, bar) if history else (0, bar + spark // 3)
 
 
 def _bar(width: int) -> int:
