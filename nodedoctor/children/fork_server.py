@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodedoctor.children.child_process import child, environment
+from nodedoctor.children.child_process import environment
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 
 _log = logging.getLogger(__name__)

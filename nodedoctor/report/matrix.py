@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.json_shapes import mapping, number, part, parts, text, texts, whole
-from nodedoctor.record import record, replace
+from nodedoctor.record import field, record, replace
 from nodedoctor.report.inert import inert
 
 LOW = 0.9

@@ -5,7 +5,8 @@ import sys
 import time
 
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
-from nodedoctor.engine.sources import Live, Recorded
+from nodedoctor.engine.live import Live
+from nodedoctor.engine.sources import Recorded
 from nodedoctor.model import Observation, Outcome
 
 
@@ -21,7 +22,7 @@ def observe(probes, *names, deadline=30.0):
     async def go():
         live = Live({p.name: p for p in probes}, Options(), deadline)
         try:
-            return await asyncio.gather(*(live.observe(name) for name in names)), live
+            return await asyncio.gather(*(live.ask(name) for name in names)), live
         finally:
             live.close()
 
@@ -109,10 +110,7 @@ def test_a_held_child_stays_until_the_end():
 def test_a_recording_answers_and_says_what_it_lacks():
     kept = Observation("kept", text="text")
 
-    async def go():
-        source = Recorded({"kept": kept})
-        return await source.observe("kept"), await source.observe("lost")
-
-    seen, lost = asyncio.run(go())
+    source = Recorded({"kept": kept})
+    seen, lost = source.ask("kept").result(), source.ask("lost").result()
     assert seen is kept
     assert (lost.outcome, lost.note) == (Outcome.MISSING, "not in this recording")
