@@ -30,6 +30,9 @@ _TRIPPED_BY: dict[Lane, tuple[Outcome, ...]] = {
     Lane.NVIDIA: (Outcome.STUCK, Outcome.TIMEOUT),
 }
 
+CHAIN = 4
+"""Probes of a chain that are told apart, more than any of ours has: pci, nvml, nvidia-smi (ours)."""
+
 LONG_WAIT_S = 0.05
 """Seconds a probe waits for its lane before the debug log says so (chosen by us, no external source)."""
 
@@ -53,6 +56,21 @@ class Live:
         self._asked: dict[str, asyncio.Task[Observation]] = {}
         self._started: dict[str, float] = {}
         self._held: list[child_process.Running] = []
+
+    def foresee(self, names: Iterable[str]) -> None:
+        """Ask first what chains of others wait for, the longest first: a lane serves whoever asked first.
+
+        What loads a GPU waits for all that was asked before it, and is not asked here.
+        """
+        behind: dict[str, int] = {}
+        for _ in range(CHAIN):
+            for name in names:
+                probe = self._probes.get(name)
+                for before in probe.after if probe else ():
+                    behind[before] = max(behind.get(before, 0), behind.get(name, 0) + 1)
+        for name in sorted(behind, key=lambda name: -behind[name]):
+            if name not in self._probes or self._probes[name].lane is not Lane.GPU_LOAD:
+                self.ask(name)
 
     def ask(self, name: str) -> asyncio.Task[Observation]:
         """Ask once; further callers wait for the same answer."""

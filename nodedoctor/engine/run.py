@@ -133,6 +133,7 @@ class Diagnosis:
 
     async def results(self) -> AsyncIterator[Result]:
         """Yield each check's result as soon as it is known; ends when all are."""
+        self.source.foresee(frozenset().union(*map(probes_of, self.checks)))
         self.facts.begin(Waivers)  # every check will ask for them
         last = [check for check in self.checks if _needs_all(check)]
         first = [check for check in self.checks if check not in last]

@@ -38,6 +38,9 @@ def entered(seen: Observation) -> Observation:
 class ObservationSource(Protocol):
     """Answers probes by name."""
 
+    def foresee(self, names: Iterable[str]) -> None:
+        """Know what will be asked, before any of it is."""
+
     def ask(self, name: str) -> Begun[Observation]:
         """The observation of one probe; the same object however often it is asked for."""
 
@@ -62,6 +65,9 @@ class Recorded:
 
     def __init__(self, seen: Mapping[str, Observation]) -> None:
         self._seen = {name: entered(observation) for name, observation in seen.items()}
+
+    def foresee(self, names: Iterable[str]) -> None:
+        """Nothing takes longer than anything else."""
 
     def ask(self, name: str) -> Done[Observation]:
         """What was recorded; what was not is missing, and says so."""

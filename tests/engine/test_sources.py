@@ -107,6 +107,33 @@ def test_a_held_child_stays_until_the_end():
     assert seen[0].rc == 0
 
 
+def test_what_others_wait_for_is_asked_first(tmp_path):
+    log = tmp_path / "log"
+
+    def noted(name, after=(), lane=Lane.NVIDIA):
+        return probe(name, lambda *_: shell(f"echo {name} >>{log}"), lane, after=after)
+
+    first, root, long = noted("first"), noted("root"), noted("long")
+    probes = [first, root, long, noted("leaf", ("root",), Lane.CPU), noted("middle", ("long",), Lane.CPU)]
+    probes += [
+        noted("end", ("middle",), Lane.CPU),
+        noted("load", lane=Lane.GPU_LOAD),
+        noted("on", ("load",), Lane.GPU_LOAD),
+    ]
+    names = [one.name for one in probes]
+
+    async def go():
+        live = Live({one.name: one for one in probes}, Options(), 30)
+        live.foresee(names)
+        await asyncio.gather(*(live.ask(name) for name in names))
+        live.close()
+
+    asyncio.run(go())
+    ran = log.read_text().split()
+    assert [name for name in ran if name in ("first", "root", "long")] == ["long", "root", "first"]
+    assert ran[-2:] == ["load", "on"]
+
+
 def test_a_recording_answers_and_says_what_it_lacks():
     kept = Observation("kept", text="text")
 
