@@ -23,7 +23,7 @@ async def _answer(session: Session, line: socket.socket, telling: Telling, begun
     rounds = RunHistory(session, begun)
     rounds.start()
     reader, writer = await asyncio.open_unix_connection(sock=line)
-    if not telling.begun:
+    if begun is None:
         writer.write(packed("about", rounds.about))
     tasks = {
         asyncio.create_task(_tell(rounds.states(told=telling.begun), writer, telling)),

@@ -51,10 +51,11 @@ def _serve(request: Request, line: socket.socket) -> None:
         session, begun = Session(request), None
     else:
         session = Session(request)
+        line.sendall(packed("about", EngineInfo.of(session)))  # so it can be run: the screen waits for that
         diagnosis = session.diagnosis()
         begun = diagnosis, diagnosis.results()
         if _ended(begun[1]):
-            line.sendall(packed("about", EngineInfo.of(session)) + telling.of(State.of(diagnosis.report())))
+            line.sendall(telling.of(State.of(diagnosis.report())))
         import_asyncio()
     from nodedoctor.tui.process.answering import answer_all
 
