@@ -23,11 +23,12 @@ from nodedoctor.children import exhaustion
 from nodedoctor.children.pipes import Lines, Pipes
 from nodedoctor.children.search_path import search_path
 from nodedoctor.children.whereabouts import slowest, whereabouts
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.record import replace
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
 EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import sys
 from pathlib import Path
 
-_log = logging.getLogger(__name__)
+from nodedoctor.debug import Log
+
+_log = Log(__name__)
 
 
 def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:

@@ -7,20 +7,20 @@ because one stuck driver call predicts the next. What has not answered at the de
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from nodedoctor.children import child_process
 from nodedoctor.children.fork_server import ForkServer
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
 from nodedoctor.engine.begun import settled
 from nodedoctor.engine.calls import planned
 from nodedoctor.engine.sources import entered
 from nodedoctor.model import Observation, Outcome
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 T = TypeVar("T")
 

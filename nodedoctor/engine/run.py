@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.children.exhaustion import Starts
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Need, fact_of, probes_of
 from nodedoctor.declare.unread import Unread
 from nodedoctor.engine.begun import Begun, Done, settled
@@ -35,7 +35,7 @@ from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, R
 from nodedoctor.record import replace
 from nodedoctor.wording import clause
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Facts:
