@@ -6,12 +6,11 @@ All of them are frozen: data flows one way, from what was seen to what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any, Literal
 
-from nodedoctor.record import record, replace
+from nodedoctor.record import field, record, replace
 
 Action = Literal[
     "none",

@@ -3,7 +3,8 @@
 The standard decorator compiles six methods for every class, half a millisecond at every start, and there are
 some three hundred classes, most of which no run uses. Here all of them share their methods; `__init__` is
 compiled once a class has had dozens of values, which few classes come to in a run; and what `dataclasses`
-wants to know of its fields is put together when somebody asks. So a class costs 27 microseconds, not 700.
+wants to know of its fields is put together when somebody asks. So a class costs 27 microseconds, not 700, and
+that module is not imported, which with all that it needs is a thirtieth of a replay.
 
 Values are frozen, and so is their hash. The standard way to fill a frozen value, `object.__setattr__` for
 each field, takes three times as long as plain assignment. Here `__init__` lends the new value a class of the
@@ -13,11 +14,13 @@ measurably longer. What is derived from such a class must be declared `@record` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, fields
+import sys
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
+    from dataclasses import Field
+
     from typing_extensions import dataclass_transform
 else:
 
@@ -30,7 +33,26 @@ Cls = TypeVar("Cls", bound=type[Any])
 Value = TypeVar("Value")
 
 
-@dataclass_transform(frozen_default=True)
+class _Missing:
+    """Stands for a default that a field does not have."""
+
+
+class _Made:
+    """A default that is made anew for each value."""
+
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        self.factory = factory
+
+
+MISSING: Any = _Missing()
+
+
+def field(*, default_factory: Callable[[], Value]) -> Value:
+    """A field whose default is made anew for each value, as `dataclasses.field` declares it."""
+    return cast(Value, _Made(default_factory))
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: Cls) -> Cls:
     """Make a class of annotated fields a value: slotted, compared, hashed and shown by its fields."""
     annotations = {name: what for name, what in cls.__annotations__.items() if "ClassVar" not in str(what)}
@@ -41,13 +63,13 @@ def record(cls: Cls) -> Cls:
         inherited.update(dict.fromkeys(vars(base).get("__match_args__", ())))
         defaults.update(vars(base).get("_defaults", {}))
     for name in annotations:
-        defaults[name] = body.pop(name, MISSING)
+        defaults[name] = _default(body.pop(name, MISSING))
     own = {
         "__qualname__": cls.__qualname__,
         "__slots__": tuple(name for name in annotations if name not in inherited),
         "__match_args__": tuple({**inherited, **annotations}),
         "__dataclass_fields__": _Fields(annotations, defaults),
-        "__dataclass_params__": _PARAMS,
+        "__dataclass_params__": _Params(),
         "_defaults": defaults,
         "_made": 0,
     }
@@ -72,6 +94,41 @@ def replace(value: Value, **changes: Any) -> Value:
     return type(value)(**kept, **changes)
 
 
+def as_dict(value: Any) -> dict[str, Any]:
+    """What `dataclasses.asdict` makes of a value, but with leaves as they are: ours do not change."""
+    return {name: _as_data(getattr(value, name)) for name in field_names(type(value))}
+
+
+def _as_data(value: Any) -> Any:
+    if hasattr(type(value), "__match_args__") and field_names(type(value)):
+        return as_dict(value)
+    if type(value) in (list, tuple):
+        return type(value)([_as_data(item) for item in value])
+    if type(value) is dict:
+        return {key: _as_data(item) for key, item in value.items()}
+    return value
+
+
+def _default(given: Any) -> Any:
+    """The default of a field; plug-ins may declare it as a `Field` of the standard module."""
+    standard = sys.modules.get("dataclasses")
+    if standard is None or not isinstance(given, standard.Field):
+        return given
+    if given.default_factory is not standard.MISSING:
+        return _Made(given.default_factory)
+    return MISSING if given.default is standard.MISSING else given.default
+
+
+class _Params:
+    """Stands as `__dataclass_params__` of a class until they are asked for."""
+
+    def __get__(self, value: Any, cls: type[Any]) -> Any:
+        from dataclasses import dataclass
+
+        made: Any = dataclass(init=False, repr=False, eq=False)(type("_", (), {"__doc__": _DOC}))
+        return made.__dataclass_params__
+
+
 class _Fields:
     """Stands as `__dataclass_fields__` of a class until they are asked for, and then makes them."""
 
@@ -84,20 +141,26 @@ class _Fields:
         self._owner = owner
 
     def __get__(self, value: Any, cls: type[Any]) -> dict[str, Field[Any]]:
+        from dataclasses import dataclass, fields
+        from dataclasses import field as standard
+
         owner: Any = self._owner
         made: dict[str, Field[Any]] = {}
         for base in reversed(owner.__mro__[1:]):
             made.update(getattr(base, "__dataclass_fields__", {}))
         about = {"__annotations__": self._annotations, "__doc__": _DOC}
-        twin = type(owner.__name__, (), {**self._defaults, **about})
-        made.update({field.name: field for field in fields(_standard(twin))})
+        defaults = {
+            name: standard(default_factory=value.factory) if isinstance(value, _Made) else value
+            for name, value in self._defaults.items()
+        }
+        twin: Any = type(owner.__name__, (), {**defaults, **about})
+        declared = dataclass(init=False, repr=False, eq=False)(twin)
+        made.update({field.name: field for field in fields(declared)})
         owner.__dataclass_fields__ = made
         return made
 
 
-_standard: Any = dataclass(init=False, repr=False, eq=False)
 _DOC = "A class without a docstring is given one, which takes 4 ms the first time."
-_PARAMS = _standard(type("_", (), {"__doc__": _DOC})).__dataclass_params__
 
 
 BY_HAND = 30
@@ -126,10 +189,9 @@ def _filled(self: Any, args: tuple[Any, ...], values: dict[str, Any]) -> bool:
             value, used = values[name], used + 1
         else:
             value = defaults[name]
-            if isinstance(value, Field):
-                factory: Any = value.default_factory
-                value = value.default if factory is MISSING else factory()
-            if value is MISSING:
+            if isinstance(value, _Made):
+                value = value.factory()
+            elif value is MISSING:
                 return False
         _put(self, name, value)
     return len(args) <= len(names) and used == len(values)  # else too many, or one of them twice
@@ -141,11 +203,8 @@ def _initialiser(cls: type[Any]) -> Any:
     parameters, body = ["self"], ["_lend(self, _open)"]
     for name in cls.__match_args__:
         value, default = name, cls._defaults.get(name, MISSING)
-        factory, default = (
-            (default.default_factory, default.default) if isinstance(default, Field) else (MISSING, default)
-        )
-        if factory is not MISSING:
-            known[f"_{name}"] = factory
+        if isinstance(default, _Made):
+            known[f"_{name}"] = default.factory
             parameters.append(f"{name}=MISSING")
             value = f"_{name}() if {name} is MISSING else {name}"
         elif default is not MISSING:
@@ -199,10 +258,14 @@ def __hash__(self: Any) -> int:
 
 
 def __setattr__(self: Any, name: str, value: Any) -> None:
+    from dataclasses import FrozenInstanceError
+
     raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
 
 def __delattr__(self: Any, name: str) -> None:
+    from dataclasses import FrozenInstanceError
+
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 

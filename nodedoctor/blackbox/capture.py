@@ -16,6 +16,7 @@ from nodedoctor.blackbox import gpus, kernel_log, stacks, ways
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, whole
 from nodedoctor.record import record
@@ -121,7 +122,7 @@ async def look(
 
 
 async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
-    argv = child_process.child("job/kernel_stacks", *map(str, pids))
+    argv = child("job/kernel_stacks", *map(str, pids))
     told = document(await child_process.run("kernel-stacks", Command(argv), DEADLINE)) or {}
     return {int(pid): tuple(map(_kernel_thread, rows)) for pid, rows in told.items() if pid.isdecimal()}
 
@@ -151,7 +152,7 @@ async def _ask_dumps(ranks: Sequence[RankSample]) -> int:
     pipes = [f"{rank.pipe}{rank.rank}.pipe" for rank in ranks if rank.pipe and rank.rank is not None]
     if not pipes:
         return 0
-    argv = child_process.child("job/ask_dumps", *pipes)
+    argv = child("job/ask_dumps", *pipes)
     seen = await child_process.run("ask-dumps", Command(argv), DEADLINE)
     return len((document(seen) or {}).get("asked", ()))
 

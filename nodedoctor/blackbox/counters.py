@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge import infiniband
@@ -54,7 +55,7 @@ async def read(root: str = "/") -> Counters:
     names = {f"{row.folder}/{row.counter}" for row in infiniband.counters() if row.limit is not None}
     words = [f"read:{_PORTS}/*/ports/*/{name}" for name in sorted(names)]
     words += [f"read:{_NETS}/*/{name}" for name in _NET]
-    argv = child_process.child("host/files", "--root", root, "--each", EACH, *words)
+    argv = child("host/files", "--root", root, "--each", EACH, *words)
     seen, gpus = await asyncio.gather(child_process.run("counters", Command(argv), DEADLINE), _ask_gpus())
     files = Files.parse_json(seen)
     return Counters(dict(_counts(files)) if isinstance(files, Files) else {}, gpus)
@@ -82,7 +83,7 @@ def _counts(files: Files) -> Iterator[tuple[tuple[str, str], int]]:
 async def _ask_gpus() -> Observation | None:
     if not os.path.exists("/dev/nvidiactl"):
         return None
-    argv = child_process.child("gpu/nvml_growth", "0.1", packages=True)
+    argv = child("gpu/nvml_growth", "0.1", packages=True)
     return await child_process.run("nvml-growth", Command(argv), DEADLINE)
 
 

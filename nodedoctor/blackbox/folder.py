@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import loaded, mapping
 
@@ -64,7 +64,7 @@ class Folder:
         more = () if copy is None else (str(copy),)
         try:
             keeper = subprocess.Popen(
-                child_process.child("job/keeper", str(path.parent), path.name, *more),
+                child("job/keeper", str(path.parent), path.name, *more),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

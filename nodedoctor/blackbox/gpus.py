@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 
 DEADLINE = 8.0
@@ -17,7 +18,7 @@ async def percents() -> dict[int, int]:
         return {}
     from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 
-    seen = await child_process.run("nvml", Command(child_process.child("gpu/nvml", packages=True)), DEADLINE)
+    seen = await child_process.run("nvml", Command(child("gpu/nvml", packages=True)), DEADLINE)
     told = NvmlReading.parse(seen)
     return {
         user.pid: gpu.gpu_utilization_percent

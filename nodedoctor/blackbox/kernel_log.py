@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, text, whole
 from nodedoctor.triage.events import read_events
@@ -30,7 +31,7 @@ async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
     """Kernel messages about memory, GPUs and stalls since the first of these processes began."""
     if not ranks:
         return ()
-    seen = await child_process.run("kernel-log", Command(child_process.child("kernel/kernel_log")), DEADLINE)
+    seen = await child_process.run("kernel-log", Command(child("kernel/kernel_log")), DEADLINE)
     told = document(seen) or {}
     boot = whole(told, "boot_epoch")
     if boot is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nodedoctor.blackbox import capture
 from nodedoctor.blackbox.samples.sample import Sample, parse
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved
@@ -111,7 +112,7 @@ async def _look(where: Where, host: str) -> LiveJob:
 
 async def _sample(where: Where) -> tuple[Sample | None, str]:
     """One look of the sampler, whose stdin ends at once."""
-    argv = child_process.child("job/sampler", json.dumps(where.wanted()))
+    argv = child("job/sampler", json.dumps(where.wanted()))
     seen = await child_process.run("ranks", Command(argv, stdin=b""), FINDING)
     found = next((one for line in seen.text.splitlines() if (one := parse(line)) is not None), None)
     return found, seen.note or seen.outcome.value

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document
 from nodedoctor.record import record
@@ -107,7 +108,7 @@ def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:
 
 
 async def _by_signal(pids: Sequence[int], folder: str, seconds: float) -> dict[int, CapturedStack]:
-    argv = child_process.child("job/ask_stacks", folder, str(seconds), *map(str, pids))
+    argv = child("job/ask_stacks", folder, str(seconds), *map(str, pids))
     seen = await child_process.run("ask-stacks", Command(argv), seconds + 2)
     told = document(seen) or {}
     return {

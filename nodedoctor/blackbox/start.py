@@ -19,7 +19,7 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.record import record
 
 NOT_FOUND, NOT_STARTED = 127, 126
@@ -91,7 +91,7 @@ def pump(found: Outputs, copy: int) -> subprocess.Popen[bytes] | None:
     ways = [f"{source}:{target}:{found.usual.get(source, '')}" for source, target in found.pumped]
     numbers = {number for way in found.pumped for number in way} | ({copy} - {-1})
     pump = subprocess.Popen(
-        child_process.child("job/pump", str(copy), *ways),
+        child("job/pump", str(copy), *ways),
         stdin=subprocess.PIPE,
         pass_fds=tuple(numbers - {1, 2}),
     )
@@ -170,7 +170,7 @@ def guard(group: int) -> subprocess.Popen[bytes] | None:
     """Start what ends the command if we are killed; None where nothing can be started any more."""
     try:
         return subprocess.Popen(
-            child_process.child("job/guard", str(group)),
+            child("job/guard", str(group)),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

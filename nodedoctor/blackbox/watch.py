@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, Prog
 from nodedoctor.blackbox.samples.sample import RankSample, Sample
 from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
 from nodedoctor.children import child_process
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
@@ -26,7 +26,7 @@ from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.standing import numbered
 from nodedoctor.wording import counted
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LOOK_AGAIN = (10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 """Seconds until the next look after one that found somebody at work, by how often that was so in a row."""

@@ -17,18 +17,18 @@ import sys
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nodedoctor.children import exhaustion
 from nodedoctor.children.pipes import Lines, Pipes
 from nodedoctor.children.search_path import search_path
 from nodedoctor.children.whereabouts import slowest, whereabouts
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.record import replace
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
 EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit
@@ -62,23 +62,6 @@ class Forker(Protocol):
 
     def watch(self, pid: int, *, ended: bool = False) -> None:
         """Have the session of a child that was started without it killed when we die, until it has ended."""
-
-
-def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
-    """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment.
-
-    It has the standard library only; with `packages` also the folders where we find psutil and pynvml. That
-    no child looks for site-packages saves a third of its start: 5 of 15 ms, 13 where one has import hooks.
-    """
-    told = ("-X", f"packages={os.pathsep.join(folders)}") if packages and (folders := _packages()) else ()
-    return (
-        sys.executable,
-        "-I",
-        "-S",
-        *told,
-        str(Path(__file__).parents[1] / "probes" / f"{program}.py"),
-        *args,
-    )
 
 
 def environment() -> dict[str, str]:
@@ -271,24 +254,6 @@ async def spawn(
         start_new_session=True,
         env={**environment(), **command.env},
     )
-
-
-@functools.cache
-def _packages() -> tuple[str, ...]:
-    """The folders that hold the packages our children need; looked for, not imported."""
-    from importlib.util import find_spec
-
-    found: dict[str, None] = {}
-    for name in ("psutil", "pynvml"):
-        try:
-            spec = find_spec(name)
-        except (ImportError, ValueError) as error:  # half-imported by somebody
-            _log.debug("children do without %s: %s", name, error)
-            continue
-        if spec is not None and spec.origin:
-            inside = 2 if spec.submodule_search_locations else 1  # a folder psutil/, a file pynvml.py
-            found[str(Path(os.path.abspath(spec.origin)).parents[inside - 1])] = None
-    return tuple(found)
 
 
 def kill(transport: asyncio.SubprocessTransport, number: int = signal.SIGKILL) -> None:

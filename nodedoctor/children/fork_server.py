@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
 import os
 import signal
 import socket
@@ -21,10 +20,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from nodedoctor.children.child_process import child, environment
+from nodedoctor.children.child_process import environment
+from nodedoctor.children.programs import child
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 FORK_TIMEOUT_S = 2.0  # seconds the server has to start a fork before programs are started without it
 CHUNK = 1 << 18  # bytes read from a pipe at once

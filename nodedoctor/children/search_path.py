@@ -8,7 +8,6 @@ one may lie on a dead mount; a folder it gives no answer for is left out, and no
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import selectors
 import subprocess
@@ -16,9 +15,10 @@ import sys
 from pathlib import Path
 
 from nodedoctor.children.untrusted_files import is_root
+from nodedoctor.debug import Log
 from nodedoctor.record import record
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ibstat lives; cron and Slurm often leave them out
 _BIN = ("/usr/local/bin", "/usr/bin", "/bin")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 
-_log = logging.getLogger(__name__)
+from nodedoctor.debug import Log
+
+_log = Log(__name__)
 
 
 def slowest(session: int, *, least: bool = False) -> int:

@@ -15,7 +15,7 @@ import threading
 from logging.handlers import QueueHandler
 from queue import SimpleQueue
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.cli.console import say
 
 LAST_LINES_S = 1.0

@@ -7,6 +7,7 @@ import contextlib
 import sys
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.cli.endings import ended_by_signals
 from nodedoctor.declare.registry import Command
 from nodedoctor.engine.run import Diagnosis
@@ -41,7 +42,7 @@ async def write(path: str, data: bytes, *, shared: bool = False) -> str:
     A new file is for its owner alone, or with `shared` as the umask has it.
     """
     words = (path, "shared") if shared else (path,)
-    writer = Command(child_process.child("host/write", *words), stdin=data)
+    writer = Command(child("host/write", *words), stdin=data)
     seen = await child_process.run("write", writer, WRITE_TIMEOUT_S)
     return "" if seen.answered and seen.rc == 0 else seen.note or seen.outcome.value
 

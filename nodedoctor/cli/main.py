@@ -170,13 +170,12 @@ def diagnose(words: list[str]) -> int:
             return _on_screen(arguments)
     import gc
 
-    from nodedoctor.start_up import import_asyncio
-
     gc.disable()  # it is over before there is anything worth looking for
-    import_asyncio()
     if not arguments.replay:
         from nodedoctor.children import search_path
+        from nodedoctor.start_up import import_asyncio
 
+        import_asyncio()
         search_path.begin()
     from nodedoctor.engine.session import Session
 
@@ -228,10 +227,29 @@ def _on_screen(arguments: argparse.Namespace) -> int:
 
 
 def _headless(session: Session, arguments: argparse.Namespace) -> int:
+    from nodedoctor.report import json
+
+    found, recording = (_replayed if arguments.replay else _asked)(session, arguments)
+    report = _leaving(json.document(found), found.observations, arguments)
+    if not emit(_rendered(report, arguments)):
+        return Exit.OUTPUT
+    return _finish(report, recording, arguments)
+
+
+def _replayed(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
+    """What a recording shows, and the recording of that; all of it is known, so nothing is waited for."""
+    from nodedoctor.engine.begun import at_once
+
+    diagnosis = session.diagnosis()
+    report = at_once(diagnosis.run())
+    return report, session.recording(diagnosis) if arguments.record else b""
+
+
+def _asked(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
+    """What this machine shows, and the recording of it."""
     import asyncio
 
     from nodedoctor.cli import headless
-    from nodedoctor.report import json
 
     kept: list[tuple[model.Report, bytes]] = []
 
@@ -242,11 +260,7 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
         )
 
     asyncio.run(run())
-    ((found, recording),) = kept
-    report = _leaving(json.document(found), found.observations, arguments)
-    if not emit(_rendered(report, arguments)):
-        return Exit.OUTPUT
-    return _finish(report, recording, arguments)
+    return kept[0]
 
 
 def _leaving(report: Report, seen: Iterable[Observation], arguments: argparse.Namespace) -> Report:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
 from nodedoctor.model import Finding, Observation, Outcome, Stage
-from nodedoctor.record import record, replace
+from nodedoctor.record import field, record, replace
 
 _MARK = "__nodedoctor__"
 
@@ -171,6 +169,8 @@ def _parameters(function: Any) -> Iterable[str]:
     """The names of a function's parameters; inspect takes 20 times as long, so only where it must."""
     code = getattr(function, "__code__", None)
     if code is None or hasattr(function, "__wrapped__") or code.co_kwonlyargcount:
+        import inspect
+
         return inspect.signature(function).parameters
     names: tuple[str, ...] = code.co_varnames
     return names[: code.co_argcount]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from nodedoctor.children.exhaustion import note_of
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Command, Options, Probe, is_foreign
 from nodedoctor.declare.unread import Unread, noticing
 from nodedoctor.engine.apart import apart
 from nodedoctor.engine.plugin_code import PluginFailed, contained
 from nodedoctor.model import Finding, Observation, Outcome, Unseen
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 TIMEOUT_S = 5.0  # seconds of pure Python a check or a parser may take before it is interrupted
 MOST_FINDINGS = 20_000  # of one check; each NVLink of 72 GPUs gives 1300, each process of a busy node 5000
@@ -120,6 +119,8 @@ def _apart(work: Callable[[], T], doing: str, otherwise: Callable[[str], T]) -> 
 
 def where(error: BaseException) -> str:
     """One line: the exception, and the last line of code it passed."""
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}: {error}{place}"

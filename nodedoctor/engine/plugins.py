@@ -6,11 +6,9 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-import logging
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from nodedoctor.children.untrusted_files import Writer, Writers, is_root
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Fact, Probe, declared
 from nodedoctor.engine.plugin_code import (
     FromSource,
@@ -34,7 +33,7 @@ from nodedoctor.record import record
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 GROUP = "nodedoctor.checks"
 PATIENCE = 10.0  # seconds that importing all plug-ins may take: a cold network file system takes seconds
@@ -100,6 +99,8 @@ class Catalogue:
                 loaded = load()
                 return loaded if isinstance(loaded, ModuleType) else None
         except PluginFailed as failed:
+            import traceback
+
             trace = "".join(traceback.format_exception(failed.error, limit=-1)).strip()
             self.broken.append(Broken(name, where, trace))
             return None

@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from nodedoctor.debug import Log
 from nodedoctor.facts.gpu.nvml.enums import meaning
 from nodedoctor.facts.gpu.nvml.reading import document_of
 from nodedoctor.facts.gpu.smi.q import read_q
@@ -39,7 +39,7 @@ from nodedoctor.model import Evidence, Finding, Observation
 from nodedoctor.patterns import regex
 from nodedoctor.record import replace
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 LONGEST = 600
 """Characters of one line of a quote (chosen by us, no external source); what is longer is cut, not marked."""

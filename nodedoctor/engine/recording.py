@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, get_args
@@ -21,7 +20,7 @@ from nodedoctor import __version__, input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation, Outcome, Provenance
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 if TYPE_CHECKING:
     import zipfile

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
@@ -12,8 +10,10 @@ from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.children.exhaustion import Starts
+from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Need, fact_of, probes_of
 from nodedoctor.declare.unread import Unread
+from nodedoctor.engine.begun import Begun, Done, settled
 from nodedoctor.engine.calls import asked, judged, parsed, where
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.roots import diagnose
@@ -35,7 +35,7 @@ from nodedoctor.model import BLIND, Expect, Finding, Fix, Moment, Observation, R
 from nodedoctor.record import replace
 from nodedoctor.wording import clause
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 class Facts:
@@ -44,7 +44,7 @@ class Facts:
     def __init__(self, source: ObservationSource, given: Mapping[type[Any], Any]) -> None:
         self._source = source
         self._given = dict(given)
-        self._parsed: dict[type[Any], asyncio.Task[Any]] = {}
+        self._parsed: dict[type[Any], Begun[Any]] = {}
         self._unread: dict[type[Any], tuple[Unread, ...]] = {}
 
     def give(self, cls: type[Any], value: Any) -> None:
@@ -53,21 +53,19 @@ class Facts:
 
     async def get(self, cls: type[Any]) -> Any:
         """The fact, or an Unseen that says why there is none."""
-        if cls in self._given:
-            return self._given[cls]
-        task = self._begun(cls)
-        return task.result() if task.done() else await asyncio.shield(task)
+        return await settled(self.begin(cls))
 
     async def several(self, classes: Collection[type[Any]]) -> list[Any]:
-        """Facts that are asked for at the same time; a task for each of them would cost more than most do."""
-        for cls in classes:
-            if cls not in self._given:
-                self._begun(cls)
-        return [await self.get(cls) for cls in classes]
+        """Facts that are asked for at the same time."""
+        begun = [self.begin(cls) for cls in classes]
+        return [await settled(one) for one in begun]
 
-    def _begun(self, cls: type[Any]) -> asyncio.Task[Any]:
+    def begin(self, cls: type[Any]) -> Begun[Any]:
+        """Read a fact once what it is read from has come; one that is given is there."""
+        if cls in self._given:
+            return Done(self._given[cls])
         if cls not in self._parsed:
-            self._parsed[cls] = asyncio.create_task(self._parse(cls))
+            self._parsed[cls] = self._source.begin(self._parse(cls))
         return self._parsed[cls]
 
     def unread(self, cls: type[Any]) -> tuple[Unread, ...]:
@@ -83,8 +81,8 @@ class Facts:
     async def _parse(self, cls: type[Any]) -> Any:
         try:
             sources = fact_of(cls).sources
-            wanted = [self._source.observe(s) if isinstance(s, str) else self.get(s) for s in sources]
-            seen = [await wanted[0]] if len(wanted) == 1 else await asyncio.gather(*wanted)
+            wanted = [self._source.ask(s) if isinstance(s, str) else self.begin(s) for s in sources]
+            seen = [await settled(one) for one in wanted]
             began = time.perf_counter()
             value, refused = parsed(cls, seen)
             below = (one for s in sources if not isinstance(s, str) for one in self.unread(s))
@@ -135,25 +133,25 @@ class Diagnosis:
 
     async def results(self) -> AsyncIterator[Result]:
         """Yield each check's result as soon as it is known; ends when all are."""
-        waivers = asyncio.create_task(self.facts.get(Waivers))
+        self.source.foresee(frozenset().union(*map(probes_of, self.checks)))
+        self.facts.begin(Waivers)  # every check will ask for them
         last = [check for check in self.checks if _needs_all(check)]
         first = [check for check in self.checks if check not in last]
-        tasks = [asyncio.create_task(self._result(check, waivers)) for check in first]
+        ended = self.source.each(self._result(check) for check in first)
         try:
             with watching():
-                for done in asyncio.as_completed(tasks):
-                    result = await done
+                for one in ended:
+                    result = await one
                     self.finished[result.check] = result
                     yield result
                 self.facts.give(Starts, Starts.of(self.source.observations()))
                 for check in last:
-                    result = await self._result(check, waivers)
+                    result = await self._result(check)
                     self.finished[result.check] = result
                     yield result
         finally:
             self._seconds = time.monotonic() - self._began
-            for task in (waivers, *tasks):
-                task.cancel()
+            ended.close()
             self.source.close()
 
     async def run(self) -> Report:
@@ -197,11 +195,11 @@ class Diagnosis:
             causes=causes,
         )
 
-    async def _result(self, check: Check, waivers: asyncio.Task[Any]) -> Result:
+    async def _result(self, check: Check) -> Result:
         found = await self._findings(check)
         findings = held(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
         findings = tuple([_verified(check, await self._fitted(finding)) for finding in findings])
-        accepted = await asyncio.shield(waivers)
+        accepted = await self.facts.get(Waivers)
         if isinstance(accepted, Waivers):
             findings = tuple(accepted.apply(check.id, finding, self.moment) for finding in findings)
         return _result(check, findings, self._cost(check))

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.deadline import DEEP, deadline
 from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.run import Diagnosis, now, this_node
-from nodedoctor.engine.sources import Live, ObservationSource, Recorded
+from nodedoctor.engine.sources import ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import judges
 from nodedoctor.model import Expect, Moment, Report
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 from nodedoctor.spelling import COMMANDS
 from nodedoctor.whole_numbers import whole
+
+if TYPE_CHECKING:
+    from nodedoctor.children.fork_server import ForkServer
+    from nodedoctor.engine.live import Live
 
 
 class UsageError(NodeDoctorError):
@@ -48,7 +50,7 @@ class Session:
     def __init__(self, request: Request) -> None:
         """Load checks and, for a replay, the recording; UsageError when either cannot be."""
         self.request = request
-        self._server = None if request.replay else ForkServer()  # it imports while we do
+        self._server = None if request.replay else _fork_server()  # it imports while we do
         try:
             self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
             self.catalogue = discover(request.folders)
@@ -108,6 +110,8 @@ class Session:
             self._server.close()
 
     def _live(self) -> Live:
+        from nodedoctor.engine.live import Live
+
         return Live(self.catalogue.probes, self.request.options, self.deadline, self._server)
 
     def _expect(self) -> Expect:
@@ -161,6 +165,12 @@ def since_when(text: str, started: datetime) -> datetime:
         return started - timedelta(**{unit: number})
     except OverflowError:
         raise UsageError(f"--since {text[:40]} is too far back") from None
+
+
+def _fork_server() -> ForkServer:
+    from nodedoctor.children.fork_server import ForkServer  # needs asyncio, which a replay does without
+
+    return ForkServer()
 
 
 def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:

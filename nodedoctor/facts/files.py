@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 _SECTIONS = frozenset({"files", "links", "hex", "lists", "stats", "statvfs", "errors"})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import logging
 import os
 import signal
 import time
@@ -15,6 +14,7 @@ from typing import Protocol, cast
 
 from nodedoctor import __version__
 from nodedoctor.cli.endings import ended_by_signals, on_ending
+from nodedoctor.debug import Log
 from nodedoctor.engine.run import now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
@@ -62,7 +62,7 @@ class GatherState:
 
 Progress = Callable[[GatherState], None]
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 @record

@@ -6,12 +6,11 @@ Of each report only what the fleet compares is kept, so that ten thousand of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import Literal
 
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Action, Severity, Status, identifier
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 NodeState = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
 """What came of asking a node: a report; nothing in time; no way to it; it was reached, but nodedoctor could

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
 from nodedoctor.facts.host.settings import Settings
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.model import Step
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 from nodedoctor.whole_numbers import whole
 
 Level = Literal["note", "warn", "fail"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 Fault = Literal["slow", "loss", "late", "corrupt", "hang", "refused", "filtered", "lost", "error"]
 """What is wrong with a pair: below the others' rate; retransmits; small messages take longer; wrong bytes; no

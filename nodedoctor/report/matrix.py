@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
-from nodedoctor.json_shapes import mapping, number, part, parts, text, texts, whole
-from nodedoctor.record import record, replace
+from nodedoctor.json_shapes import mapping, number, part, parts, texts
+from nodedoctor.record import field, record, replace
 from nodedoctor.report.inert import inert
+from nodedoctor.report.lost_gpus import off_bus
 
 LOW = 0.9
 """Of the median of its row: a pair below is marked. Healthy NVLink pairs differ by about one per cent."""
@@ -65,19 +65,6 @@ def matrices(facts: Mapping[str, Any]) -> list[Matrix]:
     lost = off_bus(facts)
     made = (_links(facts), _paths(facts), _bandwidth(facts))
     return [_with_lost(replace(matrix, **seat), lost) for matrix in made if matrix is not None]
-
-
-def off_bus(facts: Mapping[str, Any]) -> dict[str, str]:
-    """PCI addresses of the GPUs that have fallen off the bus, by the names the other sources would use.
-
-    One whose number the driver does not tell is left out: nobody knows its row.
-    """
-    found: dict[str, str] = {}
-    for slot in parts(part(facts, "inventory"), "slots")[:MOST]:
-        index = next((whole(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None)
-        if index is not None and (slot.get("off_bus") is True or slot.get("lost") == "GPU_IS_LOST"):
-            found[f"GPU{index}"] = inert(text(slot, "address"))
-    return found
 
 
 def _with_lost(matrix: Matrix, lost: Mapping[str, str]) -> Matrix:

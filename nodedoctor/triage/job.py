@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from nodedoctor.debug import Log
 from nodedoctor.triage import verdict
 from nodedoctor.triage.document import of_kind
 from nodedoctor.triage.examined import Examined, advised, without_secrets
@@ -32,7 +32,7 @@ EARLIER = 32
 """Earlier runs that are told one by one, the newest of them."""
 _DUMPS = ("pickle", "json")
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 def examine(

@@ -11,24 +11,26 @@ from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.causes.roots import diagnose
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
-from nodedoctor.model import Report
-from nodedoctor.report import json
+from nodedoctor.model import Report, Result
 from nodedoctor.report.document import Report as Document
-from nodedoctor.tui.state import CheckInfo, EngineInfo, State, Waiting
+from nodedoctor.tui.state import EngineInfo, State, Waiting
 
 OFTEN = 0.05  # seconds between two looks at the results: faster only costs bytes
 SOON = 0.02  # seconds until probes have begun and can be named
-AT_ONCE = 0.3  # seconds that a recorded node may take before it is worth saying how far it is
 TICK = 1.0  # seconds between two looks while nothing but time goes by
+
+
+Begun = tuple[Diagnosis, AsyncIterator[Result]]
+"""A run that was begun, and those of its results that are left."""
 
 
 class RunHistory:
     """The engine itself: the whole run of a session, and the checks that were asked again since."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, begun: Begun | None = None) -> None:
         self.session = session
-        self.about = _about(session)
-        self._whole = session.diagnosis()
+        self.about = EngineInfo.of(session)
+        self._whole, self._left = begun or _begun(session)
         self._again: list[Diagnosis] = []
         self._tasks: dict[asyncio.Task[None], Diagnosis] = {}
         self._changed = asyncio.Event()
@@ -37,7 +39,7 @@ class RunHistory:
 
     def start(self) -> None:
         """Begin the first run; its probes are under way when control next returns to the event loop."""
-        self._follow(self._whole)
+        self._follow(self._whole, self._left)
 
     def again(self, check: str = "") -> None:
         """Ask one check once more, its probes afresh; all of them when none is named."""
@@ -47,7 +49,7 @@ class RunHistory:
             self._again.append(diagnosis)
         else:
             self._whole, self._again = diagnosis, []
-        self._follow(diagnosis)
+        self._follow(diagnosis, diagnosis.results())
 
     def state(self) -> State:
         """The report as it stands now, and what is still running.
@@ -65,8 +67,7 @@ class RunHistory:
         return replace(same, report=timed, running=self._running(), asking=asking)
 
     def _judged(self) -> State:
-        report = self.report()
-        return State(json.document(report), answers={seen.probe: seen for seen in report.observations})
+        return State.of(self.report())
 
     def _news(self) -> list[tuple[Diagnosis, int, int, int]]:
         """What is another one whenever a probe, a fact or a check has answered since."""
@@ -86,11 +87,16 @@ class RunHistory:
         results, causes = diagnose(report.results, self.session.checks, report.observations, devices)
         return replace(report, results=results, causes=causes)
 
-    async def states(self) -> AsyncIterator[State]:
-        """A new state after every change, and once a second while something runs; never ends."""
-        if self.about.recorded and self._tasks:
-            await asyncio.wait(self._tasks, timeout=AT_ONCE)
-        else:
+    async def states(self, *, told: bool = False) -> AsyncIterator[State]:
+        """A new state after every change, and once a second while something runs; never ends.
+
+        `told` says that the first run has ended and its report was told.
+        """
+        if told:
+            await asyncio.gather(*self._tasks)  # it has nothing left to do
+            self._changed.clear()
+            await self._changed.wait()
+        elif not self.about.recorded:
             yield self.state()
             await asyncio.sleep(SOON)
         while True:
@@ -111,15 +117,16 @@ class RunHistory:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _follow(self, diagnosis: Diagnosis) -> None:
-        task = asyncio.create_task(self._exhaust(diagnosis))
+    def _follow(self, diagnosis: Diagnosis, results: AsyncIterator[Result]) -> None:
+        task = asyncio.create_task(self._exhaust(results))
         self._tasks[task] = diagnosis
         task.add_done_callback(self._finished)
         self._changed.set()
 
-    async def _exhaust(self, diagnosis: Diagnosis) -> None:
-        async for _ in diagnosis.results():
+    async def _exhaust(self, results: AsyncIterator[Result]) -> None:
+        async for _ in results:
             self._changed.set()
+            await asyncio.sleep(0)  # a recording answers at once, and others want to be heard
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -135,15 +142,9 @@ class RunHistory:
         return running
 
 
-def _about(session: Session) -> EngineInfo:
-    catalogue = session.catalogue
-    return EngineInfo(
-        checks={check.id: CheckInfo(check.what, check.disturbs) for check in session.checks},
-        probes={name: probe.about for name, probe in catalogue.probes.items()},
-        recorded=session.snapshot is not None,
-        root=session.request.options.root,
-        redact=session.request.redact,
-    )
+def _begun(session: Session) -> Begun:
+    diagnosis = session.diagnosis()
+    return diagnosis, diagnosis.results()
 
 
 def _oldest(ages: Mapping[str, float], probes: frozenset[str]) -> Waiting:

@@ -83,11 +83,11 @@ def sit(
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen. With
     `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun.
     """
+    gc.disable()
+    pid, line = _fork(make_request)
     import_asyncio()
     import asyncio
 
-    gc.disable()
-    pid, line = _fork(make_request)
     app_class = load_app()
     if refusal := _refusal(line, REFUSAL_S if may_refuse else 0.0):
         os.waitpid(pid, 0)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nodedoctor import __version__
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Observation
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 from nodedoctor.report.document import Report
 from nodedoctor.report.saved import read
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.session import Session
+    from nodedoctor.model import Report as Found
 
 
 @record
@@ -35,6 +38,13 @@ class State:
     running: Mapping[str, Waiting] = field(default_factory=dict)
     asking: Mapping[str, float] = field(default_factory=dict)
     answers: Mapping[str, Observation] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Found) -> State:
+        """What a run has found so far, with nothing under way."""
+        from nodedoctor.report import json
+
+        return cls(json.document(found), answers={seen.probe: seen for seen in found.observations})
 
     @property
     def done(self) -> int:
@@ -64,6 +74,18 @@ class EngineInfo:
     root: str = "/"
     nothing: str = ""
     redact: bool = False
+
+    @classmethod
+    def of(cls, session: Session) -> EngineInfo:
+        """What a session is about."""
+        catalogue = session.catalogue
+        return cls(
+            checks={check.id: CheckInfo(check.what, check.disturbs) for check in session.checks},
+            probes={name: probe.about for name, probe in catalogue.probes.items()},
+            recorded=session.snapshot is not None,
+            root=session.request.options.root,
+            redact=session.request.redact,
+        )
 
 
 class RequestRefused(NodeDoctorError):

@@ -13,6 +13,7 @@ import pytest
 
 import nodedoctor
 from nodedoctor.children import child_process, pipes
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 
@@ -166,7 +167,7 @@ def test_a_held_child_that_crashes_is_a_crash():
     assert (seen.outcome, seen.text) == (Outcome.CRASH, "half\n")
 
 
-ASK = "import sys, nodedoctor.children.child_process as c;"
+ASK = "import sys, nodedoctor.children.programs as c;"
 ASK += "print(*c.child(*sys.argv[1:], packages=True), sep='\\n')"
 NVML = "raise ImportError('here: ' + __file__)"
 
@@ -197,7 +198,7 @@ def test_a_child_takes_packages_from_nowhere_else(tmp_path):
     unaware, aware = told(tmp_path), told(tmp_path, str(theirs))
     (theirs / "json.py").write_text("raise SystemExit('before the standard library')")
     env = {"PYTHONPATH": str(theirs), "PYTHONUSERBASE": str(theirs)}
-    assert unaware[1:] == ["-I", "-S", child_process.child("gpu/nvml")[-1]]
+    assert unaware[1:] == ["-I", "-S", child("gpu/nvml")[-1]]
     assert "No module named 'pynvml'" in run(*unaware, env=env).text
     assert "here:" in run(*aware, env=env).text
 
@@ -206,7 +207,7 @@ def test_a_child_finds_the_packages_of_this_very_environment():
     for name in ("psutil", "pynvml"):
         code = f"import sys; sys.path.append({str(Path(nodedoctor.__file__).parent / 'probes')!r});"
         code += f"from packages import add_folders; add_folders(); import {name}; print({name}.__file__)"
-        program = child_process.child("gpu/nvml", packages=True)
+        program = child("gpu/nvml", packages=True)
         seen = run(*program[:-1], "-c", code)
         assert seen.text.strip() == str(importlib.util.find_spec(name).origin)
 
@@ -228,5 +229,5 @@ def test_the_stdin_of_a_tied_child_ends_only_when_it_is_let_go(tmp_path):
 
 
 def test_without_psutil_one_line_says_so():
-    seen = run(*child_process.child("host/processes"))
+    seen = run(*child("host/processes"))
     assert (seen.rc, seen.text, seen.note) == (1, "", "psutil cannot be loaded: No module named 'psutil'")

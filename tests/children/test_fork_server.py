@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.children import child_process, fork_server
+from nodedoctor.children import child_process, fork_server, programs
 from nodedoctor.children.fork_server import ForkServer
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
 
@@ -95,24 +96,24 @@ def test_our_own_programs_answer_alike(server):
         "list:/proc/self/fd",
         "stat:/dev/null",
     )
-    asked = [Command(child_process.child("host/files", *more, *words)) for more in ((), ("--each", "5"))]
+    asked = [Command(child("host/files", *more, *words)) for more in ((), ("--each", "5"))]
     forked, fresh = ask(server, *asked), ask(None, *asked)
     assert [seen.text for seen in forked] == [seen.text for seen in fresh]
     assert "Linux" in forked[0].text and "ENOENT" in forked[1].text
 
 
 def test_packages_are_found_where_we_find_them(server):
-    (seen,) = ask(server, Command(child_process.child("host/processes", "--root", "/", packages=True)))
+    (seen,) = ask(server, Command(child("host/processes", "--root", "/", packages=True)))
     assert (seen.outcome, seen.rc, seen.note, server.asked) == (Outcome.OK, 0, "", 1)
     assert f'"pid": {os.getpid()}' in seen.text
 
 
 def test_without_psutil_only_the_program_that_needs_it_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(child_process, "_packages", lambda: (str(tmp_path),))
+    monkeypatch.setattr(programs, "_packages", lambda: (str(tmp_path),))
     server = ForkServer()
     words = ("--root", "/", "read:/proc/cmdline")
-    processes = Command(child_process.child("host/processes", "--root", "/", packages=True))
-    missing, well = ask(server, processes, Command(child_process.child("host/files", *words)))
+    processes = Command(child("host/processes", "--root", "/", packages=True))
+    missing, well = ask(server, processes, Command(child("host/files", *words)))
     server.close()
     assert (missing.rc, well.rc, server.asked) == (1, 0, 2)
     assert "psutil" in missing.note and "cmdline" in well.text
@@ -158,7 +159,7 @@ def test_one_that_survives_sigkill_is_left_behind(server, tmp_path, monkeypatch)
 
 
 def test_what_cannot_be_forked_has_an_interpreter_of_its_own(server, tmp_path):
-    environment = Command(child_process.child("host/environment"), env={"NCCL_DEBUG": "ODD"})
+    environment = Command(child("host/environment"), env={"NCCL_DEBUG": "ODD"})
     foreign = Command(("sh", "-c", "echo foreign"))
     own, other = ask(server, environment, foreign)
     assert "ODD" in own.text and other.text == "foreign\n" and server.asked == 0
@@ -236,7 +237,7 @@ def asked_of() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         serving = subprocess.Popen(
-            child_process.child("fork_server"), stdin=theirs, env={**os.environ, fork_server.MARK: "mine"}
+            child("fork_server"), stdin=theirs, env={**os.environ, fork_server.MARK: "mine"}
         )
     with ours:
         yield serving, ours

@@ -5,7 +5,8 @@ import sys
 import time
 
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
-from nodedoctor.engine.sources import Live, Recorded
+from nodedoctor.engine.live import Live
+from nodedoctor.engine.sources import Recorded
 from nodedoctor.model import Observation, Outcome
 
 
@@ -21,7 +22,7 @@ def observe(probes, *names, deadline=30.0):
     async def go():
         live = Live({p.name: p for p in probes}, Options(), deadline)
         try:
-            return await asyncio.gather(*(live.observe(name) for name in names)), live
+            return await asyncio.gather(*(live.ask(name) for name in names)), live
         finally:
             live.close()
 
@@ -106,13 +107,37 @@ def test_a_held_child_stays_until_the_end():
     assert seen[0].rc == 0
 
 
+def test_what_others_wait_for_is_asked_first(tmp_path):
+    log = tmp_path / "log"
+
+    def noted(name, after=(), lane=Lane.NVIDIA):
+        return probe(name, lambda *_: shell(f"echo {name} >>{log}"), lane, after=after)
+
+    first, root, long = noted("first"), noted("root"), noted("long")
+    probes = [first, root, long, noted("leaf", ("root",), Lane.CPU), noted("middle", ("long",), Lane.CPU)]
+    probes += [
+        noted("end", ("middle",), Lane.CPU),
+        noted("load", lane=Lane.GPU_LOAD),
+        noted("on", ("load",), Lane.GPU_LOAD),
+    ]
+    names = [one.name for one in probes]
+
+    async def go():
+        live = Live({one.name: one for one in probes}, Options(), 30)
+        live.foresee(names)
+        await asyncio.gather(*(live.ask(name) for name in names))
+        live.close()
+
+    asyncio.run(go())
+    ran = log.read_text().split()
+    assert [name for name in ran if name in ("first", "root", "long")] == ["long", "root", "first"]
+    assert ran[-2:] == ["load", "on"]
+
+
 def test_a_recording_answers_and_says_what_it_lacks():
     kept = Observation("kept", text="text")
 
-    async def go():
-        source = Recorded({"kept": kept})
-        return await source.observe("kept"), await source.observe("lost")
-
-    seen, lost = asyncio.run(go())
+    source = Recorded({"kept": kept})
+    seen, lost = source.ask("kept").result(), source.ask("lost").result()
     assert seen is kept
     assert (lost.outcome, lost.note) == (Outcome.MISSING, "not in this recording")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nodedoctor
-from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.fleet.model import FleetError
 from nodedoctor.fleet.transports.ray import Ray, _answer, _object, members
 from nodedoctor.probes.cluster import ray_fleet
@@ -193,7 +193,7 @@ def test_a_task_has_the_environment_of_its_raylet(monkeypatch):
 
 def pythons(*words: str, **env: str) -> list[str]:
     done = subprocess.run(
-        child_process.child("cluster/ray_pythons", *words),
+        child("cluster/ray_pythons", *words),
         capture_output=True,
         text=True,
         env=env,

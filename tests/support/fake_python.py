@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation
 
@@ -90,7 +91,7 @@ def ask(
     """The document of one of our child programs, run as nodedoctor runs it but from another folder."""
     clean = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     done = subprocess.run(
-        child_process.child(program, *args),
+        child(program, *args),
         env={**clean, **(env or {})},
         cwd=cwd,
         capture_output=True,
@@ -104,5 +105,5 @@ def ask(
 
 def observe(*args: str, env: Mapping[str, str] | None = None) -> Observation:
     """The observation `target-python` as the engine makes it."""
-    made = Command(child_process.child("stack/find_python", *args), env=env or {})
+    made = Command(child("stack/find_python", *args), env=env or {})
     return asyncio.run(child_process.run("target-python", made, 60))

@@ -19,6 +19,7 @@ from fakes.tree import SLOTS, VERSION, gpu_address
 
 from nodedoctor import demo
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.engine import proof
 from nodedoctor.engine.causes.devices import Devices
@@ -156,7 +157,7 @@ def alarms(report: Report) -> list[str]:
 
 def nvml(env: Mapping[str, str]) -> str:
     """What the real NVML child says behind the fake library."""
-    asked = Command(child_process.child("gpu/nvml", packages=True), env=dict(env))
+    asked = Command(child("gpu/nvml", packages=True), env=dict(env))
     return asyncio.run(child_process.run("nvml", asked, 60)).text
 
 

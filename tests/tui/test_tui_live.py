@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from tuidriver import checks, drive, frame, press, until
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
@@ -115,19 +116,19 @@ def test_the_host_child_says_rates_and_ends_with_its_reader(tmp_path: Path):
     proc.mkdir()
     (proc / "stat").write_text("cpu 100 0 100 700 100 0 0 0 0 0\nprocs_blocked 3\n")
     (proc / "meminfo").write_text("MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n")
-    argv = child_process.child("host/host_watch", "0.01", "--root", str(tmp_path))
+    argv = child("host/host_watch", "0.01", "--root", str(tmp_path))
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as child:
-        assert child.stdout is not None and child.stdin is not None
-        first = json.loads(child.stdout.readline())
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as running:
+        assert running.stdout is not None and running.stdin is not None
+        first = json.loads(running.stdout.readline())
         assert (first["memory_total_gib"], first["memory_available_gib"], first["blocked"]) == (1.0, 0.5, 3)
         assert "cpu_percent" not in first  # one look gives no rate
         (proc / "fresh").write_text("cpu 150 0 150 790 110 0 0 0 0 0\nprocs_blocked 0\n")
         os.replace(proc / "fresh", proc / "stat")
-        said = next(said for said in map(json.loads, child.stdout) if "cpu_percent" in said)
+        said = next(said for said in map(json.loads, running.stdout) if "cpu_percent" in said)
         assert (said["cpu_percent"], said["iowait_percent"]) == (50.0, 5.0)
-        child.stdin.close()
-        assert child.wait(60) == 0
+        running.stdin.close()
+        assert running.wait(60) == 0
 
 
 def test_following_yields_lines_and_kills_what_is_left():

@@ -68,7 +68,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a driver that gave no answer in time is asked again",
-        "nodedoctor/engine/sources.py",
+        "nodedoctor/engine/live.py",
         "    Lane.NVIDIA: (Outcome.STUCK, Outcome.TIMEOUT),\n",
         "    Lane.NVIDIA: (Outcome.STUCK,),\n",
         "tests/engine",

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from nodedoctor.blackbox.samples.sample import Sample, parse
-from nodedoctor.children import child_process
 from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Sampler:
             await talk.leave(0.2)
 
     async def _one_child(self) -> AsyncIterator[Sample]:
-        argv = child_process.child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace}))
+        argv = child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace}))
         self._talk = talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))
         try:
             while True:

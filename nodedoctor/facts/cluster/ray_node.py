@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Processes
@@ -14,7 +13,7 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.json_shapes import document, part, text, texts, whole
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 STATUS_SECONDS = 8.0  # a cluster that lives answers in less than two
 NO_RAY = "no Ray process runs here, and RAY_ADDRESS names none"

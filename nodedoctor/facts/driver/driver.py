@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Literal
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts import shapes
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.pci.pci import bdf
 from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 PROC = "/proc/driver/nvidia"
 LIBRARIES = ("libnvidia-ml.so.1", "libcuda.so.1")

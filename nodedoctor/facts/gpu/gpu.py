@@ -8,11 +8,10 @@ A value that is None was not said, and `errors` holds the reason under the name 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Reason
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 HARMLESS = QUIET | {"NO_VALUE", "NOT_ASKED"}
 """Reasons for a missing value that hide nothing: there is no such thing, or this source does not tell."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.host.numa import cpu_list, cpu_text
 from nodedoctor.model import Evidence, file_reading
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 ROOT = "/sys/fs/cgroup"
 GIB = 1024**3

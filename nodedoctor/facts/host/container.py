@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from typing import Any, Literal
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import own_cgroup
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.mounts import line_of, parse_mountinfo
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
-from nodedoctor.record import record
+from nodedoctor.record import as_dict, field, record
 
 Runtime = Literal[
     "docker", "podman", "containerd", "kubernetes", "enroot", "apptainer", "lxc", "systemd-nspawn", "unknown"
@@ -140,7 +139,7 @@ class Container:
 
     def public(self) -> dict[str, Any]:
         """All fields."""
-        shown = asdict(self) | {"inside": self.inside}
+        shown = as_dict(self) | {"inside": self.inside}
         del shown["said"]
         return shown
 

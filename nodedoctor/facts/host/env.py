@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import loaded, texts
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
 """Read by NCCL at start: NVIDIA/nccl, src/misc/param.cc, initEnv."""

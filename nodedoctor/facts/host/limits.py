@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.cgroup import Cgroup, cgroup_words, own_cgroup, parse_cgroup
 from nodedoctor.facts.host.mounts import mount_of, parse_mountinfo
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
-from nodedoctor.record import record
+from nodedoctor.record import as_dict, field, record
 
 GIB = 1024**3
 SHM = "/dev/shm"
@@ -148,7 +147,7 @@ class Limits:
 
     def public(self) -> dict[str, Any]:
         """All fields, without the places that evidence is taken from."""
-        shown = asdict(self)
+        shown = as_dict(self)
         del shown["cgroup"]["files"]
         return shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, MANAGEMENT
 from nodedoctor.facts.files import Files

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import as_dict, record
 
 NODES = "/sys/devices/system/node"
 MOST_CPUS = 1 << 16  # far above what any machine has; a list beyond it is garbage
@@ -63,7 +62,7 @@ class Numa:
 
     def public(self) -> dict[str, Any]:
         """The nodes, with processors as ranges."""
-        nodes = [asdict(node) | {"cpus": cpu_text(node.cpus)} for node in self.nodes]
+        nodes = [as_dict(node) | {"cpus": cpu_text(node.cpus)} for node in self.nodes]
         return {"nodes": nodes, "online_cpus": cpu_text(self.online_cpus)}
 
 

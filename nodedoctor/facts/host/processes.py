@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
 from nodedoctor.json_shapes import loaded, texts, whole
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
-from nodedoctor.record import record, replace
+from nodedoctor.record import as_dict, field, record, replace
 
 SECONDS = 5
 GIB = 1024**3
@@ -171,7 +170,7 @@ class Processes:
         told = [
             p for p in self.all if p.role or p.nvidia or p.stuck_at or p.state in ("disk-sleep", "zombie")
         ]
-        return {"processes": [asdict(p) for p in told], "count": len(self.all), "unread": self.unread}
+        return {"processes": [as_dict(p) for p in told], "count": len(self.all), "unread": self.unread}
 
 
 def _process(row: Mapping[str, Any]) -> Process:

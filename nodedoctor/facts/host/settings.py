@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 from nodedoctor.declare.registry import fact
@@ -13,7 +12,7 @@ from nodedoctor.facts.host.env import Env, EnvFile
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.env_vars import family, is_env_var, suggest
 from nodedoctor.model import Evidence, Unseen, reading
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 HERE = "the environment"
 ROLES = ("rank", "ray-worker", "engine")

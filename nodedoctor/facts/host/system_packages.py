@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files
 from nodedoctor.model import Evidence, Observation, Unseen, reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.kernel import nvidia, storage, system
@@ -29,7 +28,7 @@ from nodedoctor.facts.kernel.events import (
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Moment, Observation, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import as_dict, field, record
 from nodedoctor.wording import counted
 
 WAY_OUT = (
@@ -202,9 +201,9 @@ class KernelLog:
             "cut": self.cut,
             "xids": {str(code): n for code, n in sorted(Counter(x.code for x in self.xids).items())},
             "sxids": {str(code): n for code, n in sorted(Counter(s.code for s in self.sxids).items())},
-            "driver": [asdict(event) for event in self.driver[-10:]],
+            "driver": [as_dict(event) for event in self.driver[-10:]],
             "pcie": dict(Counter(event.severity for event in self.pcie)),
-            "oom": [asdict(event) for event in self.oom[-10:]],
+            "oom": [as_dict(event) for event in self.oom[-10:]],
             "stalls": dict(Counter(event.kind for event in self.stalls)),
             "nics": dict(Counter(event.kind for event in self.nics)),
             "iommu": len(self.iommu),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.json_shapes import Json, loaded, number, part, text, whole
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
-from nodedoctor.record import record, replace
+from nodedoctor.record import field, record, replace
 
 QUICK, DEEP = "bandwidth", "bandwidth-deep"
 QUICK_SECONDS = 20  # contexts on eight GPUs take seconds; the copying itself three

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
 from nodedoctor.facts.gpu.idle import idle
@@ -14,7 +13,7 @@ from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.facts.measured.nccl_log import NcclLog, read_log
 from nodedoctor.json_shapes import Json, document, part, parts, text, whole
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 SMOKE, ISOLATE = "collective", "collective-isolate"
 AFTER = ("nvml", "processes", "target-python", "pci", "driver-files")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 _VIA = regex(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
 _NETWORK = regex(r"Using network (\S+)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.network.ping import Ping
 from nodedoctor.json_shapes import Json, document, part, text, texts, whole

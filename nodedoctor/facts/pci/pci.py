@@ -6,16 +6,15 @@ Sysfs is not namespaced: a container or job sees every device of the host, also 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, field
 from typing import Any
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading
-from nodedoctor.record import record
+from nodedoctor.record import as_dict, field, record
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA, MELLANOX = "10de", "15b3"
@@ -179,7 +178,7 @@ class Pci:
     def public(self) -> dict[str, Any]:
         """GPUs, switches and network adapters; the rest only counted."""
         told = [device for device in self.devices if device.is_gpu or device.is_nvswitch or device.is_nic]
-        rows = [asdict(device) | {"off_bus": device.off_bus, "config": ""} for device in told]
+        rows = [as_dict(device) | {"off_bus": device.off_bus, "config": ""} for device in told]
         for row in rows:
             del row["config"]
         return {"devices": rows, "on_bus": len(self.devices)}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 
 from nodedoctor.facts.rdma.sysfs import CLASS, Gid, Hca, NetDevice, RdmaPort
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Evidence, file_reading, quoted_like
-from nodedoctor.record import field_names, record, replace
+from nodedoctor.record import field, field_names, record, replace
 
 _TRAFFIC = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "link_downed")
 

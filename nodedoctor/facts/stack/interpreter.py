@@ -5,9 +5,7 @@ It is asked itself (probe `target-python`), or read from what people paste: `col
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 from nodedoctor.declare.registry import fact
@@ -16,7 +14,7 @@ from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
 from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole
 from nodedoctor.model import Observation, Reason, Step, Unseen
-from nodedoctor.record import record
+from nodedoctor.record import as_dict, field, field_names, record
 from nodedoctor.steps import look, repair
 
 _WAY_OUT = "Pass the training Python with --python PATH, or reach its container: --exec 'docker exec NAME'."
@@ -171,10 +169,10 @@ class TargetPython:
     def public(self) -> dict[str, Any]:
         """Everything but torch, which is a fact of its own; of the packages names and versions."""
         left_out = ("packages", "torch_build")
-        shown = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
+        shown = {name: getattr(self, name) for name in field_names(type(self)) if name not in left_out}
         for name in ("others", "running"):
-            shown[name] = [dataclasses.asdict(item) for item in shown[name]]
-        shown["toolkit"] = dataclasses.asdict(self.toolkit) if self.toolkit else None
+            shown[name] = [as_dict(item) for item in shown[name]]
+        shown["toolkit"] = as_dict(self.toolkit) if self.toolkit else None
         return {**shown, "packages": {package.name: package.version for package in reversed(self.packages)}}
 
 

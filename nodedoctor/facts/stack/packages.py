@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from nodedoctor.facts.stack import common_requirements
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
@@ -39,6 +40,8 @@ class Wanted:
 
     def allows(self, version: str) -> bool | None:
         """Whether a version will do; None when it cannot be read as one."""
+        if (plainly := common_requirements.allows(self.versions, version)) is not None:
+            return plainly
         from packaging.specifiers import SpecifierSet
         from packaging.version import Version
 
@@ -72,20 +75,25 @@ def wanted(package: Package, environment: Mapping[str, str]) -> Iterator[Wanted]
 
     `environment` are marker variables: python_version, platform_machine, ...
     """
-    lines = [line for line in package.requires if not _FOR_AN_EXTRA.search(line)]
-    if not lines:
-        return  # packaging takes 20 ms to import
+    for line in package.requires:
+        if _FOR_AN_EXTRA.search(line):
+            continue
+        found = common_requirements.read(line, environment) or _parsed(line, environment)
+        if found and found[2]:
+            yield Wanted(canonical(found[0]), found[1])
+
+
+def _parsed(line: str, environment: Mapping[str, str]) -> tuple[str, str, bool] | None:
+    """The name, the versions and whether it applies, of a requirement in any form; None if it is none."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
 
-    for line in lines:
-        try:
-            requirement = Requirement(line)
-            applies = requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})
-        except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
-            continue
-        if applies:
-            yield Wanted(canonical(requirement.name), str(requirement.specifier))
+    try:
+        requirement = Requirement(line)
+        applies = requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})
+    except (InvalidRequirement, UndefinedComparison, UndefinedEnvironmentName):
+        return None
+    return requirement.name, str(requirement.specifier), applies
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any
 
 from nodedoctor.declare.registry import pasted
@@ -16,7 +15,7 @@ from nodedoctor.facts.stack.packages import Package, canonical
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
-from nodedoctor.record import record, replace
+from nodedoctor.record import field, record, replace
 
 COLLECT_ENV = pasted("collect-env", "What `python -m torch.utils.collect_env` prints (vLLM's is longer)")
 PIP_LIST = pasted("pip-list", "What `pip list`, `uv pip list`, `pip freeze` or `conda list` prints")

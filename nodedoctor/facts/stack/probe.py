@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.json_shapes import document, part, text, texts, whole

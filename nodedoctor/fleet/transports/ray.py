@@ -20,6 +20,7 @@ from typing import Any
 
 from nodedoctor.children import child_process, pipes
 from nodedoctor.children.child_stream import ChildStream
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
@@ -183,7 +184,7 @@ class Ray:
 
     async def _pythons(self) -> tuple[str, ...]:
         seen = await child_process.run(
-            "pythons", Command(child_process.child("cluster/ray_pythons", self._python)), FINDING
+            "pythons", Command(child("cluster/ray_pythons", self._python)), FINDING
         )
         try:
             found = loaded(seen.text)
@@ -195,7 +196,7 @@ class Ray:
 
     async def _connect(self, python: str) -> tuple[Json, str]:
         """What the child in this Python says first, and why it did not say what it should."""
-        argv = child_process.child("in_python", python, "cluster/ray_fleet", self._address)
+        argv = child("in_python", python, "cluster/ray_fleet", self._address)
         complaints: list[str] = []
         try:
             self._talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))

@@ -6,11 +6,10 @@ Versions are strings as Python packages write them; CUDA is (12, 8), a compute c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cache
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
 """How NVIDIA's wheels of one library are called across CUDA majors."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -10,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nodedoctor.debug import Log
 from nodedoctor.json_shapes import first_of, loaded
 from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
@@ -29,7 +29,7 @@ from nodedoctor.whole_numbers import json_integer
 SMALLEST = 32
 """Bytes of a record: nine keys of two bytes and their values, in the oldest and shortest form."""
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, loaded, text
 from nodedoctor.record import record
@@ -105,7 +106,7 @@ def _frames(value: Any) -> tuple[Frame, ...]:
 
 async def ask_ras(host: str, port: int, seconds: float) -> str:
     """What NCCL's RAS service says there; '' when it does not answer within so many seconds."""
-    argv = child_process.child("cluster/nccl_ras", host, str(port), str(seconds))
+    argv = child("cluster/nccl_ras", host, str(port), str(seconds))
     seen = await child_process.run("nccl-ras", Command(argv), seconds + 2)
     return text(document(seen) or {}, "text")
 

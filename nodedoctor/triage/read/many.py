@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 import signal
 import time
 from collections.abc import Sequence
 
+from nodedoctor.debug import Log
 from nodedoctor.triage.read.reader import Reading, read
 from nodedoctor.triage.read.scan import depth
 from nodedoctor.triage.read.sources import Source
@@ -19,7 +19,7 @@ MOST = 16
 """Processes; more only wait for the disk."""
 _STREAMS = ("stdin", "pipe")
 
-_log = logging.getLogger(__name__)
+_log = Log(__name__)
 
 
 def read_all(sources: Sequence[Source], reading: Reading) -> None:

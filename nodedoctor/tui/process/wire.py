@@ -5,10 +5,15 @@ Both ends are our own and forked from one another, so what comes is trusted.
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from nodedoctor.model import Observation
+from nodedoctor.tui.state import State, empty_report
+
+if TYPE_CHECKING:
+    import asyncio
 
 _LENGTH = struct.Struct("!I")
 
@@ -17,6 +22,27 @@ def packed(*message: Any) -> bytes:
     """A message as bytes."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(data)) + data
+
+
+class Telling:
+    """States as messages, each without what was sent before: observations can be megabytes."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        """Whether one was told."""
+        self._told: dict[str, Observation] = {}
+        self._last: dict[str, Any] = {}
+        self._empty = empty_report()
+
+    def of(self, state: State) -> bytes:
+        """The message for the next state."""
+        self.begun = True
+        fresh = {name: seen for name, seen in state.answers.items() if self._told.get(name) is not seen}
+        self._told.update(fresh)
+        last = self._last
+        news = {key: value for key, value in state.report.items() if key not in last or last[key] != value}
+        self._last = dict(state.report) if state.running else {}  # facts are megabytes, and no more will come
+        return packed("state", State(self._empty, state.running, state.asking), news, fresh)
 
 
 def refusal(begun: bytes) -> str:

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.gpu import LostGpu
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
@@ -111,7 +112,7 @@ class LiveScreen(Screen[None]):
     @work(group="gpus")
     async def _follow_gpus(self) -> None:
         """NVML in a child: where it hangs, the line that names the waiting call is all that comes."""
-        argv = child_process.child("gpu/nvml", "--watch", str(INTERVAL), packages=True)
+        argv = child("gpu/nvml", "--watch", str(INTERVAL), packages=True)
         before: LoadSample | None = None
         async for line in child_process.follow(Command(argv)):
             sample = sample_of(line, before)
@@ -147,7 +148,7 @@ class LiveScreen(Screen[None]):
 
     async def _sayings(self, *words: str) -> Any:
         root = self._engine.about.root
-        argv = child_process.child("host/host_watch", str(INTERVAL), "--root", root, *words)
+        argv = child("host/host_watch", str(INTERVAL), "--root", root, *words)
         async for line in child_process.follow(Command(argv)):
             try:
                 said = loaded(line)

@@ -12,7 +12,8 @@ from textual.screen import Screen
 from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.matrix import LOST, TOKENS, Matrix, matrices, off_bus
+from nodedoctor.report.lost_gpus import off_bus
+from nodedoctor.report.matrix import LOST, TOKENS, Matrix, matrices
 from nodedoctor.tui.lines import boxes
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row

@@ -9,6 +9,7 @@ import pytest
 from asking import brief, judge
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.network.ethtool import NAME, Ethtool, ethtool
 from nodedoctor.facts.rdma.port import IbPort
@@ -80,7 +81,7 @@ def test_infiniband_and_efa_are_not_judged_and_nothing_counted_is_unknown():
 
 def test_the_child_reads_the_statistics_of_this_machine():
     """Interfaces of a virtual machine or container have none that are wanted: the answer is whole anyway."""
-    seen = asyncio.run(child_process.run(NAME, Command(child_process.child("network/ethtool")), 60))
+    seen = asyncio.run(child_process.run(NAME, Command(child("network/ethtool")), 60))
     document = json.loads(seen.text)
     assert set(document) == {"interfaces", "errors"}
     assert isinstance(Ethtool.parse(seen), Ethtool)

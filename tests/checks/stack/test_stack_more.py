@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_stack_checks import H100, TORCH, gpus, target
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages

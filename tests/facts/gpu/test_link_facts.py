@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import alarms, driver_files, machine, nvml, pci, processes, replay, services
 
-from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.gpu.board import Board
@@ -233,7 +233,7 @@ def test_states_and_counters_of_two_texts_are_joined():
 
 
 def test_nvidia_smi_is_not_asked_what_nvml_told(fake_nvml: Fake):
-    argv = child_process.child("gpu/nvml", packages=True)
+    argv = child("gpu/nvml", packages=True)
     told = subprocess.run(argv, env={**os.environ, **fake_nvml()}, capture_output=True, text=True).stdout
     bus, driver = said(pci(8, "2330"), "pci"), said(driver_files(), "driver-files")
     for plan in (topo_p2p, nvlink_status):
@@ -250,13 +250,13 @@ def test_nvidia_smi_is_not_asked_what_nvml_told(fake_nvml: Fake):
 def test_counters_that_grow_between_two_reads(nvml_folder: Path, tmp_path: Path):
     config = tmp_path / "nvml.conf"
     env = {**os.environ, **nvml_env(nvml_folder, write_config(config, {"gpus": 2, "gpu1.link3.replay": 7}))}
-    argv = child_process.child("gpu/nvml_growth", "0.2", packages=True)
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
+    argv = child("gpu/nvml_growth", "0.2", packages=True)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        first = running.stdout.readline()
         now = {"gpus": 2, "gpu1.link3.replay": 500, "gpu1.link4.crc_flit": 3, "gpu0.pcie_replays": 900}
         write_config(config, now)
-        text = first + child.stdout.read()
+        text = first + running.stdout.read()
     growth = ErrorGrowth.parse(said(text, "nvml-growth"))
     assert isinstance(growth, ErrorGrowth) and growth.seconds >= 0.2
     gained = {
@@ -293,12 +293,12 @@ def test_a_hardware_slowdown_without_a_reason_counts_only_if_it_lasts(
     config = tmp_path / "nvml.conf"
     write_config(config, {"gpus": 2, "gpu1.reasons": reasons[1]})
     env = {**os.environ, **nvml_env(nvml_folder, config)}
-    argv = child_process.child("gpu/nvml_growth", "0.2", packages=True)
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
+    argv = child("gpu/nvml_growth", "0.2", packages=True)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        first = running.stdout.readline()
         write_config(config, {"gpus": 2, "gpu1.reasons": reasons[2]})
-        text = first + child.stdout.read()
+        text = first + running.stdout.read()
     growth = ErrorGrowth.parse(said(text, "nvml-growth"))
     found = judge("thermal.slowdown", reading, growth)
     assert [(f.status.value, f.subject) for f in found] == [(status, "gpu:1" if status == "warn" else "")]
@@ -322,12 +322,12 @@ def test_a_load_without_a_process_counts_only_if_it_lasts(
     config = tmp_path / "nvml.conf"
     write_config(config, {**usual, "gpu1.utilization": loads[0]})
     env = {**os.environ, **nvml_env(nvml_folder, config)}
-    argv = child_process.child("gpu/nvml_growth", "0.2", packages=True)
-    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
+    argv = child("gpu/nvml_growth", "0.2", packages=True)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        first = running.stdout.readline()
         write_config(config, {**usual, "gpu1.utilization": loads[1]})
-        text = first + child.stdout.read()
+        text = first + running.stdout.read()
     growth = ErrorGrowth.parse(said(text, "nvml-growth"))
     assert isinstance(growth, ErrorGrowth) and "users" not in growth.gpus[1].gained
     found = judge("gpu.unowned-load", reading, growth, Container())

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.nvml.gpu import ranges
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
@@ -32,7 +33,7 @@ def document(nvml_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the child says of a node with two GPUs."""
     config = {"gpus": 2, "links": 2, "processes": "42:300", "program.42": "python3"}
     env = nvml_env(nvml_folder, write_config(tmp_path_factory.mktemp("conf") / "conf", config))
-    asked = Command(child_process.child("gpu/nvml", packages=True), env=env)
+    asked = Command(child("gpu/nvml", packages=True), env=env)
     return asyncio.run(child_process.run("nvml", asked, 60)).text
 
 

@@ -12,6 +12,7 @@ import pytest
 from fakes import nvml_env, write_config
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.gpu import Gpu, GpuReading, LostGpu
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
@@ -22,7 +23,7 @@ PATIENCE = 60  # seconds; nothing here takes one
 
 
 def ask(env: dict[str, str], *args: str) -> Observation:
-    asked = Command(child_process.child("gpu/nvml", *args, packages=True), env=env)
+    asked = Command(child("gpu/nvml", *args, packages=True), env=env)
     return asyncio.run(child_process.run("nvml", asked, PATIENCE))
 
 
@@ -236,7 +237,7 @@ def test_a_library_that_cannot_be_loaded_says_why(tmp_path: Path):
 
 
 def test_without_pynvml_it_is_unknown_with_a_way_out(fake_nvml: Fake):
-    asked = Command(child_process.child("gpu/nvml", packages=False), env=fake_nvml())
+    asked = Command(child("gpu/nvml", packages=False), env=fake_nvml())
     seen = asyncio.run(child_process.run("nvml", asked, PATIENCE))
     assert (seen.outcome, seen.rc) == (Outcome.OK, 0)
     why = NvmlReading.parse(seen)

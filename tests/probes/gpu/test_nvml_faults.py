@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.gpu.gpu import GpuReading
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading, nvml
 from nodedoctor.model import Observation, Outcome
 
 Fake = Callable[..., dict[str, str]]
-HOLD = child_process.child("gpu/nvml", "--hold", packages=True)
+HOLD = child("gpu/nvml", "--hold", packages=True)
 
 
 @contextmanager
 def started(env: dict[str, str], *args: str) -> Iterator[subprocess.Popen[bytes]]:
     """The child with pipes; ended by SIGKILL at the latest."""
-    argv = child_process.child("gpu/nvml", *args, packages=True)
+    argv = child("gpu/nvml", *args, packages=True)
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, env={**os.environ, **env}, stdin=pipe, stdout=pipe) as process:
         try:
@@ -82,7 +83,7 @@ def test_the_engine_ends_a_hang(fake_nvml: Fake):
 @pytest.mark.parametrize("hold", [False, True])
 def test_a_crash_keeps_what_was_said_and_names_the_call(fake_nvml: Fake, deed: str, hold: bool):
     env = fake_nvml({f"gpu2.{deed}": "temperature"})
-    asked = Command(HOLD if hold else child_process.child("gpu/nvml", packages=True), env=env, hold=hold)
+    asked = Command(HOLD if hold else child("gpu/nvml", packages=True), env=env, hold=hold)
     found = reading(asyncio.run(child_process.run("nvml", asked, 60)))
     assert found.interrupted == "crash"
     assert "nvmlDeviceGetTemperature" in found.interrupted_note

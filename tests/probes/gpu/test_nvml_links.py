@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
@@ -16,7 +17,7 @@ Fake = Callable[..., dict[str, str]]
 
 
 def gpus(env: dict[str, str]) -> tuple[Gpu, ...]:
-    asked = Command(child_process.child("gpu/nvml", packages=True), env=env)
+    asked = Command(child("gpu/nvml", packages=True), env=env)
     reading = NvmlReading.parse(asyncio.run(child_process.run("nvml", asked, 60)))
     assert isinstance(reading, NvmlReading)
     return reading.gpus.gpus

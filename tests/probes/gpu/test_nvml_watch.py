@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.facts.gpu.nvml.watch import LoadSample, sample_of
 
 Fake = Callable[..., dict[str, str]]
@@ -20,7 +20,7 @@ Fake = Callable[..., dict[str, str]]
 
 @contextmanager
 def watching(env: dict[str, str], interval: str = "0.02") -> Iterator[subprocess.Popen[str]]:
-    argv = child_process.child("gpu/nvml", "--watch", interval, packages=True)
+    argv = child("gpu/nvml", "--watch", interval, packages=True)
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, env={**os.environ, **env}, stdin=pipe, stdout=pipe, text=True) as process:
         try:

@@ -16,7 +16,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tiers import some
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.facts.host.env import Env, environment
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.probes.host.environment import LONGEST, assignments, is_kept, kept, scrubbed

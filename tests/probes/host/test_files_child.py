@@ -19,7 +19,7 @@ from asking import write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.children.child_process import child
+from nodedoctor.children.programs import child
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.probes.plain_json import dumps

@@ -19,6 +19,7 @@ from test_net import ALONE, net
 from test_plugins import nodedoctor, results
 
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.network.peers import NOBODY, Peer, Peers, peers
 from nodedoctor.facts.network.ping import Ping
@@ -298,7 +299,7 @@ def test_a_recording_keeps_the_way_to_peers(tools, tmp_path, monkeypatch):
 def test_a_ping_that_never_ends_costs_no_more_than_was_given(tmp_path):
     (tmp_path / "ping").write_text(f"#!{sys.executable} -IS\nimport time\ntime.sleep(60)\n")
     (tmp_path / "ping").chmod(0o755)
-    argv = child_process.child("network/peers", "--seconds", "0.3", "127.0.0.2")
+    argv = child("network/peers", "--seconds", "0.3", "127.0.0.2")
     seen = asyncio.run(child_process.run("peers", Command(argv, {"PATH": str(tmp_path)}), 30))
     fact = Peers.parse(seen)
     assert isinstance(fact, Peers)

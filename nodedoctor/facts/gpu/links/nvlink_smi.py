@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from typing import Literal
 
 from nodedoctor.declare.registry import Command, Lane, Options, probe, skipped
@@ -106,7 +105,7 @@ class GpuLinks:
     links: tuple[NvLink, ...] = ()
     complete: bool = True
     said: str = ""
-    uuid: str | None = field(default=None, repr=False)
+    uuid: str | None = None
 
     @property
     def subject(self) -> str:

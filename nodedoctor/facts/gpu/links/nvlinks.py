@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from nodedoctor.declare.registry import fact
@@ -12,7 +11,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import ERRORS, STATUS, GpuLinks, LinkListing, read_links
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Observation, Unseen
-from nodedoctor.record import record, replace
+from nodedoctor.record import as_dict, record, replace
 
 WAY_OUT = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the host."
 
@@ -43,8 +42,8 @@ class NvLinks:
     def public(self) -> dict[str, Any]:
         """The state of every GPU; links that the fact `gpus` was told stand there."""
         if self.source in (STATUS, ERRORS):
-            return {"source": self.source, "gpus": [asdict(gpu) for gpu in self.gpus]}
-        rows = [asdict(replace(gpu, links=())) for gpu in self.gpus]  # to copy 144 links takes 5 ms
+            return {"source": self.source, "gpus": [as_dict(gpu) for gpu in self.gpus]}
+        rows = [as_dict(replace(gpu, links=())) for gpu in self.gpus]  # to copy 144 links takes 5 ms
         for row in rows:
             del row["links"]
         return {"source": self.source, "gpus": rows}

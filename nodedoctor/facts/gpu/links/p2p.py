@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
@@ -11,7 +10,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 P2P = "nvidia-smi-topo-p2p"
 WAY_OUT = "Run `nvidia-smi topo -p2p r` on the host."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.driver.driver import Driver
@@ -17,7 +16,7 @@ from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 TOPO = "nvidia-smi-topo"
 PATHS = ("PIX", "PXB", "PHB", "NODE", "SYS")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
@@ -11,7 +10,7 @@ from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
 from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number
-from nodedoctor.record import record
+from nodedoctor.record import field, record
 
 # Counter, rate it gives, and what a MiB is in its unit.
 _COUNTERS = {

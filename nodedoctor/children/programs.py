@@ -1,0 +1,47 @@
+"""Our own programs in `nodedoctor/probes`: how a child of ours is called."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+
+from nodedoctor.debug import Log
+
+_log = Log(__name__)
+
+
+def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
+    """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment.
+
+    It has the standard library only; with `packages` also the folders where we find psutil and pynvml. That
+    no child looks for site-packages saves a third of its start: 5 of 15 ms, 13 where one has import hooks.
+    """
+    told = ("-X", f"packages={os.pathsep.join(folders)}") if packages and (folders := _packages()) else ()
+    return (
+        sys.executable,
+        "-I",
+        "-S",
+        *told,
+        str(Path(__file__).parents[1] / "probes" / f"{program}.py"),
+        *args,
+    )
+
+
+@functools.cache
+def _packages() -> tuple[str, ...]:
+    """The folders that hold the packages our children need; looked for, not imported."""
+    from importlib.util import find_spec
+
+    found: dict[str, None] = {}
+    for name in ("psutil", "pynvml"):
+        try:
+            spec = find_spec(name)
+        except (ImportError, ValueError) as error:  # half-imported by somebody
+            _log.debug("children do without %s: %s", name, error)
+            continue
+        if spec is not None and spec.origin:
+            inside = 2 if spec.submodule_search_locations else 1  # a folder psutil/, a file pynvml.py
+            found[str(Path(os.path.abspath(spec.origin)).parents[inside - 1])] = None
+    return tuple(found)

@@ -1,0 +1,168 @@
+"""The live node as a source of observations: each probe is asked at most once, by a child.
+
+Live probes run in lanes. A child that cannot be killed trips its lane: whoever waits there is not asked,
+because one stuck driver call predicts the next. What has not answered at the deadline counts as no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
+from typing import Any, TypeVar
+
+from nodedoctor.children import child_process
+from nodedoctor.children.fork_server import ForkServer
+from nodedoctor.debug import Log
+from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.engine.begun import settled
+from nodedoctor.engine.calls import planned
+from nodedoctor.engine.sources import entered
+from nodedoctor.model import Observation, Outcome
+
+_log = Log(__name__)
+
+T = TypeVar("T")
+
+WIDTH = {Lane.CPU: 8, Lane.NVIDIA: 1, Lane.FS: 4, Lane.GPU_LOAD: 1}
+_TRIPPED_BY: dict[Lane, tuple[Outcome, ...]] = {
+    # A driver that does not answer one caller in time will not answer the next one either.
+    Lane.NVIDIA: (Outcome.STUCK, Outcome.TIMEOUT),
+}
+
+CHAIN = 4
+"""Probes of a chain that are told apart, more than any of ours has: pci, nvml, nvidia-smi (ours)."""
+
+LONG_WAIT_S = 0.05
+"""Seconds a probe waits for its lane before the debug log says so (chosen by us, no external source)."""
+
+
+class Live:
+    """This machine, through children."""
+
+    def __init__(
+        self,
+        probes: Mapping[str, Probe],
+        options: Options,
+        deadline: float,
+        server: ForkServer | None = None,
+    ) -> None:
+        self._probes = probes
+        self._server = server
+        self._options = options
+        self._ends = time.monotonic() + deadline
+        self._lanes = {lane: asyncio.Semaphore(width) for lane, width in WIDTH.items()}
+        self._tripped: dict[Lane, str] = {}
+        self._asked: dict[str, asyncio.Task[Observation]] = {}
+        self._started: dict[str, float] = {}
+        self._held: list[child_process.Running] = []
+
+    def foresee(self, names: Iterable[str]) -> None:
+        """Ask first what chains of others wait for, the longest first: a lane serves whoever asked first.
+
+        What loads a GPU waits for all that was asked before it, and is not asked here.
+        """
+        behind: dict[str, int] = {}
+        for _ in range(CHAIN):
+            for name in names:
+                probe = self._probes.get(name)
+                for before in probe.after if probe else ():
+                    behind[before] = max(behind.get(before, 0), behind.get(name, 0) + 1)
+        for name in sorted(behind, key=lambda name: -behind[name]):
+            if name not in self._probes or self._probes[name].lane is not Lane.GPU_LOAD:
+                self.ask(name)
+
+    def ask(self, name: str) -> asyncio.Task[Observation]:
+        """Ask once; further callers wait for the same answer."""
+        if name not in self._asked:
+            self._asked[name] = asyncio.create_task(self._ask(name))
+        return self._asked[name]
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Let work go on beside other work."""
+        return asyncio.create_task(work)
+
+    def each(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
+        """Begin all of them, and give what they come to as they end; what has not ended then is cancelled."""
+        tasks = [asyncio.create_task(work) for work in works]
+        try:
+            yield from asyncio.as_completed(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def observations(self) -> tuple[Observation, ...]:
+        """The answers that have come, in the order of asking."""
+        done = (task for task in self._asked.values() if task.done() and not task.cancelled())
+        return tuple(task.result() for task in done)
+
+    def waiting_for(self) -> dict[str, float]:
+        """Children running now, with their age in seconds."""
+        now = time.monotonic()
+        return {name: now - began for name, began in self._started.items()}
+
+    def close(self) -> None:
+        """End children that were kept open and forget tasks nobody waits for."""
+        for running in self._held:
+            running.close()
+        for task in self._asked.values():
+            task.cancel()
+
+    async def _ask(self, name: str) -> Observation:
+        probe = self._probes.get(name)
+        if probe is None or probe.plan is None:
+            return Observation(name, Outcome.MISSING, note="no command asks for this on a live node")
+        earlier = [await settled(self.ask(other)) for other in probe.after]
+        plan = planned(probe, self._options, earlier)
+        if isinstance(plan, Observation):
+            _log.debug("%s is not asked: %s", name, plan.note)
+            return plan
+        came = time.monotonic()
+        if probe.lane is Lane.GPU_LOAD:
+            await self._everything_else()
+        async with self._lanes[probe.lane]:
+            if (waited := time.monotonic() - came) > LONG_WAIT_S:
+                _log.debug("%s waited %.3f s for its turn in lane %s", name, waited, probe.lane.name)
+            culprit = self._tripped.get(probe.lane)
+            if culprit is not None:
+                _log.debug("%s is not asked: %s is stuck in lane %s", name, culprit, probe.lane.name)
+                return skipped(name, f"{culprit} is stuck; not querying the same driver or file system again")
+            return await self._run(probe, plan)
+
+    async def _run(self, probe: Probe, planned: Command) -> Observation:
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            _log.debug("%s is not asked: the deadline has passed", probe.name)
+            return Observation(
+                probe.name, Outcome.TIMEOUT, argv=planned.argv, note="not run before the deadline"
+            )
+        self._started[probe.name] = time.monotonic()
+        try:
+            seen = await self._answer(probe.name, planned, min(probe.timeout, left))
+        finally:
+            del self._started[probe.name]
+        if seen.outcome in _TRIPPED_BY.get(probe.lane, (Outcome.STUCK,)):
+            self._tripped[probe.lane] = probe.name
+            _log.debug("lane %s is closed by %s", probe.lane.name, probe.name)
+        return seen
+
+    async def _answer(self, name: str, planned: Command, timeout: float) -> Observation:
+        running = await child_process.start(name, planned, self._server)
+        if isinstance(running, Observation):
+            return running
+        keep = False
+        try:
+            seen = entered(await running.answer(timeout))
+            keep = planned.hold and seen.answered
+            return seen
+        finally:
+            if keep:
+                self._held.append(running)
+            else:
+                running.close()
+
+    async def _everything_else(self) -> None:
+        """Load on a GPU would disturb other probes, and they it: wait for all that were asked."""
+        others = [task for name, task in self._asked.items() if self._probes[name].lane is not Lane.GPU_LOAD]
+        if others:
+            await asyncio.wait(others)
