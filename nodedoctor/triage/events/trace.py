@@ -130,6 +130,24 @@ def _of_handler(current: _Open) -> bool:
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
 
+class Spawned:
+    """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
+
+    def __init__(self) -> None:
+        self._next: tuple[str, int] | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line, with its rank where it begins what the process raised."""
+        named = _SPAWNED.search(line.text)
+        if named is not None:
+            self._next = (line.place.source, int(named[1]))
+            return line
+        if self._next is None or not line.text.startswith("Traceback (most recent call last)"):
+            return line
+        (source, rank), self._next = self._next, None
+        return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
+
+
 class Continued:
     """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
 
