@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import shorten
 from typing import Any
 
@@ -22,6 +23,8 @@ from nodedoctor.triage.story import Story
 from nodedoctor.wording import decimal
 
 _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
+_COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
+"""Where torch waits for other ranks."""
 _OWN_WORDS = (Raised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
 """What a process says itself when it ends because of another one."""
 
@@ -78,10 +81,15 @@ def _cut_short(story: Story) -> str:
 
 
 def in_a_traceback(story: Story) -> tuple[Who, ...]:
-    """The ranks in whose tracebacks the log ends, where these are all that is told of the failure."""
+    """The ranks in whose tracebacks the log ends, where these are all that is told of the failure.
+
+    One that stood in a collective waited for others: it may be a victim of theirs.
+    """
     cut = story.of(CutShort)
-    only = len(cut) == len(story.trouble) and not story.of(Article)
-    return tuple(distinct(event.who for event in cut)) if only else ()
+    others = [e for e in story.trouble if not isinstance(e.what, CutShort) and not _table(e)]
+    only = not others and not story.of(Article)
+    waits = any(_COLLECTIVE.search(frame.file) for event in cut for frame in event.what.frames[-2:])
+    return tuple(distinct(event.who for event in cut)) if only and not waits else ()
 
 
 def _first_words(story: Story) -> str:
@@ -145,8 +153,8 @@ def unexplained_end(story: Story) -> FirstEnd | None:
 
 
 def _table(event: Event[Any]) -> bool:
-    """True for the exception with which torchrun and horovodrun show who ended."""
+    """True for the exceptions with which torchrun, horovodrun and checkpoints show who failed."""
     return isinstance(event.what, Raised) and (
-        event.what.type.endswith("ChildFailedError")
+        event.what.type.endswith(("ChildFailedError", "CheckpointException"))
         or "processes exited with non-zero status" in event.what.message
     )

@@ -173,3 +173,68 @@ def test_a_loader_of_paddle_is_of_the_one_that_failed(signal: str, tmp_path: Pat
     )
     examined = judged(tmp_path, text)
     assert examined.verdict.cause == "peer_died" and culprits(examined) == [2]
+
+
+def gathered(failed: tuple[int, ...], error: str = "KeyError: 'missing key layers.7'") -> str:
+    """What each rank shows of a checkpoint that could not be loaded."""
+    one = (
+        'Traceback (most recent call last): (RANK {})\n  File "/job/utils.py", line 4, in'
+        ' reduce_scatter\n    local_data = map_fun()\n  File "/job/planner.py", line 33, in go\n    read()\n'
+    )
+    head = "torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys("
+    head += f"{[*failed]})\n"
+    return head + "".join(one.format(rank) + error + "\n" for rank in failed)
+
+
+@pytest.mark.parametrize("failed", [(1,), (0, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("printers", [(0,), (3,), (0, 1, 2, 3)])
+def test_the_rank_in_the_head_of_a_traceback_is_whose_it_is(
+    failed: tuple[int, ...], printers: tuple[int, ...], tmp_path: Path
+) -> None:
+    shown = gathered(failed).splitlines()
+    text = "".join(f"[rank{rank}]: {line}\n" for rank in printers for line in shown)
+    verdict = judged(tmp_path, text).verdict
+    assert verdict.cause == "user_code_exception"
+    assert {who.rank for who in verdict.culprits} == set(failed)
+
+
+@pytest.mark.parametrize("failed", [(2,), (1, 2)])
+def test_a_log_that_ends_in_a_gathered_traceback_blames_no_printer(
+    failed: tuple[int, ...], tmp_path: Path
+) -> None:
+    cut = gathered(failed, "").rstrip("\n").splitlines()
+    verdict = judged(tmp_path, "".join(f"[rank3]: {line}\n" for line in cut)).verdict
+    named = {who.rank for who in (*verdict.culprits, *verdict.parties)}
+    assert named <= set(failed) and 3 not in named and 2 in named
+
+
+def test_who_was_cut_off_in_a_collective_may_be_a_victim(tmp_path: Path) -> None:
+    file = "/opt/site-packages/torch/distributed/distributed_c10d.py"
+    waits = f'Traceback (most recent call last):\n  File "{file}", line 4551, in barrier\n    work.wait()\n'
+    text = "".join(f"[rank2]: {line}\n" for line in waits.splitlines())
+    verdict = judged(tmp_path, text).verdict
+    assert not verdict.culprits and not verdict.parties and verdict.outcome == "undetermined"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[n17:4711:1] Caught signal 11 (Segmentation fault)",
+        "[n17:4711:0:4711] Caught signal 7 (Bus error: nonexistent physical address)",
+        "*** SIGSEGV (@0x0) received by PID 4711 (TID 0x7f24e61fe700) from PID 0; stack trace: ***",
+        "[n17:4711] Signal: Segmentation fault (11)",
+        "[2026-11-21 10:20:30] Child process unexpectedly failed with exitcode=-11. pid=4711",
+    ],
+)
+def test_handlers_of_signals_name_their_process(said: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, said + "\n").verdict
+    assert verdict.cause == "peer_died" and [who.pid for who in verdict.culprits] == [4711]
+
+
+@pytest.mark.parametrize(
+    "measure", ["mean ar error (without repeats): 0.0449", "test error: 3.17", "error=0.5"]
+)
+def test_an_error_with_a_decimal_number_is_a_measure(measure: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, f"buckets made\n{measure}\n").verdict.outcome == "nothing"
+    told = judged(tmp_path, f"buckets made\n{measure}\nfatal error 17.2.\n").verdict
+    assert told.outcome == "undetermined"

@@ -58,7 +58,8 @@ def _of(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]])
         return None
     people = tuple(_people(first))
     lowest = _is_lowest(ends[0]) and not ends[0].who.local_rank
-    return FirstEnd(tuple(ends), people, len(people) == 1 and not lowest)
+    process = any(who.rank is not None or who.pid is not None for who in people)  # else of a host, or a pod
+    return FirstEnd(tuple(ends), people, len(people) == 1 and process and not lowest)
 
 
 def _people(ends: Sequence[Event[ProcessExit]]) -> list[Who]:

@@ -20,7 +20,7 @@ from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.elastic import ElasticBlock
-from nodedoctor.triage.events.trace import Continued, Raised, Spawned, Tracebacks, own_rank
+from nodedoctor.triage.events.trace import Continued, Gathered, Raised, Spawned, Tracebacks, own_rank
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -102,7 +102,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
-    told = map(continued.line, map(spawned.line, joined(lines)))
+    gathered = Gathered()
+    told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
         prose.read(line)

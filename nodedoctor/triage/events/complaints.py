@@ -41,6 +41,7 @@ FAILING = re.compile(
 _NONE = re.compile(
     r"(?<![\w.])(?:0|no|without|zero)\s(?:\w+\s)?(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\W{1,3}(?:0|none|None|False|false|null)\b"
+    r"|\b[Ee]rror(?: \([^()]{1,40}\))?[:=] ?-?\d{1,9}\.\d+(?![\w.])"
     r"|\b[Ee]rror (?:rate|bars?|bound|feedback|correct\w*|margin)"
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )

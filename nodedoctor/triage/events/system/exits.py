@@ -279,16 +279,18 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Ended(SIGNALS["SIGHUP"]),
     ),
     sign(
-        r"(?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+):\d+:\d+\] )?Caught signal (?P<n>11|7) "
+        r"(?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+)(?::\d+){1,2}\] )?Caught signal (?P<n>11|7) "
         r"|Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
-        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80})? received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
-            -int(
-                found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or found["received"])
-            )
+            -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"]))
         ),
+    ),
+    sign(  # glog's and Ray's handlers of signals
+        r"(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80}?)? received"
+        r"(?: by PID (?P<pid>\d+))?",
+        lambda found: ProcessExit(_signal(found["received"])),
     ),
     sign(  # Open MPI's handler of signals, MPICH's and Intel MPI's hydra
         r"(?:^|\[(?P<host>[\w.-]+):(?P<pid>\d+)\] )Signal: [A-Z][A-Za-z -]{2,30} \((?P<signal>4|6|7|8|11)\)"
