@@ -143,9 +143,11 @@ class Gathered:
 
     def line(self, line: Line) -> Line:
         """The line as the rank said it whose traceback it is in."""
-        named = _GATHERED.match(line.text)
+        named = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
         if named is not None:
             self._of[line.key] = int(named[1])
+        elif not self._of:
+            return line
         rank = self._of.get(line.key)
         if rank is None:
             return line
@@ -163,7 +165,7 @@ class Spawned:
 
     def line(self, line: Line) -> Line:
         """The line, with its rank where it begins what the process raised."""
-        named = _SPAWNED.search(line.text)
+        named = _SPAWNED.search(line.text) if "Process " in line.text else None
         if named is not None:
             self._next = (line.place.source, int(named[1]))
             return line
