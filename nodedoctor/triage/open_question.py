@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import shorten
 from typing import Any
 
@@ -9,7 +10,7 @@ from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import FirstEnd, first_end
 from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.local import SAID
-from nodedoctor.triage.causes.who import called, listed
+from nodedoctor.triage.causes.who import called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.stacks import Stack
@@ -17,11 +18,13 @@ from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone,
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, Heartbeat
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import Event, Who
 from nodedoctor.triage.story import Story
 from nodedoctor.wording import decimal
 
 _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
+_COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
+"""Where torch waits for other ranks."""
 _OWN_WORDS = (Raised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
 """What a process says itself when it ends because of another one."""
 
@@ -69,11 +72,24 @@ def _cut_short(story: Story) -> str:
     cut = story.of(CutShort)
     if not cut:
         return ""
-    who = called(event.who for event in cut[:1])
+    who = called(in_a_traceback(story) or [cut[0].who])
     frame = cut[0].what.frames[-1] if cut[0].what.frames else None
     where = f" at {frame.file.rpartition('/')[2]}, line {frame.line}," if frame is not None else ""
     of = f" of {who}" if who else ""
-    return f"the log ends in a traceback{of},{where} before the line that names the exception"
+    which = "tracebacks" if len(in_a_traceback(story)) > 1 else "a traceback"
+    return f"the log ends in {which}{of},{where} before the line that names the exception"
+
+
+def in_a_traceback(story: Story) -> tuple[Who, ...]:
+    """The ranks in whose tracebacks the log ends, where these are all that is told of the failure.
+
+    One that stood in a collective waited for others: it may be a victim of theirs.
+    """
+    cut = story.of(CutShort)
+    others = [e for e in story.trouble if not isinstance(e.what, CutShort) and not _table(e)]
+    only = not others and not story.of(Article)
+    waits = any(_COLLECTIVE.search(frame.file) for event in cut for frame in event.what.frames[-2:])
+    return tuple(distinct(event.who for event in cut)) if only and not waits else ()
 
 
 def _first_words(story: Story) -> str:
@@ -124,11 +140,21 @@ def _ended_first(story: Story) -> str:
 
 def unexplained_end(story: Story) -> FirstEnd | None:
     """Who ended first, where no process says why, and none that it gave up waiting."""
-    said = [event for event in story.trouble if isinstance(event.what, _OWN_WORDS) and not _table(event)]
+    told = {(event.place.source, event.place.offset) for event in story.of(ProcessExit)}
+    said = [
+        event
+        for event in story.trouble
+        if isinstance(event.what, _OWN_WORDS)
+        and not _table(event)
+        and (event.place.source, event.place.offset) not in told  # a launcher's, which names who ended
+    ]
     victims = story.given_up or story.of(Failed) or story.of(Heartbeat)
     return None if said or victims or story.of(Article) else first_end(story)
 
 
 def _table(event: Event[Any]) -> bool:
-    """True for the exception with which torchrun shows its list of ends."""
-    return isinstance(event.what, Raised) and event.what.type.endswith("ChildFailedError")
+    """True for the exceptions with which torchrun, horovodrun and checkpoints show who failed."""
+    return isinstance(event.what, Raised) and (
+        event.what.type.endswith(("ChildFailedError", "CheckpointException"))
+        or "processes exited with non-zero status" in event.what.message
+    )

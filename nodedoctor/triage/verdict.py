@@ -18,9 +18,10 @@ from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
+from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
-from nodedoctor.triage.open_question import open_question, unexplained_end
+from nodedoctor.triage.open_question import in_a_traceback, open_question, unexplained_end
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
@@ -170,10 +171,18 @@ def _of_a_helper(story: Story, event: Event[Any]) -> bool:
 
 
 def _sent_home(story: Story) -> bool:
-    """True when the job was ended in order, and all that is told besides are ends by SIGTERM."""
-    trouble = story.trouble
-    return bool(story.of(OrderedStop)) and all(
-        isinstance(event.what, ProcessExit) and event.what.signal == SIGTERM for event in trouble
+    """True when the job was ended in order, and all that is told besides follows from that.
+
+    These are ends by SIGTERM, and tracebacks behind it that the log does not finish.
+    """
+    stops = {event.place.source: event.place.offset for event in story.of(OrderedStop)}
+    return bool(stops) and all(
+        (isinstance(event.what, ProcessExit) and event.what.signal == SIGTERM)
+        or (
+            isinstance(event.what, CutShort)
+            and stops.get(event.place.source, event.place.offset) < event.place.offset
+        )
+        for event in story.trouble
     )
 
 
@@ -183,13 +192,18 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
     causes = {cause for cause, _ in told}
     told += [(cause, why) for cause, why in guesses.alternatives(story) if cause not in causes]
     end = unexplained_end(story)
+    culprits = end.people if end is not None and end.alone else ()
+    parties = end.people if end is not None and not end.alone else ()
+    if end is None:
+        stuck = in_a_traceback(story)
+        culprits, parties = (stuck, ()) if len(stuck) == 1 else ((), stuck)
     return Verdict(
         "undetermined",
         "undetermined",
         "low",
         open_question(story),
-        culprits=end.people if end is not None and end.alone else (),
-        parties=end.people if end is not None and not end.alone else (),
+        culprits=culprits,
+        parties=parties,
         victims=tuple(distinct(wait.who for wait in waits)),
         collective=waits[0].work if waits else None,
         evidence=_evidence(tuple(story.trouble or complaints(story))),

@@ -111,7 +111,7 @@ SAID = {
         f"{ENGINE}ValueError: Free memory on device (31.44/47.38 GiB) on startup is less than desired GPU"
         f" memory utilization (0.95, 45.01 GiB).\n{DEAD}",
         "peer_cuda_oom",
-        [],
+        [None],
     ),
     "no room for an engine's cache": (
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.causes.who import distinct
+from nodedoctor.triage.causes.who import blamed
 from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Event, Who
@@ -36,8 +36,11 @@ def first_end(story: Story) -> FirstEnd | None:
     listed = [event for event in ends if event.what.at]
     if listed:
         began = min(event.what.at for event in listed)
-        first = [event for event in listed if event.what.at == began]
-        return _of(first, first) if any(event.what.first for event in listed) else None  # its root is cut off
+        # the time of an entry whose begin is cut off is not known: it may have been the first
+        begun = [event for event in ends if not event.what.at and _is_entry(event)]
+        first = [*begun, *(event for event in listed if event.what.at == began)]
+        rooted = any(event.what.first for event in listed)
+        return _of(first, first) if rooted else FirstEnd(tuple(first), tuple(_people(first)), alone=False)
     flagged = [event for event in ends if event.what.first]
     if flagged:
         return _of(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
@@ -55,11 +58,19 @@ def _of(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]])
         return None
     people = tuple(_people(first))
     lowest = _is_lowest(ends[0]) and not ends[0].who.local_rank
-    return FirstEnd(tuple(ends), people, len(people) == 1 and not lowest)
+    process = any(who.rank is not None or who.pid is not None for who in people)  # else of a host, or a pod
+    return FirstEnd(tuple(ends), people, len(people) == 1 and process and not lowest)
 
 
 def _people(ends: Sequence[Event[ProcessExit]]) -> list[Who]:
-    return distinct(who for event in ends for who in people_of(event))
+    people = [who for event in ends for who in people_of(event)]
+    hosts = {who.host: who for who in people if who.host is not None}
+    return list(blamed(*people)) or list(hosts.values())
+
+
+def _is_entry(event: Event[ProcessExit]) -> bool:
+    """True for an entry of torchelastic's list of failures."""
+    return event.text.startswith("rank ") and " exitcode " in event.text
 
 
 def _is_lowest(event: Event[ProcessExit]) -> bool:
@@ -67,7 +78,7 @@ def _is_lowest(event: Event[ProcessExit]) -> bool:
 
     So those below were alive, and of those above nothing is known.
     """
-    return "local_rank: " in event.text and not event.what.at
+    return "local_rank: " in event.text and not event.what.at and not _is_entry(event)
 
 
 def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[Stopped]]) -> list[Event[ProcessExit]]:

@@ -81,8 +81,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
         first = min(events, key=story.moment)
         what = first.what
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
-        culprits = tuple(distinct(e.who for e in _together(story, events))) if what.personal else ()
-        culprits = culprits or (sole_failure(story) if what.personal else ())
+        culprits = _guilty(story, _together(story, events)) if what.personal else ()
         yield Candidate(
             cause,
             ground,
@@ -171,7 +170,7 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
     if not full:
         return
     early = [event for event in full if not story.late(event)] or full
-    culprits = tuple(distinct(e.who for e in _together(story, early))) or sole_failure(story)
+    culprits = _guilty(story, _together(story, early))
     crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
     headline = f"{called(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
@@ -220,13 +219,15 @@ def exceptions(story: Story) -> Iterator[Candidate]:
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
     own = [e for e in story.of(Raised) if not is_echo(e.what) and not _goes_on(e, explained)]
+    if any(_says_what(event.what) for event in story.of(Raised)):
+        own = [event for event in own if _says_what(event.what)]
     early = [event for event in own if not story.late(event)]
     chosen = early or own
     if not chosen:
         return
     first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
     same = [e for e in chosen if e.what.type == first.what.type]
-    culprits = tuple(distinct(e.who for e in same)) or sole_failure(story)
+    culprits = _guilty(story, same)
     said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
     at = place(first.what.frames)
     where = f" ({at})" if at else ""
@@ -235,6 +236,11 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
     owner = kind.owner if kind is not None else None
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
+
+
+def _says_what(raised: Raised) -> bool:
+    """False for a mere `Exception:`, behind which another one tells what it was: so mp.spawn shows it."""
+    return bool(raised.message) or raised.type != "Exception"
 
 
 def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:
@@ -262,6 +268,12 @@ def left_early(story: Story) -> Iterator[Candidate]:
     if culprits:
         headline = f"{called(culprits)} ended its process groups and left while the others waited"
         yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
+
+
+def _guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
+    """Who said these things of himself: by rank, else as the one rank that failed, else by process or GPU."""
+    people = [event.who for event in events]
+    return tuple(distinct(people)) or sole_failure(story) or blamed(*people)
 
 
 def _together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.model import Who
@@ -20,13 +20,15 @@ def distinct(people: Iterable[Who]) -> list[Who]:
 
 
 def blamed(*people: Who) -> tuple[Who, ...]:
-    """Identities by rank, or by process where no rank is known."""
+    """Identities by rank; by process where no rank is known, and by GPU where no process is."""
     ranked = tuple(distinct(people))
-    return ranked or tuple({who.pid: who for who in people if who.pid is not None}.values())
+    processes = {(who.host, who.pid): who for who in people if who.pid is not None}
+    gpus = {(who.host, who.gpu): who for who in people if who.gpu is not None}
+    return ranked or tuple(processes.values()) or tuple(gpus.values())
 
 
 def called(people: Iterable[Who]) -> str:
-    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, or nothing."""
+    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, `the process on GPU 2`, or nothing."""
     people = tuple(people)
     ranks = sorted({who.rank for who in people if who.rank is not None})
     roles = {who.role for who in people}
@@ -37,7 +39,13 @@ def called(people: Iterable[Who]) -> str:
     if ranks:
         return f"{role}ranks {listed(ranks)}"
     pids = sorted({who.pid for who in people if who.pid is not None})
-    return f"process {pids[0]}" if len(pids) == 1 else ""
+    if pids:
+        return f"process {pids[0]}" if len(pids) == 1 else f"processes {separately(pids)}"
+    gpus = sorted({who.gpu for who in people if who.gpu is not None})
+    if not gpus:
+        hosts = sorted({who.host for who in people if who.host is not None})
+        return f"a process on {hosts[0]}" if len(hosts) == 1 else ""
+    return f"the process on GPU {gpus[0]}" if len(gpus) == 1 else f"the processes on GPUs {listed(gpus)}"
 
 
 def listed(ranks: Iterable[int]) -> str:
@@ -45,16 +53,26 @@ def listed(ranks: Iterable[int]) -> str:
     ranks = sorted(ranks)
     if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
         return f"{ranks[0]}-{ranks[-1]}"
-    shown = [str(rank) for rank in ranks[:12]]
-    if len(ranks) > 12:
-        return ", ".join(shown) + f" and {len(ranks) - 12} more"
+    return separately(ranks)
+
+
+def separately(numbers: Sequence[int]) -> str:
+    """As `listed`, where numbers that follow each other belong together no more than others: process ids."""
+    shown = [str(number) for number in numbers[:12]]
+    if len(numbers) > 12:
+        return ", ".join(shown) + f" and {len(numbers) - 12} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def sole_failure(story: Story) -> tuple[Who, ...]:
     """The only rank that its launcher saw fail by itself: who an error line without a rank belongs to."""
     exits = story.of(ProcessExit)
-    ranked = distinct(event.who for event in exits if event.what.signal != 15)
+    ranked = distinct(
+        who
+        for event in exits
+        if event.what.signal != 15
+        for who in ([Who(rank=task) for task in event.what.tasks] or [event.who])
+    )
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     return tuple(ranked) if len(ranked) == 1 and story.sources == 1 else ()

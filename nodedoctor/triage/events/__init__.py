@@ -13,14 +13,14 @@ from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import handled, manner, warned
-from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, serving
+from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, mindspore, paddle, serving
 from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.elastic import ElasticBlock
-from nodedoctor.triage.events.trace import Continued, Raised, Tracebacks, own_rank
+from nodedoctor.triage.events.trace import Continued, Gathered, Raised, Spawned, Tracebacks, own_rank
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -38,6 +38,8 @@ SIGNS: tuple[Sign, ...] = (
     *slurm.SIGNS,
     *jax.SIGNS,
     *horovod.SIGNS,
+    *paddle.SIGNS,
+    *mindspore.SIGNS,
     *serving.SIGNS,
     *ascend.SIGNS,
     *amd.SIGNS,
@@ -99,8 +101,10 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     counters = Counters()
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
-    continued, stalls = Continued(), horovod.Stalls()
-    for line in map(block.said, map(continued.line, joined(lines))):
+    continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
+    gathered = Gathered()
+    told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
+    for line in map(_of_the_job, map(block.said, told)):
         last = line
         prose.read(line)
         yield from dumps.read(line)
@@ -123,7 +127,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()
-        if shape.answers and progress.ANSWERED.search(line.text):
+        if shape.answers and progress.answered(line.text):
             counters.answered(line, line.who)
         elif shape.answers and progress.REFUSED.search(line.text):
             yield from open_errors.released()
@@ -136,6 +140,18 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     yield from dumps.flush()
     if last is not None and prose.is_article:
         yield Event(Article(), last.place, Who(), None, last.text)
+
+
+_OF_ALL = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (\d{1,7})\]")
+
+
+def _of_the_job(line: Line) -> Line:
+    """The line with its rank, where a watchdog gives that in the default group: of this all ranks are."""
+    if line.who.rank is not None or "(default_pg) Rank " not in line.text:
+        return line
+    found = _OF_ALL.search(line.text)
+    rank = whole(found[1], LARGEST_WORLD - 1) if found else None
+    return line if rank is None else replace(line, who=replace(line.who, rank=rank))
 
 
 class _OpenErrors:

@@ -39,8 +39,9 @@ FAILING = re.compile(
 )
 """Words of failure, none of them a part of a name."""
 _NONE = re.compile(
-    r"\b(?:0|no|without|zero)\s(?:\w+\s)?(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\b"
+    r"(?<![\w.])(?:0|no|without|zero)\s(?:\w+\s)?(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\W{1,3}(?:0|none|None|False|false|null)\b"
+    r"|\b[Ee]rror(?: \([^()]{1,40}\))?[:=] ?-?\d{1,9}\.\d+(?![\w.])"
     r"|\b[Ee]rror (?:rate|bars?|bound|feedback|correct\w*|margin)"
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )

@@ -7,7 +7,7 @@ import re
 from nodedoctor.triage.events.trace import Raised
 
 _ECHOES = re.compile(
-    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|Process(?:Raised|Exited)Exception"
+    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|CheckpointException|Process(?:Raised|Exited)Exception"
     r"|Ray\w*Error|Actor\w*Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w*|FetchTimedOut)Error"
     r"|LocalRayletDiedError"
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"

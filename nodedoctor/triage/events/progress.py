@@ -93,13 +93,18 @@ ANSWERS = "requests answered"
 """The name of the counter of requests that a server answered well."""
 ANSWERED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 200\b')
 """A line of a server's access log; what asks for its health or its metrics makes it do no work."""
+GENERATES = re.compile(
+    r"\b[Gg]en(?:eration)? throughput(?: \(tokens?/s\))?: (?P<speed>\d{1,9}(?:\.\d{1,9})?)"
+)
+"""How fast vLLM and SGLang generate, in their own logs: what they tell of an interval in which they did."""
 REFUSED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 4\d\d\b')
 BEGINNING = 1.0
 """Counters of steps and epochs start at 0 or 1."""
 
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTED = re.compile(
-    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?)"
+    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?"
+    r"|train(?=:? ?\[\d{1,9}/\d{1,9}\]))"  # Swin's and its many copies': `Train: [30/300][210/2859]`
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
     r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
@@ -128,7 +133,11 @@ _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|ac
 _FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
 SHORTEST_LIMIT = 300
 """Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
-_SERVING = re.compile(r"Application startup complete|Uvicorn running")
+_SERVING = re.compile(
+    r"Application startup complete|Uvicorn running|The server is fired up and ready to roll"
+    r"|Running: 0 reqs, (?:Swapped: 0 reqs, )?(?:Pending|Waiting): 0 reqs"
+)
+"""A server that is up; one that has requests and generates nothing may hang."""
 TROUBLE = re.compile(
     r"(?:[Ee]rror|[Tt]imeout)(?!s?(?:_\w{1,32})?['\"]?\s?[:=]\s*-?\d)|Traceback|[Ee]xception"
 )
@@ -156,7 +165,7 @@ _WORK = (
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 
 _DONE = re.compile(
-    r"exits? successfully|[Tt]raining (?:is )?(?:completed?|finished|done)"
+    r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
     r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
     r"|Done training"
     r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
@@ -218,6 +227,12 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
         name = _VALUE.sub("0", title[row.end() :])
         return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), float(found["done"]))
     return f"{title[-60:]}/{total}", (float(found["done"]),)
+
+
+def answered(text: str) -> bool:
+    """True for a line that tells that a server did work for a client."""
+    speed = GENERATES.search(text)
+    return (speed is not None and float(speed["speed"]) > 0) or ANSWERED.search(text) is not None
 
 
 def counted(text: str) -> tuple[str, tuple[float, ...]] | None:

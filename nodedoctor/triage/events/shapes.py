@@ -21,7 +21,8 @@ Counter = Callable[[str], "tuple[str, tuple[float, ...]] | None"]
 class Shape:
     """What lines of one shape can say: signs, life, an announcement of trouble, the counter of steps.
 
-    `complains`: they speak of a failure. `answers`: they may be of a server's access log.
+    `complains`: they speak of a failure. `answers`: they may be of a server's access log, or
+    tell how fast it generates.
     """
 
     signs: tuple[Sign, ...]
@@ -66,7 +67,7 @@ class Shapes:
             _has(self._announces, masked),
             tuple(counters),
             complaints.FAILING.search(masked) is not None,
-            '"POST /' in masked,
+            '"POST /' in masked or "throughput" in masked,
         )
 
 

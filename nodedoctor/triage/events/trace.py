@@ -27,6 +27,7 @@ _RAISED = re.compile(
 _QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$")
 """Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
+_GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _OF_A_SIGNAL = re.compile(
@@ -128,6 +129,50 @@ def _bare(text: str) -> str:
 def _of_handler(current: _Open) -> bool:
     """True for what was raised while a signal was handled, by what Python says or by a function's name."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
+
+
+class Gathered:
+    """torch.distributed.checkpoint gathers the exceptions of all ranks, and each rank shows all of them.
+
+    Whoever prints it, a traceback is of the rank that its head names
+    (`torch/distributed/checkpoint/api.py`).
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+
+    def line(self, line: Line) -> Line:
+        """The line as the rank said it whose traceback it is in."""
+        named = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
+        if named is not None:
+            self._of[line.key] = int(named[1])
+        elif not self._of:
+            return line
+        rank = self._of.get(line.key)
+        if rank is None:
+            return line
+        if named is None and not line.text[:1].isspace():
+            del self._of[line.key]  # the line of the exception is the last one
+        who = replace(line.who, rank=rank, pid=None, local_rank=None, gpu=None, labels=())
+        return replace(line, who=who, key=f"{line.key}|{rank}")
+
+
+class Spawned:
+    """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
+
+    def __init__(self) -> None:
+        self._next: tuple[str, int] | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line, with its rank where it begins what the process raised."""
+        named = _SPAWNED.search(line.text) if "Process " in line.text else None
+        if named is not None:
+            self._next = (line.place.source, int(named[1]))
+            return line
+        if self._next is None or not line.text.startswith("Traceback (most recent call last)"):
+            return line
+        (source, rank), self._next = self._next, None
+        return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
 
 
 class Continued:

@@ -13,16 +13,17 @@ from nodedoctor.triage.events.progress import Roster, Size
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.model import Event, Who
 
 
 def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
-    events = _of_tasks(_of_world(_without_launchers(events)))
+    events = _with_their_codes(_of_tasks(_of_world(_without_launchers(events))))
     known = _rank_by_pid(events)
     by_bus = _rank_by_bus(events)
     alone = _one_node(events)
+    ended = _failing(events) if alone else frozenset()
 
     def named(event: Event[Any]) -> Event[Any]:
         rank = _rank_of(known, event.who)
@@ -30,11 +31,55 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
             rank = _rank_on_bus(by_bus, event.who.host, event.what.bus)
         if rank is None and alone and isinstance(event.what, ProcessExit):
             rank = event.who.local_rank
+        if rank is None and isinstance(event.what, GpuFull) and event.who.pid is None:
+            rank = _rank_on_gpu(event.who.gpu, ended)
         if event.who.rank is not None or rank is None:
             return event
         return replace(event, who=replace(event.who, rank=rank))
 
     return [named(event) for event in events]
+
+
+CODE = 400
+"""Bytes from a line that names a process that ended to the one with its code; MPICH has one between."""
+
+
+def _with_their_codes(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Launchers say in one line who ended, and in one behind it with which code."""
+    named: dict[str, Event[Any]] = {}
+    found = []
+    for event in events:
+        if isinstance(event.what, ProcessExit):
+            before = named.get(event.place.source)
+            if not event.what.told:
+                named[event.place.source] = event
+            elif before is not None and _nobody(event.who) and not event.what.tasks:
+                if event.place.offset - before.place.offset < CODE:
+                    event = replace(event, who=before.who, what=replace(event.what, tasks=before.what.tasks))
+                del named[event.place.source]
+        found.append(event)
+    return found
+
+
+def _nobody(who: Who) -> bool:
+    """True where nothing tells which process is meant."""
+    return who.rank is None and who.pid is None and who.local_rank is None
+
+
+def _failing(events: list[Event[Any]]) -> frozenset[int]:
+    """The ranks of a single node that failed, as their launcher or their own tracebacks tell."""
+    failed = [event for event in events if isinstance(event.what, (ProcessExit, Raised, CutShort))]
+    ranks = (e.who.rank if e.who.rank is not None else e.who.local_rank for e in failed)
+    return frozenset(rank for rank in ranks if rank is not None)
+
+
+def _rank_on_gpu(gpu: int | None, failing: frozenset[int]) -> int | None:
+    """The rank of a process that says only which GPU it used, where the rank of this number failed.
+
+    Each rank of a node takes the GPU of its own number, or sees no other than its own: that is GPU 0 to all
+    of them, so that a 0 counts only where rank 0 alone failed.
+    """
+    return gpu if gpu in failing and (gpu or failing == {0}) else None
 
 
 def _without_launchers(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.triage.events.sign import Sign, ranks_in, sign
+from nodedoctor.triage.events.sign import Sign, numeral, ranks_in, sign
 from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.watchdog import Dying
 from nodedoctor.triage.model import LARGEST_WORLD, Event, Line, Who
 
@@ -29,6 +30,14 @@ SIGNS: tuple[Sign, ...] = (
     sign(  # until 0.13 it listed who had come
         r"\[ready ranks: ?(?P<ready>[\d, ]+)\]",
         lambda found: _gaps(ranks_in(found["ready"])),
+    ),
+    sign(  # horovod/runner/gloo_run.py: each process as it ends, then the one that was first
+        r"\bProcess (?P<rank>\d+) exit with status code (?P<code>[1-9]\d{0,2})\.",
+        lambda found: ProcessExit(numeral(found["code"])),
+    ),
+    sign(
+        r"\bProcess name: (?P<rank>\d+)\s*$",
+        lambda _: ProcessExit(1, first=True, told=False),
     ),
     sign(r"Horovod has been shut down", lambda _: Dying("Horovod shut down, as after the end of any rank")),
 )

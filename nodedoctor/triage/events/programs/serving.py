@@ -7,8 +7,8 @@ vllm/distributed/device_communicators/shm_broadcast.py and sglang/srt/managers/s
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, sign, symptom
-from nodedoctor.triage.events.system.exits import Stopped
+from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
+from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.watchdog import Heartbeat
 
 
@@ -67,6 +67,18 @@ SIGNS: tuple[Sign, ...] = (
         r"|Shutting down FastAPI HTTP server|[Ss]ignal received, starting graceful shutdown"
         r"|^Application shutdown complete\.$",
         lambda _: ShutDown(),
+    ),
+    sign(  # text-generation-inference (launcher/src/main.rs)
+        r"\bShard process was signaled to shutdown with signal (?P<signal>\d{1,2})(?: rank=(?P<rank>\d+))?",
+        lambda found: ProcessExit(-numeral(found["signal"], 64)),
+    ),
+    sign(
+        r"\bShard (?P<rank>\d+) (?:failed to start|crashed)\b|\bShardCannotStart\b",
+        lambda found: ProcessExit(1, told=False) if found["rank"] else None,
+    ),
+    sign(  # its code stands in the next line
+        r"\b[Rr]ank (?P<local>\d+) scheduler (?:is dead|died)\b",
+        lambda _: ProcessExit(1, first=True, told=False),
     ),
     sign(
         r"Received sigquit from a child proces",  # SGLang then kills its whole tree

@@ -172,6 +172,15 @@ SIGNS: tuple[Sign, ...] = (
         r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
         _prose,
     ),
+    sign(
+        r"^(?:-- )?Process (?P<rank>\d+) terminated with the following error",
+        lambda _: ProcessExit(1, first=True, told=False),
+    ),
+    sign(  # MPICH's mpd, until 1.4
+        r"\bexit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d{1,2})"
+        r"|return code (?P<code>[1-9]\d{0,2}))",
+        lambda found: ProcessExit(numeral(found["code"]) if found["code"] else -numeral(found["signal"], 64)),
+    ),
     sign(  # the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
         r"process rank (?P<rank>\d+) with PID (?:(?P<pid>\d+)|\S+) on node (?P<host>\S+) exited on"
         r"(?: signal (?P<signal>\d+)|(?: signal)?\s*$)",
@@ -184,6 +193,11 @@ SIGNS: tuple[Sign, ...] = (
         r" (?:crashed|exited|died|failed|terminated|ended) with (?:exit |return )?(?:code|status):?"
         r" (?P<code>-?[1-9]\d{0,4})\b",
         lambda found: ProcessExit(numeral(found["code"])),
+    ),
+    sign(  # MVAPICH2 (src/util/debugger/error_handling.c)
+        r"^\[(?P<host>[\w.-]+):mpi_rank_(?P<rank>\d+)\]\[error_sighandler\] Caught error: .{1,40}"
+        r"\(signal (?P<signal>\d{1,2})\)",
+        lambda found: ProcessExit(-numeral(found["signal"], 64)),
     ),
     sign(  # handlers that programs and compiled frameworks install themselves
         r"\bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception"
@@ -231,7 +245,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
-        r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143)\b",
+        r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
@@ -265,15 +279,18 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Ended(SIGNALS["SIGHUP"]),
     ),
     sign(
-        r"(?:Caught signal (?P<n>11|7) |Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
+        r"(?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+)(?::\d+){1,2}\] )?Caught signal (?P<n>11|7) "
+        r"|Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
-        r"|(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80})? received"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
-            -int(
-                found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"] or found["received"])
-            )
+            -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"]))
         ),
+    ),
+    sign(  # glog's and Ray's handlers of signals
+        r"(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80}?)? received"
+        r"(?: by PID (?P<pid>\d+))?",
+        lambda found: ProcessExit(_signal(found["received"])),
     ),
     sign(  # Open MPI's handler of signals, MPICH's and Intel MPI's hydra
         r"(?:^|\[(?P<host>[\w.-]+):(?P<pid>\d+)\] )Signal: [A-Z][A-Za-z -]{2,30} \((?P<signal>4|6|7|8|11)\)"
@@ -315,13 +332,14 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"(?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
-        r"(?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)",
+        r"(?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)"
+        r"(?:.{0,12}\bpid ?[:=] ?(?P<pid>\d+))?",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
-        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
-        r"(?P<signal>Killed|Segmentation"
-        r" fault|Aborted))",
+        r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)[\d, ]*\) (?:exited )?is killed by"
+        r" signal: "
+        r"(?P<signal>Killed|Segmentation fault|Aborted)",
         lambda found: ProcessExit(_signal(found["signal"]), child=True),
     ),
     sign(
