@@ -54,6 +54,15 @@ class Wait:
     began: float | None
 
 
+@record
+class Waiting:
+    """The earliest wait, the ranks that waited, and where the first of them stands in each log."""
+
+    first: Wait | None
+    ranks: frozenset[int | None]
+    begun: dict[str, int]
+
+
 @dataclass(frozen=True)
 class Story:
     """The last incident. `hints` are events that are tied to no death: warnings, handled errors, quotations.
@@ -77,6 +86,19 @@ class Story:
     """By `id` of an event without a time: the time before which it was not printed."""
     earlier: tuple[tuple[Event[Any], ...], ...] = ()
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
+    _waiting: list[Waiting] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who waited, put together once: a thousand ranks are asked about a thousand others."""
+        if not self._waiting:
+            begun: dict[str, int] = {}
+            for wait in self.waits:
+                place = wait.event.place
+                begun[place.source] = min(begun.get(place.source, place.offset), place.offset)
+            first = min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
+            self._waiting.append(Waiting(first, frozenset(wait.who.rank for wait in self.waits), begun))
+        return self._waiting[0]
 
     def of(self, kind: type[W]) -> list[Event[W]]:
         """All events of one kind, in order."""
@@ -109,7 +131,7 @@ class Story:
     @property
     def first_wait(self) -> Wait | None:
         """The earliest timeout: the rank that waited longest, a victim."""
-        return min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
+        return self.waiting.first
 
     def moment(self, event: Event[Any]) -> tuple[float, str, int]:
         """When an event happened, as far as can be told: by its time, else by its place."""
@@ -143,10 +165,10 @@ class Story:
             return event.time > began
         if event.time is None and began is not None and id(event) in self.not_before:
             return self.not_before[id(event)] >= began
-        if event.who.rank is not None and event.who.rank not in {wait.who.rank for wait in self.waits}:
+        if event.who.rank is not None and event.who.rank not in self.waiting.ranks:
             return False  # logs of several ranks may stand one after another in a file
-        same = [w.event.place.offset for w in self.waits if w.event.place.source == event.place.source]
-        return bool(same) and event.place.offset > min(same)
+        begun = self.waiting.begun.get(event.place.source)
+        return begun is not None and event.place.offset > begun
 
 
 def follows(story: Story, event: Event[Any]) -> bool:

@@ -319,7 +319,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
-        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) (?:is killed by signal: "
+        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)(?:[, ]+\d+)*\) (?:is killed by signal: "
         r"(?P<signal>Killed|Segmentation"
         r" fault|Aborted))",
         lambda found: ProcessExit(_signal(found["signal"]), child=True),
@@ -331,7 +331,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "peer_died",
         "loader-ended",
-        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) exited unexpectedly",
+        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)(?:[, ]+\d+)*\) exited unexpectedly",
         "a data-loader worker ended, the log does not say how",
         personal=True,
     ),
