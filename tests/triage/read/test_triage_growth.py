@@ -49,10 +49,8 @@ def test_no_sign_takes_the_square_of_a_line(sign: Sign) -> None:
             assert took(lambda text=text: sign.read(text)) < AT_MOST, text[:60]
 
 
-@pytest.mark.parametrize(
-    "pattern", [reader[0] for reader in prefixes._READERS], ids=lambda one: one.pattern[:40]
-)
-def test_no_prefix_takes_the_square_of_a_line(pattern: object) -> None:
+@pytest.mark.parametrize("reader", prefixes._READERS, ids=lambda reader: reader[0].pattern[:40])
+def test_no_prefix_takes_the_square_of_a_line(reader: Reader) -> None:
     for text in (front + unit * (LONGEST // len(unit)) for front in FRONTS for unit in UNITS):
         assert took(lambda text=text: reader[0].match(text)) < AT_MOST, text[:60]
 
