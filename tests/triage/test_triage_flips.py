@@ -45,6 +45,10 @@ def _within(lines: list[str], chance: random.Random) -> list[str]:
     return [*lines[:place], *chance.choice(HARMLESS).split("\n"), *lines[place:]]
 
 
+def _behind(lines: list[str], chance: random.Random) -> list[str]:
+    return [*lines, *chance.choice(HARMLESS).split("\n")]
+
+
 def _stamped(lines: list[str], chance: random.Random) -> list[str]:
     return ["2026-10-02 07:41:22,123 " + chance.choice(HARMLESS).split("\n")[0], *lines]
 
@@ -53,6 +57,7 @@ MIXED: dict[str, Callable[[list[str], random.Random], list[str]]] = {
     "nothing": lambda lines, _: lines,
     "a harmless line in front": _front,
     "a harmless line within": _within,
+    "a harmless line behind": _behind,
     "a harmless line with a time of its own": _stamped,
 }
 

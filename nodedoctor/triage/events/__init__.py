@@ -76,6 +76,7 @@ _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
     "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
     "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
+    "after", "already", "been", "before", "errno", "has", "import", "imported", "new", "not", "status", "was",
 ))  # fmt: skip
 """Words that stand in any message."""
 

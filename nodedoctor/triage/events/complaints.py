@@ -51,7 +51,8 @@ _INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
 
 _GIVEN = re.compile(
     r"^\++ \S"
-    r"|^\W*(?:[\w.-]+ )?[\w.-]*(?i:time_?out)[\w.-]*(?: ?\(\w{1,8}\))?\s*[:=]\s*\d[\d.]*\s?\w{0,3}\W*$"
+    r"|^(?=.{1,200}$)\W*(?:[\w.-]+ )?[\w.-]*(?i:time_?out)[\w.-]*"
+    r"(?: ?\(\w{1,8}\))?\s*[:=]\s*\d[\d.]*\s?\w{0,3}\W*$"
 )
 """What was asked for: a command that a shell shows before it runs it (`set -x`), a limit and its number."""
 

@@ -106,7 +106,7 @@ SIGNS: tuple[Sign, ...] = (
         _SOCKET,
         "connect-failed",
         r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect"
-        r"|\w*[sS]ocket\w*) ?: [Cc]onnect to \S+ "
+        r"|\w{0,40}[sS]ocket\w{0,40}) ?: [Cc]onnect to \S+ "
         r"(?:failed|returned .*exceeded error retry count)"
         r"|WARN (?:Connect to \S+|Call to connect) failed : ",
         "NCCL could not connect to a peer's address",
@@ -199,9 +199,9 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "nvlink_fabric",
         "nvls",
-        r"(?:[Ff]ailed to (?:bind|create|allocate|map).*(?:NVLS|NVLink SHARP|[Mm]ulticast)"
-        r"|(?:bind|creat|allocat)\w* .*NVLS.*(?:CUDA|fail|error)|nvls\.cc:\d+.*(?:[Cc]uda failure"
-        r"|CUDA (?:error )?\d+|fail))",
+        r"(?:[Ff]ailed to (?:bind|create|allocate|map).{0,200}(?:NVLS|NVLink SHARP|[Mm]ulticast)"
+        r"|(?:bind|creat|allocat)\w{0,9} .{0,200}NVLS.{0,200}(?:CUDA|fail|error)"
+        r"|nvls\.cc:\d{1,5}\b.{0,200}(?:[Cc]uda failure|CUDA (?:error )?\d+|fail))",
         "NVLink SHARP (NVLS) could not be set up: Fabric Manager, NVSwitches, or a VM without them",
     ),
     symptom(
@@ -221,7 +221,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "p2p_pcie_acs_iommu",
         "acs-hint",
-        r"HINT:.*\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA",
+        r"HINT:.{1,200}\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA",
         "the way between the GPUs over PCIe is redirected or blocked (ACS, IOMMU)",
     ),
     symptom(

@@ -159,7 +159,7 @@ _WORK = (
     ("compiling", r"torch\.compile|[Cc]ompiling (?:the )?(?:model|graph|kernel)|inductor.*compil"
                   r"|[Cc]ompilation (?:start|took)"
      r"|Capturing (?:CUDA|cuda) graph"),
-    ("downloading", r"[Dd]ownloading (?:model|data|shards|checkpoint|.*\d+%)|Fetching \d+ files"),
+    ("downloading", r"[Dd]ownloading (?:model|data|shards|checkpoint|.*\d%)|Fetching \d+ files"),
     ("loading weights", r"Loading checkpoint shards|[Ll]oading (?:model )?(?:weights|checkpoint)"),
 )  # fmt: skip
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)

@@ -153,7 +153,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error) "
-        r"\[?(?P<peer>[\w.:-]+)\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)",
+        r"\[?(?P<peer>[\w.:-]{1,255})\]?)?"
+        r".*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)",
         lambda found: PeerGone(found["peer"] or ""),
     ),
     sign(
@@ -206,7 +207,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         # a bare number counts communicators, and rank 0 publishes the id of each (broadcastUniqueNCCLID)
-        r"retr\w+ing ncclUniqueId from \[(?P<root>\d+)\].*store->get\([^)]*\) got error: (?P<error>.*)"
+        r"retr\w{1,9}ing ncclUniqueId from \[(?P<root>\d+)\].{1,200}store->get\([^)]{0,99}\)"
+        r" got error: (?P<error>.*)"
         r"|store->get\(['\"]?\d+['\"]?\) got error: (?P<bare>.*)",
         _store_wait,
     ),

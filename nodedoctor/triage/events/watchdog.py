@@ -17,7 +17,7 @@ GROUP = (
 _GROUP = re.compile(GROUP)
 _ANNOUNCED = re.compile(r"Watchdog caught collective operation timeout|Watchdog caught(?: [a-z ]{1,27})?$")
 """The watchdog's announcement, also where the log is cut within it."""
-_WORK = re.compile(r"\w*Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
+_WORK = re.compile(r"\w{0,32}Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
 
 
 @record

@@ -12,8 +12,8 @@ from nodedoctor.triage.lines.learned import ALL, FEWEST
 
 FIELDS = 0.8
 """Share of the lines that are fields of records, from which a log is a list of these. Ours."""
-_EMPTY = re.compile(r"\s*(?:[\[\](){},]*|(?:- )?[\w-]+:|</?\w+>|[-=]{3,})\s*$")
-"""What such a list has between its texts."""
+_EMPTY = re.compile(r"[\[\](){},]*|(?:- )?[\w-]+:|</?\w+>|[-=]{3,}")
+"""What such a list has between its texts, blanks aside."""
 _ITEM = re.compile(r"\s*(?:- )?(?P<text>b?(?:'.*'|\".*\")),?[\])]*\s*$")
 _FIELD = re.compile(
     r"\s*(?:- )?(?P<name>[@\w.]{1,40})(?:=|:(?: |$))(?P<value>(?![|>][+-]?$).*)$"
@@ -23,11 +23,11 @@ _FIELD = re.compile(
 
 def opener(texts: Sequence[str]) -> Callable[[str], str | None] | None:
     """What takes the log's line out of a line of such a list, None where it has none; None for other logs."""
-    rows = [text for text in texts if not _EMPTY.match(text)]
+    rows = [text for text in texts if not _EMPTY.fullmatch(text.strip())]
     quoted = sum(_quoted(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
     framed = quoted == len(rows) < len([text for text in texts if text.strip()])
     if quoted >= ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
-        return lambda text: None if _EMPTY.match(text) else _quoted(text) or text
+        return lambda text: None if _EMPTY.fullmatch(text.strip()) else _quoted(text) or text
     names = Counter(name for text in rows if (name := _field(text)[0]))
     if sum(names.values()) < FIELDS * len(rows):
         return None
@@ -64,7 +64,7 @@ def _field(text: str) -> tuple[str, str]:
 
 def _said(text: str, name: str) -> str | None:
     """The text of a record; None for its other fields. What is no field at all is kept."""
-    if _EMPTY.match(text):
+    if _EMPTY.fullmatch(text.strip()):
         return None
     field, value = _field(text)
     return None if field and field != name else _value(value.strip()) if field else text

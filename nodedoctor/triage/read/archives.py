@@ -9,16 +9,18 @@ from __future__ import annotations
 import bz2
 import gzip
 import importlib
+import logging
 import lzma
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from nodedoctor.record import record
 from nodedoctor.triage.read.decode import Readable
-from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, kind_of
+from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, Source, kind_of
 
 DEEPEST = 3
 """Layers: a gzip inside of a tar inside of a gzip; a deeper one is a bomb."""
@@ -28,33 +30,63 @@ LARGEST = 64 << 30
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
 """What the unpackers of the standard library raise for damaged files."""
 
+_log = logging.getLogger(__name__)
+
 
 @record
 class Part:
-    """One file of an archive, or the file itself: its name, what it is, and how to read it."""
+    """One file of an archive, or the file itself: its name, what it is, and how to read it.
+
+    `member` is the place of the outermost archive's member that it is in; `files` how many there are at
+    least, as far as that is known.
+    """
 
     name: str
     kind: Kind
     read: Callable[[int], bytes]
     head: bytes
+    member: int = 0
+    files: int = 1
+
+
+@record
+class Share:
+    """The members of an archive that one of several processes reads: every `of`-th from `first` on."""
+
+    first: int = 0
+    of: int = 1
+
+    def has(self, member: int) -> bool:
+        """Whether a member is among them."""
+        return member % self.of == self.first
+
+
+WHOLE = Share()
 
 
 class Account:
-    """Bytes that may still be unpacked, and what was left out."""
+    """Bytes that may still be unpacked, and what was left out, with the member that it is of.
 
-    def __init__(self, notes: list[str]) -> None:
-        self.left = LARGEST
-        self.notes = notes
-        self.unread = 0
+    Who reads a share has a share of the bytes, so that all together unpack no more than one would.
+    """
+
+    def __init__(self, share: Share = WHOLE) -> None:
+        self.left = LARGEST // share.of
+        self.member = 0
+        self.left_out: list[tuple[int, str]] = []
 
     def leave_out(self, name: str, why: str) -> None:
         """Note a part that is not read."""
-        self.notes.append(f"{name}: left out, {why}")
-        self.unread += 1
+        self.left_out.append((self.member, f"{name}: left out, {why}"))
 
 
-def parts(name: str, file: Readable, account: Account, depth: int = 0) -> Iterator[Part]:
-    """The files in a file, in order; each is read before the next one is asked for."""
+def parts(
+    name: str, file: Readable, account: Account, share: Share | None = WHOLE, depth: int = 0
+) -> Iterator[Part]:
+    """The files in a file, in order; each is read before the next one is asked for.
+
+    Of the outermost archive a `share` of the members is read; None: this is inside of one.
+    """
     start = _Start(file, account)
     kind = kind_of(start.head)
     if kind not in _UNPACKERS and kind not in ("zip", "tar"):
@@ -62,11 +94,47 @@ def parts(name: str, file: Readable, account: Account, depth: int = 0) -> Iterat
     elif depth >= DEEPEST:
         account.leave_out(name, "it is packed too often")
     elif kind == "zip":
-        yield from _zipped(name, file, start, account, depth)
+        yield from _zipped(name, file, start, account, share, depth)
     elif kind == "tar":
-        yield from _tarred(name, start, account, depth)
+        yield from _tarred(name, start, account, share, depth)
     else:
-        yield from parts(name, _UNPACKERS[kind](start), account, depth + 1)
+        yield from parts(name, _UNPACKERS[kind](start), account, share, depth + 1)
+
+
+def _begun(member: int, account: Account, share: Share | None) -> bool:
+    """Whether a member is to be read; what is left out from here on is of the outermost archive's member."""
+    if share is None:
+        return True
+    account.member = member
+    return share.has(member)
+
+
+def _of_member(member: int, files: int, found: Iterator[Part]) -> Iterator[Part]:
+    """The parts of a member, as those of the archive with at least so many files."""
+    for number, part in enumerate(found, 1):
+        yield replace(part, member=member, files=files * max(number, part.files))
+
+
+def members(source: Source) -> int:
+    """How many members of an archive can be read each by itself; 1 for everything else, and what is broken.
+
+    A zip lists them. Of a tar it is only known that there may be several, and all that lies before a member
+    must be unpacked to reach it. That takes bzip2 longer than it takes to read the logs: nothing is won.
+    """
+    try:
+        with open(source.path, "rb") as file:
+            if source.kind == "zip":
+                with zipfile.ZipFile(file) as archive:
+                    return min(FILES_AT_MOST, len(archive.infolist()))
+            start: Any = _Start(file, Account())
+            for _ in range(DEEPEST):
+                kind = kind_of(start.head)
+                if kind not in _UNPACKERS or kind == "bzip2":
+                    return FILES_AT_MOST if kind == "tar" else 1
+                start = _Start(_UNPACKERS[kind](start), Account())
+    except Exception as fault:  # whatever is wrong with it, reading it will tell
+        _log.debug("%s: %s", source.path, fault)
+    return 1
 
 
 class _Start:
@@ -101,44 +169,52 @@ class _Start:
         return False
 
 
-def _zipped(name: str, file: Readable, start: _Start, account: Account, depth: int) -> Iterator[Part]:
+def _zipped(
+    name: str, file: Readable, start: _Start, account: Account, share: Share | None, depth: int
+) -> Iterator[Part]:
     seekable = getattr(file, "seekable_file", lambda: None)()
     if seekable is None:
         account.leave_out(name, "a zip inside of another archive, or in a pipe")
         return
     with zipfile.ZipFile(cast("BinaryIO", seekable)) as archive:
         names: set[str] = set()
-        for info in archive.infolist()[:FILES_AT_MOST]:
+        files = [info for info in archive.infolist()[:FILES_AT_MOST] if not info.is_dir()]
+        for number, info in enumerate(files):
             inside = f"{name}!{info.filename}"
-            if info.is_dir():
+            twice = info.filename in names
+            names.add(info.filename)
+            if not _begun(number, account, share):
                 continue
-            if info.filename in names:
+            if twice:
                 account.leave_out(inside, "the name comes twice")
                 continue
-            names.add(info.filename)
             try:
                 with archive.open(info) as member:
-                    yield from parts(inside, member, account, depth + 1)
+                    found = parts(inside, member, account, None, depth + 1)
+                    yield from _of_member(number, len(files), found)
             except (*BROKEN, RuntimeError, NotImplementedError) as error:
                 account.leave_out(inside, str(error) or "it cannot be opened")
                 if account.left < 0:
                     return
 
 
-def _tarred(name: str, start: _Start, account: Account, depth: int) -> Iterator[Part]:
+def _tarred(name: str, start: _Start, account: Account, share: Share | None, depth: int) -> Iterator[Part]:
     names: set[str] = set()
     with tarfile.open(fileobj=cast("Any", start), mode="r|") as archive:
-        for member in archive:
+        for number, member in enumerate(one for one in archive if one.isfile()):
             inside = f"{name}!{member.name}"
-            if not member.isfile():
+            refused = member.name in names or len(names) >= FILES_AT_MOST
+            if not refused:
+                names.add(member.name)
+            if not _begun(number, account, share):
                 continue
-            if member.name in names or len(names) >= FILES_AT_MOST:
+            if refused:
                 account.leave_out(inside, "the name comes twice, or there are too many")
                 continue
-            names.add(member.name)
             file = archive.extractfile(member)
             if file is not None:
-                yield from parts(inside, file, account, depth + 1)
+                found = parts(inside, file, account, None, depth + 1)
+                yield from _of_member(number, number + 1, found)
 
 
 def _zstd(file: Any) -> Any:
@@ -155,3 +231,6 @@ _UNPACKERS: dict[Kind, Callable[[Any], Any]] = {
     "xz": lzma.LZMAFile,
     "zstd": _zstd,
 }
+
+PACKS = frozenset(("zip", "tar", *_UNPACKERS))
+"""What may be an archive of several files."""

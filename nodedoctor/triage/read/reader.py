@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,21 +13,19 @@ from typing import Any, BinaryIO
 from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
-from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, Form, form_of
 from nodedoctor.triage.lines.normal import Lost, RawLine, normal
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.read import scan
-from nodedoctor.triage.read.archives import BROKEN, Account, Part, parts
+from nodedoctor.triage.read.archives import BROKEN, WHOLE, Account, Part, Share, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
+from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import Depth
 from nodedoctor.triage.read.search import Anchor, Search
 from nodedoctor.triage.read.sources import NoSuchPath, Source
 from nodedoctor.whole_numbers import json_integer
 
-KEPT = 150
-"""Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
 RAS_LARGEST = 64 << 20
 """Bytes of an answer of RAS."""
 DUMP_LARGEST = 1 << 30
@@ -37,8 +34,6 @@ HEAD = 96 << 10
 """Bytes by which the layout of a log is told."""
 BLOCK = 256
 """Lines that are taken out of their prefixes before events are read from them."""
-STEPS_KEPT = 8
-"""Steps in a row that are kept: only that there were several matters."""
 
 
 @dataclass(slots=True)
@@ -47,7 +42,8 @@ class Reading:
 
     `unread` counts lines, members of archives and envelopes that could not be opened; `dumps` are those found
     inside of archives: name and bytes. `begun` are searches that run already, by path. `depth` says how much
-    of each log is read line by line.
+    of each log is read line by line. `members` are readings of an archive's members by their place in it, and
+    `spent` that it was larger than what may be unpacked.
     """
 
     events: list[Event[Any]] = field(default_factory=list)
@@ -60,26 +56,44 @@ class Reading:
     tally: Tally = field(default_factory=Tally)
     begun: dict[str, Search] = field(default_factory=dict)
     depth: Depth = scan.DEEPEST
+    members: dict[int, Reading] = field(default_factory=dict)
+    spent: bool = False
+
+    def add(self, part: Reading) -> None:
+        """Add what was read of another source, its members in their order."""
+        for _, member in sorted(part.members.items()):
+            self.add(member)
+        self.events += part.events
+        self.size += part.size
+        self.notes += part.notes
+        self.unread += part.unread
+        self.dumps += part.dumps
+        self.anchors |= part.anchors
+        self.tally.sources |= part.tally.sources
+        self.interrupted = self.interrupted or part.interrupted
 
 
-def read(source: Source, reading: Reading) -> None:
-    """Add a source's events; trouble with it becomes a note. Ctrl-C ends the reading, not the judging."""
+def read(source: Source, reading: Reading, share: Share = WHOLE) -> None:
+    """Add a source's events, or those of a share of an archive's members; trouble with it becomes a note.
+
+    Ctrl-C ends the reading, not the judging.
+    """
     try:
         if source.kind == "text" and _is_plain(source):
             _take(_Text(source.path, reading, _spots(source, reading)))
             reading.size += source.size
             return
         with _opened(source) as file:
-            account = Account(reading.notes)
+            account = Account(share)
             try:
-                found = parts(source.path, _Whole(file, source, reading), account)
-                for number, part in enumerate(
-                    found, 1
-                ):  # how many there are is known at the end of an archive
-                    reading.depth = min(reading.depth, scan.depth(number), key=lambda depth: depth.whole)
-                    _read_part(part, reading)
+                for part in parts(source.path, _Whole(file, source, reading), account, share):
+                    _read_member(part, reading)
             finally:
-                reading.unread += account.unread
+                reading.spent = account.left < 0
+                for member, note in account.left_out:
+                    inner = reading.members.setdefault(member, Reading())
+                    inner.notes.append(note)
+                    inner.unread += 1
     except KeyboardInterrupt:
         _interrupted(source.path, reading)
     except BROKEN as error:
@@ -110,6 +124,21 @@ def _is_plain(source: Source) -> bool:
     with open(source.path, "rb") as file:
         head = file.read(HEAD)
     return encoding_of(head) == "utf-8" and form_of(head) is None
+
+
+def _read_member(part: Part, reading: Reading) -> None:
+    """Add a part to the reading of the member that it is in: a member that is damaged costs no other one."""
+    inner = reading.members.setdefault(part.member, Reading())
+    inner.depth = min(reading.depth, scan.depth(part.files), key=lambda depth: depth.whole)
+    try:
+        _read_part(part, inner)
+    except BROKEN as error:
+        inner.notes.append(f"{part.name}: read only in part: {error}")
+        inner.unread += 1
+    except Exception as fault:
+        inner.notes.append(unexpected(part.name, fault))
+        inner.unread += 1
+    reading.interrupted = reading.interrupted or inner.interrupted
 
 
 def _read_part(part: Part, reading: Reading) -> None:
@@ -229,33 +258,6 @@ def _lines(text: _Text) -> Iterator[Line]:
             )
         if lost.lines:
             reading.notes.append(f"{text.name}: {lost.lines} lines could not be read")
-
-
-class EventSampler:
-    """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
-
-    def __init__(self) -> None:
-        self._first: dict[tuple[Any, ...], list[tuple[int, Event[Any]]]] = {}
-        self._last: dict[tuple[Any, ...], deque[tuple[int, Event[Any]]]] = {}
-        self._index = self._steps = 0
-
-    def add(self, event: Event[Any]) -> None:
-        """Take an event in, or let it go."""
-        self._index += 1
-        self._steps = self._steps + 1 if isinstance(event.what, TrainingStep) else 0
-        if self._steps > STEPS_KEPT:
-            return
-        key = (type(event.what), event.who.rank, event.who.labels[:1])
-        kept = self._first.setdefault(key, [])
-        if len(kept) < KEPT:
-            kept.append((self._index, event))
-        else:
-            self._last.setdefault(key, deque(maxlen=KEPT)).append((self._index, event))
-
-    def events(self) -> list[Event[Any]]:
-        """What was kept."""
-        pairs = [pair for kept in (*self._first.values(), *self._last.values()) for pair in kept]
-        return [event for _, event in sorted(pairs, key=lambda pair: pair[0])]
 
 
 def _interrupted(path: str, reading: Reading) -> None:

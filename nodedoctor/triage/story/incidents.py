@@ -136,6 +136,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     known = Counter(
         (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
     )
+    speakers = _Speakers(events)
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
@@ -146,7 +147,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             continue
         if (
             isinstance(what, (*QUIET, *FATAL))
-            or _final(event, events)
+            or speakers.final(event)
             or not _survived(event, later, known, alone)
         ):
             kept.append(event)
@@ -267,12 +268,23 @@ def _is_told_in_full(event: Event[Any]) -> bool:
     )
 
 
-def _final(event: Event[Any], events: list[Event[Any]]) -> bool:
-    """True when the process that said it is never heard again, while others are known by name."""
-    rank = event.who.rank
-    if rank is None:
-        return False
-    again = [e for e in events if e.who.rank == rank and isinstance(e.what, TrainingStep)]
-    return all(e.place.offset < event.place.offset for e in again) and any(
-        e.who.rank not in (None, rank) and isinstance(e.what, FATAL) for e in events
-    )
+class _Speakers:
+    """When each rank last counted, and whose end is known."""
+
+    def __init__(self, events: list[Event[Any]]) -> None:
+        self._counted: dict[int, int] = {}
+        self._dead: set[int] = set()
+        for event in events:
+            rank = event.who.rank
+            if rank is not None and isinstance(event.what, TrainingStep):
+                self._counted[rank] = max(self._counted.get(rank, 0), event.place.offset)
+            elif rank is not None and isinstance(event.what, FATAL):
+                self._dead.add(rank)
+
+    def final(self, event: Event[Any]) -> bool:
+        """True when the process that said it is never heard again, while others are known by name."""
+        rank = event.who.rank
+        if rank is None:
+            return False
+        others = len(self._dead) > (rank in self._dead)
+        return others and self._counted.get(rank, -1) < event.place.offset

@@ -55,6 +55,15 @@ class Wait:
     began: float | None
 
 
+@record
+class Waiting:
+    """The earliest wait, the ranks that waited, and where the first of them stands in each log."""
+
+    first: Wait | None
+    ranks: frozenset[int | None]
+    begun: dict[str, int]
+
+
 @dataclass(frozen=True)
 class Story:
     """The last incident. `hints` are events that are tied to no death: warnings, handled errors, quotations.
@@ -78,6 +87,19 @@ class Story:
     """By `id` of an event without a time: the time before which it was not printed."""
     earlier: tuple[tuple[Event[Any], ...], ...] = ()
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
+    _waiting: list[Waiting] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who waited, put together once: a thousand ranks are asked about a thousand others."""
+        if not self._waiting:
+            begun: dict[str, int] = {}
+            for wait in self.waits:
+                place = wait.event.place
+                begun[place.source] = min(begun.get(place.source, place.offset), place.offset)
+            first = min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
+            self._waiting.append(Waiting(first, frozenset(wait.who.rank for wait in self.waits), begun))
+        return self._waiting[0]
 
     def of(self, kind: type[W]) -> list[Event[W]]:
         """All events of one kind, in order."""
@@ -110,7 +132,7 @@ class Story:
     @cached_property
     def first_wait(self) -> Wait | None:
         """The earliest timeout: the rank that waited longest, a victim."""
-        return min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
+        return self.waiting.first
 
     def moment(self, event: Event[Any]) -> tuple[float, str, int]:
         """When an event happened, as far as can be told: by its time, else by its place."""
@@ -144,22 +166,10 @@ class Story:
             return event.time > began
         if event.time is None and began is not None and id(event) in self.not_before:
             return self.not_before[id(event)] >= began
-        if event.who.rank is not None and event.who.rank not in self._waiting:
+        if event.who.rank is not None and event.who.rank not in self.waiting.ranks:
             return False  # logs of several ranks may stand one after another in a file
-        return event.place.offset > self._gave_up_at.get(event.place.source, event.place.offset)
-
-    # Asked about every line of every log, each of which may have a wait: together they are looked at once.
-    @cached_property
-    def _waiting(self) -> frozenset[int | None]:
-        return frozenset(wait.who.rank for wait in self.waits)
-
-    @cached_property
-    def _gave_up_at(self) -> dict[str, int]:
-        """Where in each log the first timeout is."""
-        found: dict[str, int] = {}
-        for place in (wait.event.place for wait in self.waits):
-            found[place.source] = min(place.offset, found.get(place.source, place.offset))
-        return found
+        begun = self.waiting.begun.get(event.place.source)
+        return begun is not None and event.place.offset > begun
 
 
 def follows(story: Story, event: Event[Any]) -> bool:

@@ -204,7 +204,33 @@ def test_lines_that_are_as_long_as_others_are_not_broken() -> None:
     assert width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
 
 
-@pytest.mark.parametrize("unit", some([" ", "a-", "_", "| ", "1:", "'", "a.", "=", "\t", "[", "a ", "/"], 4))
+@pytest.mark.parametrize(
+    "unit",
+    some(
+        [
+            " ",
+            "a-",
+            "_",
+            "| ",
+            "1:",
+            "'",
+            "a.",
+            "=",
+            "\t",
+            "[",
+            "a ",
+            "/",
+            "0",
+            "a",
+            "0:",
+            ",",
+            '"',
+            'File "x"',
+            "\x1b[0m",
+        ],
+        4,
+    ),
+)
 def test_long_lines_of_one_thing_take_no_time(unit: str, tmp_path: Path) -> None:
     """A pattern that is tried at each place of a run, and reads on to its end, takes the square of it."""
     (tmp_path / "log").write_text(

@@ -337,9 +337,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(
-        r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)[\d, ]*\) (?:exited )?is killed by"
-        r" signal: "
-        r"(?P<signal>Killed|Segmentation fault|Aborted)",
+        r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)(?:[, ]+\d+)*\) (?:exited )?is killed"
+        r" by signal: (?P<signal>Killed|Segmentation fault|Aborted)",
         lambda found: ProcessExit(_signal(found["signal"]), child=True),
     ),
     sign(
@@ -349,7 +348,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "peer_died",
         "loader-ended",
-        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)[\d, ]*\) exited unexpectedly",
+        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)(?:[, ]+\d+)*\) exited unexpectedly",
         "a data-loader worker ended, the log does not say how",
         personal=True,
     ),

@@ -25,7 +25,7 @@ from nodedoctor.whole_numbers import json_integer
 
 DEEPEST = 8
 """Levels of a document that are searched for texts."""
-_PAIR = re.compile(r'^\s*"([@\w.]{1,40})"\s*:\s*("(?:[^"\\]|\\.)*")\s*,?\s*$')
+_PAIR = re.compile(r'^\s*"([@\w.]{1,40})"\s*:\s*("(?:[^"\\]|\\.)*")\s*(?:,\s*)?$')
 _CUT = re.compile(r'"(?:log|message|MESSAGE|msg|textPayload|body|line)"\s*:\s*"((?:[^"\\]|\\.)*)')
 _DOCKER = {"log", "stream", "time", "attrs"}
 """docker's json-file alone writes the end of a line into its text, and none where it cut a line."""

@@ -20,7 +20,7 @@ _COMPOSER = re.compile(
 )
 """Composer's loggers: rank, pid, thread, severity and name."""
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
-_SEAT = re.compile(r"\[([A-Za-z][\w.]*-?[\w.]*):(\d{1,5})\]: ?")
+_SEAT = re.compile(r"\[([A-Za-z][\w.]*(?:-[\w.]*)?):(\d{1,5})\]: ?")
 _RAY = re.compile(
     r"\((?:([\w.:]+)(?:\([^)]*\))? )?(?:rank=(\d{1,6}) )?pid=([\w]+)(?:, ip=([0-9a-fA-F.:]+))?\) ?"
 )
