@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from nodedoctor import single_file
-from nodedoctor.blackbox import after, arm, start
+from nodedoctor.blackbox import after, arm, instead, start
 from nodedoctor.blackbox import arguments as words_of
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import exhaustion
-from nodedoctor.cli.console import complain, say
+from nodedoctor.cli.console import say
 
 KILLING = 30.0
 """Seconds between SIGTERM and SIGKILL when --kill-after ends a job: as long as Slurm's KillWait."""
@@ -34,16 +34,16 @@ REAPING = 5.0
 def main(words: list[str]) -> int:
     """Run the command; its exit code, or our end by its signal."""
     arguments = words_of.run().parse_args(words)
-    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    command = instead.command_of(arguments)
     if not command:
-        return complain("run needs a command: nodedoctor run [options] -- COMMAND")
+        return instead.no_command()
     try:
         job = _started(command, arguments)
-    except start.NotStarted as problem:
+    except instead.NotStarted as problem:
         refused = problem
     except Exception as error:  # a watch that cannot begin is no reason not to train
         _say_unwatched(error, "the command is not watched")
-        refused = start.instead(command)
+        refused = instead.instead(command)
     else:
         return start.die_as(_watched(job))
     say(f"run: {refused}")
