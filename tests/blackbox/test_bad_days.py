@@ -154,7 +154,7 @@ def test_a_job_that_nobody_waits_for_is_over_when_it_has_ended(tmp_path: Path) -
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2)"]) as job:
         argv = [*RUN[:-1], "watch", "--job", str(job.pid), "--dir", str(tmp_path)]
         watch = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-        assert (watch.returncode, watch.stderr.count("the job has ended")) == (0, 1), watch.stderr
+        assert (watch.returncode, watch.stdout.count("the job has ended")) == (0, 1), watch.stderr
 
 
 @pytest.mark.parametrize("fault", ["load_shard()", "slow_steps()"])
