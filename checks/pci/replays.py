@@ -77,7 +77,7 @@ def _replays(
         summary = f"{more / growth.seconds:.0f} replays per second"
     elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
         summary = f"{counted(count, 'replay')} since boot, above DCGM's limit"
-    elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * max(median, 1):
+    elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * median:
         summary = f"{counted(count, 'replay')}, median of its peers {median}"
     elif count >= REPLAYS_LEAST:
         return Finding.info(f"{counted(count, 'replay')} in total", subject=gpu.subject, evidence=said)

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from nodedoctor import single_file
-from nodedoctor.blackbox import after, arm, start
+from nodedoctor.blackbox import after, arm, instead, start
 from nodedoctor.blackbox import arguments as words_of
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import exhaustion
-from nodedoctor.cli.console import complain, say
+from nodedoctor.cli.console import say
 
 KILLING = 30.0
 """Seconds between SIGTERM and SIGKILL when --kill-after ends a job: as long as Slurm's KillWait."""
@@ -30,20 +30,23 @@ DRAINING = 2.0
 REAPING = 5.0
 """Seconds between two looks for orphans where we are process 1."""
 
+HEARD = (*start.FORWARDED, signal.SIGCHLD)
+"""Signals that the loop hears while it follows the command."""
+
 
 def main(words: list[str]) -> int:
     """Run the command; its exit code, or our end by its signal."""
     arguments = words_of.run().parse_args(words)
-    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    command = instead.command_of(arguments)
     if not command:
-        return complain("run needs a command: nodedoctor run [options] -- COMMAND")
+        return instead.no_command()
     try:
         job = _started(command, arguments)
-    except start.NotStarted as problem:
+    except instead.NotStarted as problem:
         refused = problem
     except Exception as error:  # a watch that cannot begin is no reason not to train
         _say_unwatched(error, "the command is not watched")
-        refused = start.instead(command)
+        refused = instead.instead(command)
     else:
         return start.die_as(_watched(job))
     say(f"run: {refused}")
@@ -56,6 +59,7 @@ def _watched(job: StartedJob) -> int:
         asyncio.run(job.follow())
     except Exception as error:
         _say_unwatched(error, "the command was not watched to its end")
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
     status = job.wait()
     start.take_terminal()
     try:
@@ -129,7 +133,7 @@ class StartedJob:
             if signal.getsignal(number) is signal.SIG_IGN:
                 continue  # nohup(1) means it, for the command, too
             loop.add_signal_handler(number, self._forward, number)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, start.FORWARDED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         self._child_changed()
         watching = asyncio.ensure_future(self._watching())
         reaping = asyncio.ensure_future(_reap_orphans(self.pid)) if os.getpid() == 1 else None
@@ -148,6 +152,12 @@ class StartedJob:
             if self._watch is not None:
                 await self._watch.close()
                 await after.node_recorded(self._watch)
+            # The loop closes what a signal is written to before it gives up hearing them; Python's word on
+            # that would stand in the job's output as an error of the job.
+            signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+            for number in HEARD:
+                loop.remove_signal_handler(number)
+            signal.set_wakeup_fd(-1)
 
     def wait(self) -> int:
         """The command's wait status; waits for it where the watch has not."""
@@ -155,7 +165,7 @@ class StartedJob:
             for number in start.FORWARDED:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, self._hand_on)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, start.FORWARDED)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
             _, self._ended = os.waitpid(self.pid, 0)
         return self._ended
 

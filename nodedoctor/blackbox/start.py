@@ -19,20 +19,11 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from nodedoctor.blackbox.instead import NOT_STARTED, become, not_started
 from nodedoctor.children.programs import child
 from nodedoctor.record import record
 
-NOT_FOUND, NOT_STARTED = 127, 126
-"""What a shell exits with when it finds no such command, and when it may not or cannot start it."""
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
-
-
-class NotStarted(Exception):
-    """The command could not be started: why, and the exit code for it."""
-
-    def __init__(self, why: str, code: int) -> None:
-        super().__init__(why)
-        self.code = code
 
 
 @record
@@ -139,31 +130,8 @@ def spawn(command: Sequence[str], environ: Mapping[str, str], found: Outputs) ->
     if told:
         os.waitpid(pid, 0)
         take_terminal()
-        raise _not_started(command[0], struct.unpack("i", told)[0])
+        raise not_started(command[0], struct.unpack("i", told)[0])
     return pid
-
-
-def become(command: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Be the command from here on, as if a shell had started it; returns by OSError alone."""
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; nohup's SIGHUP stays so
-        signal.signal(ignored, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.execvpe(command[0], list(command), dict(environ))
-
-
-def instead(command: Sequence[str]) -> NotStarted:
-    """Be the command where it cannot be watched, which takes no process and no descriptor; else why not."""
-    try:
-        become(command, os.environ)
-    except OSError as error:
-        return _not_started(command[0], error.errno or errno.ENOEXEC)
-    raise AssertionError("become() returned")
-
-
-def _not_started(name: str, number: int) -> NotStarted:
-    missing = number == errno.ENOENT
-    why = "command not found" if missing and "/" not in name else os.strerror(number)
-    return NotStarted(f"{name}: {why}", NOT_FOUND if missing else NOT_STARTED)
 
 
 def guard(group: int) -> subprocess.Popen[bytes] | None:

@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     prepare()
     try:
+        if words[:1] == ["run"]:
+            return _run(words[1:])
         return _no_memory() if _room_below(LEAST) else _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -95,6 +97,17 @@ def _bug() -> int:
     return Exit.BUG
 
 
+def _run(words: list[str]) -> int:
+    """`nodedoctor run`, whose command is started in any case: without room for a watch, in our own place."""
+    if _room_below(ROOM):
+        from nodedoctor.blackbox import instead
+
+        return instead.main(words)
+    from nodedoctor.blackbox import run
+
+    return run.main(words)
+
+
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in ("list", "explain", "schema"):
         from nodedoctor.cli import reference
@@ -126,10 +139,6 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor.blackbox import attach
 
         return attach.main(words[1:])
-    if words and words[0] == "run":
-        from nodedoctor.blackbox import run
-
-        return run.main(words[1:])
     if words and words[0] == "arm":
         from nodedoctor.blackbox import arm_cli
 

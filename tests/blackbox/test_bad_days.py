@@ -149,6 +149,14 @@ def test_nothing_is_left_when_nodedoctor_is_killed(tmp_path: Path) -> None:
         time.sleep(0.1)
 
 
+def test_a_job_that_nobody_waits_for_is_over_when_it_has_ended(tmp_path: Path) -> None:
+    """It stays a zombie, as below process 1 of a container that waits for nobody."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2)"]) as job:
+        argv = [*RUN[:-1], "watch", "--job", str(job.pid), "--dir", str(tmp_path)]
+        watch = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        assert (watch.returncode, watch.stdout.count("the job has ended")) == (0, 1), watch.stderr
+
+
 @pytest.mark.parametrize("fault", ["load_shard()", "slow_steps()"])
 def test_a_clock_that_jumps(fault: str, tmp_path: Path) -> None:
     """It makes no hang, and hides none."""

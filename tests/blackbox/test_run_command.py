@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -335,3 +336,20 @@ def test_a_debugger_and_an_editor(tmp_path: Path) -> None:
         terminal.until("ended well")
     finally:
         terminal.close()
+
+
+def test_signals_that_the_parent_blocked_are_heard(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "nodedoctor", "run", "--dir", str(tmp_path), "--", "sh", "-c", "exit 7"]
+    blocked = partial(signal.pthread_sigmask, signal.SIG_BLOCK, range(1, signal.SIGRTMIN - 2))
+    assert subprocess.run(argv, preexec_fn=blocked, timeout=60, capture_output=True).returncode == 7
+
+
+def test_a_signal_while_the_watch_ends_is_not_told_as_an_error_of_the_job(tmp_path: Path) -> None:
+    """The loop hears signals through a pipe that it closes; SIGCHLD does no harm to whom it is sent."""
+    argv = [sys.executable, "-m", "nodedoctor", "run", "--dir", str(tmp_path), "--", "sleep", "0.3"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as job:
+        while job.poll() is None:
+            job.send_signal(signal.SIGCHLD)
+            time.sleep(0.0002)
+        assert job.stderr is not None and "wakeup" not in job.stderr.read()
+    assert job.returncode == 0

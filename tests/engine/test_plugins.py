@@ -321,6 +321,13 @@ def test_what_a_plugin_does_to_its_process_costs_one_check(tmp_path):
     assert unknown == {"harm.close", "harm.exit", "harm.kill", "harm.parse"}
 
 
+@pytest.mark.parametrize("wait", ["time.sleep(600)", "exec('while True: pass')"])
+def test_what_a_plugin_leaves_for_the_end_does_not_put_it_off(tmp_path, wait):
+    (tmp_path / "late.py").write_text(f"import atexit, time\natexit.register(lambda: {wait})\n{PLUGIN}")
+    done = nodedoctor("--json", "--checks", str(tmp_path), "rack")
+    assert done.returncode == 0 and results(done)["rack.painted"]["status"] == "warn"
+
+
 @pytest.mark.slow
 def test_a_check_that_heeds_no_limit_is_killed_with_what_it_started(tmp_path):
     (tmp_path / "deaf.py").write_text(

@@ -92,8 +92,9 @@ class Sample:
 
     @property
     def over(self) -> bool:
-        """True when nothing of the job is left."""
-        return not self.roots and not self.living
+        """True when nothing of the job is left; a process that ended and was not waited for is nothing, and
+        stays for ever where process 1 of a container waits for nobody."""
+        return not self.roots and all(rank.state in ("Z", "X") for rank in self.living)
 
 
 def parse(line: str) -> Sample | None:

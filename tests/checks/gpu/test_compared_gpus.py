@@ -12,6 +12,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, NvLink, SlowCall
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory, Slot
 from nodedoctor.facts.host.machine import Machine
+from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Finding
 
 SXM = Board("H100 SXM5 80GB", "HGX H100/H200 8-GPU", 8, 8, 4, False)
@@ -179,3 +180,36 @@ def test_boards_ship_in_certain_numbers(model, count, virtual, status):
 def test_switches_on_the_bus_are_the_other_checks_evidence():
     assert complete("H100 SXM5 80GB", 7, switches=4)[0].status.value == "skip"
     assert complete("H100 SXM5 80GB", 7, switches=4, virtual=True)[0].status.value == "warn"
+
+
+@pytest.mark.parametrize(
+    ("worn", "words"),
+    [
+        ({"sram_threshold_exceeded": True}, "SRAM error threshold"),
+        ({"unrepairable_memory": True}, "limit of repairable memory"),
+        ({"sram_threshold_exceeded": False, "unrepairable_memory": False}, ""),
+    ],
+)
+def test_either_verdict_of_the_driver_replaces_a_gpu(worn: dict[str, bool], words: str):
+    told = [finding for finding in judge("memory.ecc", gpus(**worn)) if finding.severity.is_problem]
+    assert [(one.status.value, one.subject) for one in told] == ([("fail", "gpu:3")] if words else [])
+    assert all(words in one.summary and one.fix and one.fix.action == "replace" for one in told)
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        (sorted(QUIET), ("skip", None)),
+        *(([code], ("skip", None)) for code in sorted(QUIET)),
+        ([], ("unknown", "not-visible-here")),
+        (["NOT_ASKED"], ("unknown", "not-visible-here")),
+        (["NO_PERMISSION"], ("unknown", "denied")),
+        ([*sorted(QUIET), "NO_PERMISSION"], ("unknown", "denied")),
+    ],
+)
+def test_a_value_that_no_gpu_told_is_skipped_only_if_none_of_them_has_it(
+    codes: list[str], expected: tuple[str, str | None]
+):
+    silent = [replace(H100, index=n, errors={"pcie_replays": code}) for n, code in enumerate(codes)]
+    found = judge("pcie.replays", Gpus("nvml", gpus=tuple(silent or [H100])))
+    assert [(finding.status.value, finding.reason) for finding in found] == [expected]

@@ -224,6 +224,8 @@ BOTH = Host(uverbs={"uverbs0": "rw", "uverbs1": "rw"})
             [("note", "")],
         ),
         ((Container(), Host(docker_installed=True, toolkit_installed=True, char_links=True)), [("pass", "")]),
+        ((Container(), Host(docker_installed=True, toolkit_installed=True)), [("skip", "")]),
+        ((Container(), Host(docker_installed=True, char_links=False)), [("skip", "")]),
     ],
 )
 def test_devices_and_rights(facts, expected):

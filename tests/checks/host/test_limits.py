@@ -93,6 +93,7 @@ SHM_CASES = [
     ("small", limits(shm=(4, 4)), [("note", f"mount:{SHM}")]),
     ("enough", limits(shm=(16, 12)), [("pass", f"mount:{SHM}")]),
     ("full", limits(shm=(64, 0.1)), [("fail", f"mount:{SHM}")]),
+    ("a small one, full to three quarters and more", limits(shm=(0.5, 0.12)), [("fail", f"mount:{SHM}")]),
     ("on disk", limits(shm=(900, 100), mounts=ON_DISK), [("warn", f"mount:{SHM}")]),
     ("absent", limits(shm=None, errors={SHM: "ENOENT"}), [("fail", f"mount:{SHM}")]),
     ("denied", limits(shm=None, errors={SHM: "EACCES"}), [("unknown", f"mount:{SHM}")]),
