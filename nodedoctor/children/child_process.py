@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 
 from nodedoctor.children import exhaustion
 from nodedoctor.children.pipes import Lines, Pipes
+from nodedoctor.children.programs import environment
 from nodedoctor.children.search_path import search_path
 from nodedoctor.children.whereabouts import slowest, whereabouts
 from nodedoctor.debug import Log
@@ -62,17 +63,6 @@ class Forker(Protocol):
 
     def watch(self, pid: int, *, ended: bool = False) -> None:
         """Have the session of a child that was started without it killed when we die, until it has ended."""
-
-
-def environment() -> dict[str, str]:
-    """The environment of every child: ours, with a plain locale and the folders it may run programs from.
-
-    NODEDOCTOR_CALLER_PATH is PATH as it was, for programs that look up what they then only read, or run as
-    the user it belongs to.
-    """
-    path = search_path()
-    theirs = {"NODEDOCTOR_CALLER_PATH": os.environ.get("PATH", os.defpath)} if path.left_out else {}
-    return {**os.environ, **theirs, "LC_ALL": "C.UTF-8", "PATH": path.folders}
 
 
 async def run(name: str, command: Command, timeout: float) -> Observation:

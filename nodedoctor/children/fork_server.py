@@ -8,9 +8,7 @@ cannot be killed. Where the server does not answer, programs are started one by 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -18,21 +16,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from nodedoctor.children.child_process import environment
-from nodedoctor.children.programs import child
+from nodedoctor.children.programs import child, environment
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from nodedoctor.children.forked import Fork
 
 _log = Log(__name__)
 
 FORK_TIMEOUT_S = 2.0  # seconds the server has to start a fork before programs are started without it
-CHUNK = 1 << 18  # bytes read from a pipe at once
 MARK = "NODEDOCTOR_RUN"
 """The variable by which the server finds what a run has started, when that has died without a word."""
 
-Pipes = TypeVar("Pipes", bound=asyncio.SubprocessProtocol)
+Pipes = TypeVar("Pipes", bound="asyncio.SubprocessProtocol")
 
 
 class ForkServer:
@@ -68,6 +69,10 @@ class ForkServer:
 
     async def fork(self, command: Command, protocol: Callable[[], Pipes]) -> tuple[Fork, Pipes]:
         """Start a program; OSError when that cannot be."""
+        import asyncio
+
+        from nodedoctor.children.forked import Fork
+
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop = loop
@@ -139,79 +144,3 @@ class ForkServer:
         except ConnectionError as error:
             _log.debug("the fork server is gone: %s", error)
             return b""
-
-
-class Fork(asyncio.SubprocessTransport):
-    """One program that the server has forked."""
-
-    def __init__(self, protocol: asyncio.SubprocessProtocol, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self.started: asyncio.Future[int] = loop.create_future()
-        self._protocol = protocol
-        self._loop = loop
-        self._returncode: int | None = None
-        self._orphaned = False
-        self._pipes: dict[int, int] = {}
-
-    def ask(self, server: socket.socket, number: str, argv: tuple[str, ...]) -> None:
-        """Send the server the program's words and its ends of two pipes; we listen at ours."""
-        ends = []
-        try:
-            for fd in (1, 2):
-                self._pipes[fd], end = os.pipe()
-                ends.append(end)
-                self._loop.add_reader(self._pipes[fd], self._read, fd)
-            words = b"\0".join(map(os.fsencode, (number, *argv[1:])))
-            socket.send_fds(server, [words], ends)
-        finally:
-            for end in ends:
-                os.close(end)
-
-    def begins(self, pid: int) -> None:
-        """It has a session of its own and can be killed."""
-        if not self.started.done():
-            self.started.set_result(pid)
-
-    def fails(self, error: int) -> None:
-        """It could not be started."""
-        if not self.started.done():
-            self.started.set_exception(OSError(error, os.strerror(error)))
-
-    def ends(self, returncode: int) -> None:
-        """It has exited."""
-        self._returncode = returncode
-        self._protocol.process_exited()
-
-    def lost(self) -> None:
-        """Nobody will hear of its exit, so the end of its output stands for it."""
-        self.fails(errno.EPIPE)
-        self._orphaned = self._returncode is None
-        if self._orphaned and 1 not in self._pipes:
-            self._protocol.process_exited()
-
-    def get_pid(self) -> int:
-        """Its process, which is also its session."""
-        return self.started.result()
-
-    def get_returncode(self) -> int | None:
-        """As of `subprocess`; None while it runs."""
-        return self._returncode
-
-    def close(self) -> None:
-        """Close our ends of its pipes."""
-        for fd in tuple(self._pipes):
-            self._end(fd)
-
-    def _read(self, fd: int) -> None:
-        if data := os.read(self._pipes[fd], CHUNK):
-            self._protocol.pipe_data_received(fd, data)
-        else:
-            self._end(fd)
-            self._protocol.pipe_connection_lost(fd, None)
-            if self._orphaned and fd == 1:
-                self._protocol.process_exited()
-
-    def _end(self, fd: int) -> None:
-        pipe = self._pipes.pop(fd)
-        self._loop.remove_reader(pipe)
-        os.close(pipe)

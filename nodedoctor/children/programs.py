@@ -29,6 +29,19 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
     )
 
 
+def environment() -> dict[str, str]:
+    """The environment of every child: ours, with a plain locale and the folders it may run programs from.
+
+    NODEDOCTOR_CALLER_PATH is PATH as it was, for programs that look up what they then only read, or run as
+    the user it belongs to.
+    """
+    from nodedoctor.children.search_path import search_path
+
+    path = search_path()
+    theirs = {"NODEDOCTOR_CALLER_PATH": os.environ.get("PATH", os.defpath)} if path.left_out else {}
+    return {**os.environ, **theirs, "LC_ALL": "C.UTF-8", "PATH": path.folders}
+
+
 @functools.cache
 def _packages() -> tuple[str, ...]:
     """The folders that hold the packages our children need; looked for, not imported."""

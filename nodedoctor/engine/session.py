@@ -78,6 +78,11 @@ class Session:
         node = {"hostname": None, "boot_id": None, **self.snapshot.node}
         return Diagnosis(chosen, source, given, label="replay", node=node, preview=self.request.preview)
 
+    def nothing_yet(self) -> Report:
+        """The report before anything was asked."""
+        given = {Plugins: Plugins(0, ()), Expect: self._expect(), Moment: self._moment()}
+        return Diagnosis(self.checks, Recorded({}), given, preview=self.request.preview).report()
+
     def recording(self, diagnosis: Diagnosis, report: Report | None = None) -> bytes:
         """The zip that keeps what a finished run has seen; `report` when later runs have added to it.
 
@@ -168,7 +173,7 @@ def since_when(text: str, started: datetime) -> datetime:
 
 
 def _fork_server() -> ForkServer:
-    from nodedoctor.children.fork_server import ForkServer  # needs asyncio, which a replay does without
+    from nodedoctor.children.fork_server import ForkServer  # a replay does without
 
     return ForkServer()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.children import child_process, search_path
+from nodedoctor.children import child_process, programs, search_path
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Outcome
 
@@ -68,7 +68,7 @@ def test_what_root_does_not_search_is_still_known_to_children(tmp_path, monkeypa
     os.chown(folder, THEM, THEM)
     path = f"{folder}:{os.environ['PATH']}"
     monkeypatch.setenv("PATH", path)
-    environment = child_process.environment()
+    environment = programs.environment()
     assert environment["NODEDOCTOR_CALLER_PATH"] == path
     assert str(folder) not in environment["PATH"].split(":")
 

@@ -23,10 +23,8 @@ async def _answer(session: Session, line: socket.socket, telling: Telling, begun
     rounds = RunHistory(session, begun)
     rounds.start()
     reader, writer = await asyncio.open_unix_connection(sock=line)
-    if begun is None:
-        writer.write(packed("about", rounds.about))
     tasks = {
-        asyncio.create_task(_tell(rounds.states(told=telling.begun), writer, telling)),
+        asyncio.create_task(_tell(rounds.states(told=telling.begun and begun is not None), writer, telling)),
         asyncio.create_task(_obey(rounds, reader, writer)),
     }
     try:

@@ -2,7 +2,7 @@
 
 On two cores that takes a third off the time to the first line on the screen, and whatever reading and judging
 costs, the keys never wait for it. A recording is judged before anything else is imported here: its results
-are the first picture.
+are the first picture; of a live node that is what will be asked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from nodedoctor.engine.begun import at_once
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Result
+from nodedoctor.record import replace
 from nodedoctor.start_up import import_asyncio
 from nodedoctor.tui.process.wire import Telling, packed
-from nodedoctor.tui.state import EngineInfo, State
+from nodedoctor.tui.state import EngineInfo, State, Waiting
 
 AT_ONCE = 0.3  # seconds that a recorded node may take before it is worth saying how far it is
 
@@ -45,18 +46,18 @@ def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
 
 
 def _serve(request: Request, line: socket.socket) -> None:
-    telling = Telling()
+    telling, begun = Telling(), None
+    session = Session(request)
+    line.sendall(packed("about", EngineInfo.of(session)))  # so it can be run: the screen waits for that
     if not request.replay:
-        import_asyncio()
-        session, begun = Session(request), None
+        waiting = {check.id: Waiting() for check in session.checks}
+        line.sendall(telling.of(replace(State.of(session.nothing_yet()), running=waiting)))
     else:
-        session = Session(request)
-        line.sendall(packed("about", EngineInfo.of(session)))  # so it can be run: the screen waits for that
         diagnosis = session.diagnosis()
         begun = diagnosis, diagnosis.results()
         if _ended(begun[1]):
             line.sendall(telling.of(State.of(diagnosis.report())))
-        import_asyncio()
+    import_asyncio()
     from nodedoctor.tui.process.answering import answer_all
 
     answer_all(session, line, telling, begun)
