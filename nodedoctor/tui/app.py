@@ -104,6 +104,8 @@ class NodeDoctor(App[None]):
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
+        if self.engine.latest is not None:
+            self.state = self.engine.latest
         self._follow()
         # Textual draws nothing when it is continued in a terminal of the same size.
         self.app_resume_signal.subscribe(self, lambda _: self.action_repaint())

@@ -27,6 +27,8 @@ Begun = tuple[Diagnosis, AsyncIterator[Result]]
 class RunHistory:
     """The engine itself: the whole run of a session, and the checks that were asked again since."""
 
+    latest: State | None = None
+
     def __init__(self, session: Session, begun: Begun | None = None) -> None:
         self.session = session
         self.about = EngineInfo.of(session)

@@ -77,14 +77,16 @@ def sit(
     record: bool = False,
     mouse: bool = False,
     may_refuse: bool = False,
+    live: bool = True,
 ) -> TuiResult:
     """Show a run until the person leaves; `first` is the screen to begin with.
 
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen. With
-    `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun.
+    `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun;
+    `live` says that this machine is looked at.
     """
     gc.disable()
-    pid, line = _fork(make_request)
+    pid, line = _fork(make_request, live)
     import_asyncio()
     import asyncio
 
@@ -144,7 +146,7 @@ def watch() -> int:
     return sit(make_request, "live").code or Exit.OK
 
 
-def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
+def _fork(make_request: Callable[[], Request], live: bool) -> tuple[int, socket.socket]:
     """Start the engine, as early as can be: before loops, threads and imports that only one needs."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -153,6 +155,10 @@ def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
         return pid, ours
     try:
         ours.close()
+        if live:
+            from nodedoctor.children import search_path
+
+            search_path.begin()
         from nodedoctor.tui.process.engine import serve
 
         serve(make_request, theirs)
@@ -178,6 +184,7 @@ async def _sit(
     from nodedoctor.tui.process.remote import Remote
 
     engine = Remote(pid, line)
+    await engine.begin()
     app = app_class(engine, ascii=not speaks_utf8(), first=first, mouse=mouse)
     try:
         await run_app(app)

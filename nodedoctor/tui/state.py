@@ -96,6 +96,8 @@ class Engine(Protocol):
     """Runs checks for the screens."""
 
     about: EngineInfo
+    latest: State | None
+    """What is known before the screens open, if anything."""
 
     def states(self) -> AsyncIterator[State]:
         """A new state after every change, and once a second while something runs; never ends."""
@@ -111,6 +113,7 @@ class Nothing:
     """An engine with no checks, for screens that look at files only."""
 
     about = EngineInfo(recorded=True, nothing="no node is looked at here")
+    latest: State | None = None
 
     async def states(self) -> AsyncIterator[State]:
         """None."""

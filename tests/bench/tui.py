@@ -167,7 +167,7 @@ def main() -> None:
             f"{name} first useful text: minimal app {base:.3f} s, live {found['live'] / base:.2f} times that,"
         )
         print(f"{name}   a demo with its results {found['demo'] / base:.2f} times (median of {RUNS}),")
-        print(f"{name}   live with checks of a folder, each tried apart first, {found['hung'] / base:.2f} times")
+        print(f"{name}   live with a folder of checks, each tried apart, {found['hung'] / base:.2f} times")
         with sitting(demo, size) as one:
             one.first(b"checks passed")
             painted = one.settle()

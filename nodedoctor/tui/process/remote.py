@@ -34,12 +34,18 @@ class Remote:
         self._seen: dict[str, Observation] = {}
         self._report: dict[str, Any] = {}
         self._changed = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
         self._recordings: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def begin(self) -> asyncio.Task[None]:
+        """Listen from now on: what has come by the time that the first picture is drawn is in it."""
+        reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
+        self._listening = asyncio.create_task(self._listen(reader))
+        return self._listening
 
     async def states(self) -> AsyncIterator[State]:
         """Every state that comes. Refused when this cannot be run at all, RuntimeError after a crash."""
-        reader, self._writer = await asyncio.open_unix_connection(sock=self._line)
-        listening = asyncio.create_task(self._listen(reader))
+        listening = self._listening or await self.begin()
         try:
             while not listening.done():
                 self._changed.clear()
