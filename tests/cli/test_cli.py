@@ -152,6 +152,20 @@ def test_headless_runs_import_no_screen_and_no_driver(words):
     assert done.stderr.strip() == "imported: []"
 
 
+def test_a_replay_loads_no_event_loop():
+    code = (
+        "import sys\n"
+        "from nodedoctor.cli.main import main\n"
+        "main(['demo', 'healthy', '--json'])\n"
+        "heavy = {'asyncio', 'logging', 'dataclasses', 'inspect', 'subprocess', 'packaging.requirements'}\n"
+        "print('imported:', sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, timeout=60
+    )
+    assert done.stderr.strip() == "imported: []"
+
+
 def test_a_reader_that_leaves_is_no_traceback():
     read, write = os.pipe()
     os.close(read)

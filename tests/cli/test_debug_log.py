@@ -72,7 +72,7 @@ sys.exit(code)
     ("words", "modules"),
     [
         (("--help",), []),
-        (("demo", "healthy", "--json"), ["logging"]),  # asyncio's own
+        (("demo", "healthy", "--json"), []),
     ],
 )
 def test_without_the_option_nothing_is_imported_for_it(words: tuple[str, ...], modules: list[str]) -> None:
