@@ -255,7 +255,7 @@ def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.*)?"
+        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?"
         r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
         lambda _: Asleep(),
     ),

@@ -56,7 +56,7 @@ SIGNS: tuple[Sign, ...] = (
         r"^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)",
         lambda _: RasProcess(),
     ),
-    sign(r"(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
+    sign(r"(?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
     sign(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
 )
 

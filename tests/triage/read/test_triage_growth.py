@@ -30,6 +30,11 @@ square of LONGEST a second or more where each character counts."""
 
 
 def took(work: Callable[[], object]) -> float:
+    """Seconds of CPU, the least of three where once is too much: who shares a processor counts its misses."""
+    return min(_once(work) for _ in range(3)) if (seconds := _once(work)) >= AT_MOST / 2 else seconds
+
+
+def _once(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
@@ -82,4 +87,4 @@ def test_no_number_of_lines_takes_its_square(kind: str, tmp_path: Path) -> None:
     """Ten thousand ranks that ended, each asked about every other one, once took a quarter of a minute."""
     path = tmp_path / "log"
     path.write_text("".join(map(MANY[kind], range(LINES))))
-    assert took(lambda: examine([str(path)], look_here=False)) < 8
+    assert _once(lambda: examine([str(path)], look_here=False)) < 8
