@@ -99,8 +99,12 @@ def _by_upper() -> dict[str, str]:
 
 
 @cache
-def _letters() -> dict[str, frozenset[str]]:
-    return {name: frozenset(name) for name in _by_upper()}
+def _by_length() -> dict[int, list[tuple[str, frozenset[str]]]]:
+    """Names with their letters, in the order of the table."""
+    found: dict[int, list[tuple[str, frozenset[str]]]] = {}
+    for name in _by_upper():
+        found.setdefault(len(name), []).append((name, frozenset(name)))
+    return found
 
 
 @cache
@@ -153,8 +157,9 @@ def _closest(name: str) -> str | None:
     letters = frozenset(name)
     likely = [
         candidate
-        for candidate, its in _letters().items()
-        if abs(len(candidate) - len(name)) <= allowed and len(its - letters) <= allowed + 1
+        for length in range(len(name) - allowed, len(name) + allowed + 1)
+        for candidate, its in _by_length().get(length, ())
+        if len(its - letters) <= allowed + 1 and len(letters - its) <= allowed + 1
     ]
     if not likely:
         return None

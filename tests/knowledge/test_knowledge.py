@@ -1,6 +1,7 @@
 """The tables answer what checks ask them: spot checks of every reader, and hostile questions."""
 
 import re
+from difflib import SequenceMatcher
 
 import pynvml
 import pytest
@@ -467,6 +468,29 @@ def test_families():
 def test_any_name_may_be_asked_for(name):
     meant = env_vars.suggest(name)
     assert meant is None or env_vars.env_var(meant) is not None
+
+
+def _closest_of_all(name: str) -> str | None:
+    """What `suggest` finds, with nothing but the length to leave names out beforehand."""
+    allowed = 2 if len(name) >= 12 else 1
+    found = []
+    for candidate in env_vars._by_upper():
+        if abs(len(candidate) - len(name)) > allowed:
+            continue
+        ratio = SequenceMatcher(None, candidate, name, autojunk=False).ratio()
+        found.append((env_vars._misplaced(ratio, candidate, name), candidate))
+    misplaced, closest = min(found, default=(allowed + 1, ""))
+    return env_vars._by_upper()[closest] if misplaced <= allowed else None
+
+
+@given(
+    st.sampled_from(sorted(env_vars._by_upper())),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(("", "X", "S", "_", "NC", "1"))), max_size=3),
+)
+def test_what_is_left_out_beforehand_is_not_the_closest(name, slips):
+    for place, letter in slips:
+        name = name[:place] + letter + name[place + 1 :]
+    assert env_vars._closest(name) == _closest_of_all(name)
 
 
 # NCCL and causes
