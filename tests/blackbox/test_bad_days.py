@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -155,6 +156,19 @@ def test_a_job_that_nobody_waits_for_is_over_when_it_has_ended(tmp_path: Path) -
         argv = [*RUN[:-1], "watch", "--job", str(job.pid), "--dir", str(tmp_path)]
         watch = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         assert (watch.returncode, watch.stdout.count("the job has ended")) == (0, 1), watch.stderr
+
+
+def test_a_watch_with_too_few_descriptors_ends_with_the_job(tmp_path: Path) -> None:
+    """No sampler can be started, which is said, and who would then tell that the job has ended?"""
+    with subprocess.Popen(["sleep", "600"]) as job:
+        ending = threading.Timer(4, lambda: (job.kill(), job.wait()))
+        ending.start()
+        argv = [*RUN[:-1], "watch", "--job", str(job.pid), "--dir", str(tmp_path)]
+        few = ["sh", "-c", 'ulimit -n 12; exec "$@"', "sh", *argv]
+        watch = subprocess.run(few, capture_output=True, text=True, timeout=60)
+        ending.join()
+    assert "Too many open files" in watch.stderr
+    assert (watch.returncode, watch.stdout.count("the job has ended")) == (0, 1), watch.stderr
 
 
 @pytest.mark.parametrize("fault", ["load_shard()", "slow_steps()"])

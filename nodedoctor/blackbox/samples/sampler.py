@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -45,7 +47,12 @@ class Sampler:
             except OSError as error:
                 _log.warning("the sampler could not be started: %s", error)
             self.failures += 1
-            await asyncio.sleep(BACK_OFF[min(in_a_row, len(BACK_OFF) - 1)])
+            ends = time.monotonic() + BACK_OFF[min(in_a_row, len(BACK_OFF) - 1)]
+            while time.monotonic() < ends:
+                await asyncio.sleep(1)
+                if self._has_ended():
+                    yield Sample(time.time(), time.monotonic())  # of nothing: it is over
+                    return
             in_a_row += 1
 
     def hurry(self, fast: bool) -> None:
@@ -67,6 +74,11 @@ class Sampler:
         if talk is not None:
             await talk.leave(0.2)
 
+    def _has_ended(self) -> bool:
+        """Whether none of the processes that were named is there: without a sampler nobody else says."""
+        pids = self._wanted.get("pids") or ()
+        return bool(pids) and not any(map(_is_there, pids))
+
     async def _one_child(self) -> AsyncIterator[Sample]:
         argv = child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace}))
         self._talk = talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))
@@ -85,3 +97,14 @@ class Sampler:
                     yield sample
         finally:
             await self.close()
+
+
+def _is_there(pid: int) -> bool:
+    """Asked without opening anything: there may be no descriptor left."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
