@@ -28,6 +28,7 @@ CHECKS = Path(__file__).parent.parent / "frames" / "checks"
 WIDE, SMALL = (140, 40), (80, 24)
 RUNS = 7
 KEYS = 20
+GONE = 0.5  # seconds in which what a program has started ends, too, and does not slow the next one
 WATCHED = 3.0  # seconds over which bytes are counted
 QUIET = 0.5  # seconds without output after which a picture counts as whole
 BETWEEN = 0.15  # seconds without output between two keys
@@ -147,6 +148,7 @@ def firsts(programs: dict[str, tuple[list[str], bytes]], size: tuple[int, int]) 
         for name, (argv, useful) in programs.items():
             with sitting(argv, size) as one:
                 seconds[name].append(one.first(useful))
+            time.sleep(GONE)
     return {name: statistics.median(found[1:]) for name, found in seconds.items()}
 
 
