@@ -87,7 +87,7 @@ def _started(command: Sequence[str], arguments: argparse.Namespace) -> StartedJo
     files = list(outputs.files)
     if folder is not None and outputs.pumped:
         files.append((str(folder.path / "logs/output.log"), 0))
-    return StartedJob(pid, pump, folder, arguments, files)
+    return StartedJob(pid, pump, folder, arguments, files, environ.get(arm.REGISTERED, ""))
 
 
 def _say_unwatched(error: Exception, what: str) -> None:
@@ -109,12 +109,14 @@ class StartedJob:
         folder: Folder | None,
         arguments: argparse.Namespace,
         files: list[tuple[str, int]],
+        stacks: str,
     ) -> None:
         self.pid = pid
         self._pump = pump
         self._folder = folder
         self._arguments = arguments
         self._files = files
+        self._stacks = stacks
         self._began = time.monotonic()
         self._say = teller(sys.stderr)
         self._ended: int | None = None
@@ -186,7 +188,9 @@ class StartedJob:
     async def _watching(self) -> None:
         if self._folder is None:
             return
-        wanted: dict[str, object] = {"pids": [self.pid], "files": self._files}
+        wanted: dict[str, object] = {
+            "pids": [self.pid], "files": self._files, "stacks": self._stacks
+        }  # fmt: skip
         if job := os.environ.get("SLURM_JOB_ID"):
             wanted["slurm"] = job
         if path := os.environ.get("NODEDOCTOR_HEARTBEAT"):

@@ -69,7 +69,7 @@ class Live:
                 for before in probe.after if probe else ():
                     behind[before] = max(behind.get(before, 0), behind.get(name, 0) + 1)
         for name in sorted(behind, key=lambda name: -behind[name]):
-            if name not in self._probes or self._probes[name].lane is not Lane.GPU_LOAD:
+            if name in self._probes and not self._loads(name):
                 self.ask(name)
 
     def ask(self, name: str) -> asyncio.Task[Observation]:
@@ -163,6 +163,10 @@ class Live:
 
     async def _everything_else(self) -> None:
         """Load on a GPU would disturb other probes, and they it: wait for all that were asked."""
-        others = [task for name, task in self._asked.items() if self._probes[name].lane is not Lane.GPU_LOAD]
+        others = [task for name, task in self._asked.items() if not self._loads(name)]
         if others:
             await asyncio.wait(others)
+
+    def _loads(self, name: str) -> bool:
+        probe = self._probes.get(name)  # None: a plug-in may name one that nobody has
+        return probe is not None and probe.lane is Lane.GPU_LOAD

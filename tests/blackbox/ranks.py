@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 RANK = """
@@ -76,7 +77,7 @@ def spin():
 
 def main():
     rank = int(os.environ["RANK"])
-    if {undumpable}:
+    if rank in {undumpable}:
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
     for step in range(6):
         time.sleep(0.1)
@@ -114,7 +115,7 @@ def job(
     seconds: int = 600,
     after: str = "pass",
     quiet: bool = False,
-    undumpable: bool = False,
+    undumpable: Collection[int] = (),
 ) -> list[str]:
     """A shell command that starts the ranks; rank 1 does `fault`, the others wait `seconds` for it and then
     do what comes after; a quiet job prints no steps. Undumpable ranks show an ordinary user little of
@@ -131,7 +132,7 @@ def job(
         "scratch": str(folder / "scratch"),
         "seconds": seconds,
         "after": after,
-        "undumpable": undumpable,
+        "undumpable": tuple(undumpable),
     }
     script.write_text(RANK.format(fault=fault, quiet=quiet, **values))
     each = f'RANK=$rank WORLD_SIZE={ranks} LOCAL_WORLD_SIZE={ranks} LOCAL_RANK=$rank "{python()}" {script} &'

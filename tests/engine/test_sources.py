@@ -134,6 +134,23 @@ def test_what_others_wait_for_is_asked_first(tmp_path):
     assert ran[-2:] == ["load", "on"]
 
 
+def test_to_wait_for_what_nobody_has_is_to_wait_for_nothing(tmp_path):
+    """A plug-in's probe may name one of an edition that this is not, and a probe that loads a GPU still runs."""
+    after = probe("after", lambda *_: shell("echo after"), after=("nowhere",))
+    load = probe("load", lambda *_: shell("echo load"), Lane.GPU_LOAD, after=("elsewhere",))
+    names = ("after", "load")
+
+    async def go():
+        live = Live({one.name: one for one in (after, load)}, Options(), 30)
+        live.foresee(names)
+        assert live.waiting_for() == {} and live.observations() == ()
+        seen = await asyncio.gather(*(live.ask(name) for name in names))
+        live.close()
+        return seen
+
+    assert [one.text for one in asyncio.run(go())] == ["after\n", "load\n"]
+
+
 def test_a_recording_answers_and_says_what_it_lacks():
     kept = Observation("kept", text="text")
 

@@ -6,8 +6,9 @@
     python -I -S sampler.py '{"all": true}'           every rank on this machine
 
 Further keys: "files" (outputs to follow besides those of the processes: path and where to begin), "heartbeat"
-(a file that the job touches), "seconds" (between looks). A line {"seconds": 1} on stdin changes the pace from
-then on, {"walk": true} has the next look search all of /proc for new processes of the job.
+(a file that the job touches), "stacks" (the folder where its ranks register), "seconds" (between looks). A
+line {"seconds": 1} on stdin changes the pace from then on, {"walk": true} has the next look search all of
+/proc for new processes of the job.
 
 Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block
 on a process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
@@ -175,12 +176,24 @@ class Watch:
                 ranked = {pid for pid in ranked if PYTHON.match(name(pid))} or ranked
             top = [pid for pid in sorted(ranked) if parents.get(pid) not in ranked]
             if top:
-                return {pid: known[pid] for pid in top[:PROCESSES]}
+                beside = self.hidden(known, ranked, parents)
+                return {pid: known[pid] for pid in (top + beside)[:PROCESSES]}
         workers = [pid for pid in sorted(inside) if RAY_WORKER.match(title(pid))]
         if not workers and "pids" in self.wanted:
             workers = [pid for pid in sorted(inside) if PYTHON.match(name(pid)) and pid not in self.roots]
             workers = [pid for pid in workers if parents.get(pid) not in workers] or self.roots
         return {pid: known.get(pid) or self.place(pid) for pid in workers[:PROCESSES]}
+
+    def hidden(self, known: dict[int, Any], ranked: set[int], parents: dict[int, int]) -> list[int]:
+        """Pythons beside the ranks whose environment cannot be seen, for want of rights or as they wrote a
+        title over it: each may be a rank that would else seem to be missing."""
+        kin = set().union(*(above(pid, parents) for pid in ranked)) | set(self.roots)
+        found = [
+            pid for pid, one in known.items()
+            if one["hidden"] and pid not in kin and PYTHON.match(name(pid)) and alive(pid)
+        ]  # fmt: skip
+        taken = ranked | set(found)
+        return [pid for pid in found if taken.isdisjoint(set(above(pid, parents)) - {pid})]
 
     def place(self, pid: int) -> dict[str, Any]:
         """Who a process is: kept once known, as a process keeps its place."""
@@ -188,11 +201,14 @@ class Watch:
         before = self.members.get(pid)
         if before is not None and before["start"] == start and before.get("by"):
             return before
-        told = environment(pid)
+        text = read(f"/proc/{pid}/environ", 1 << 20)
+        told = environment(text) if "=" in text else self.marked(pid, start)
         if "RANK" not in told and RAY_WORKER.match(title(pid)) and self.looks.get(pid, 0) < HEAP_LOOKS:
             self.looks[pid] = self.looks.get(pid, 0) + 1
             told.update(set_later(pid))
-        one: dict[str, Any] = {"start": start, "title": title(pid)[:200], "environment": told}
+        one: dict[str, Any] = {
+            "start": start, "title": title(pid)[:200], "environment": told, "hidden": "=" not in text
+        }  # fmt: skip
         for rank, size, local, local_size in IDENTITIES:
             if told.get(rank, "").isdecimal():
                 one |= {"by": rank, "rank": int(told[rank])}
@@ -200,6 +216,17 @@ class Watch:
                 one |= {key: int(told[word]) for key, word in places if told.get(word, "").isdecimal()}
                 break
         return one
+
+    def marked(self, pid: int, start: int | None) -> dict[str, str]:
+        """What a process whose environment is hidden said of its place when it registered for its stacks."""
+        folder = self.wanted.get("stacks")
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
+            if folder and os.lstat(folder).st_uid == os.geteuid():  # what is another user's could be a pipe
+                marker = json.loads(read(f"{folder}/{pid}.json"))
+                place = marker["place"].items() if marker["start"] == start else ()
+                told = {key: str(value) for key, value in place if key in WANTED}
+                return told | {"NODEDOCTOR_STACKS": folder} if told else {}
+        return {}
 
     def rank(self, pid: int, one: dict[str, Any]) -> dict[str, Any]:
         """How one rank does now."""
@@ -344,9 +371,9 @@ def job_of(pid: int) -> str:
     return next((part[13:] for part in text.split("\0") if part.startswith("SLURM_JOB_ID=")), "")
 
 
-def environment(pid: int) -> dict[str, str]:
-    """The wanted variables that a process was started with."""
-    pairs = (part.partition("=") for part in read(f"/proc/{pid}/environ", 1 << 20).split("\0"))
+def environment(text: str) -> dict[str, str]:
+    """The wanted variables of those that a process was started with."""
+    pairs = (part.partition("=") for part in text.split("\0"))
     return {key: value for key, _, value in pairs if key in WANTED}
 
 
