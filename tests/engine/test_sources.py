@@ -135,7 +135,7 @@ def test_what_others_wait_for_is_asked_first(tmp_path):
 
 
 def test_to_wait_for_what_nobody_has_is_to_wait_for_nothing(tmp_path):
-    """A plug-in's probe may name one of an edition that this is not, and a probe that loads a GPU still runs."""
+    """A plug-in's probe may name one of another edition; and a probe that loads a GPU still runs."""
     after = probe("after", lambda *_: shell("echo after"), after=("nowhere",))
     load = probe("load", lambda *_: shell("echo load"), Lane.GPU_LOAD, after=("elsewhere",))
     names = ("after", "load")
