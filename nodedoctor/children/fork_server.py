@@ -2,8 +2,9 @@
 
 A run asks some twenty of them, and most of their time went into starting Python and importing json and re
 twenty times. The interpreter that forks them, `probes/fork_server.py`, touches nothing of the node and can
-import while we do. A fork is a child like any other: its own session, its own pipes, left behind when it
-cannot be killed. Where the server does not answer, programs are started one by one as ever.
+import while we do, looks at the folders of PATH (search_path.py), and can begin with what will be asked
+before there is an event loop. A fork is a child like any other: its own session, its own pipes, left behind
+when it cannot be killed. Where the server does not answer, programs are started one by one as ever.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from nodedoctor.children.programs import child, environment
+from nodedoctor.children import search_path
+from nodedoctor.children.programs import LOCALE, child, environment
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 
@@ -43,24 +45,32 @@ class ForkServer:
         """Start the interpreter; no event loop is needed yet."""
         self.asked = 0
         self._children: dict[str, Fork] = {}
+        self._ahead: dict[tuple[str, ...], tuple[str, dict[int, int]]] = {}
+        self._early: dict[str, list[tuple[str, str]]] = {}
+        self._told = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         self._usable = True
         self.mark = {MARK: f"{os.getpid()}-{time.monotonic_ns()}"}
+        folders, telling = search_path.look_for_us()
         with theirs:
             try:
                 self._process = subprocess.Popen(
-                    child("fork_server", packages=True),
+                    child("fork_server", *((str(telling), *folders) if folders else ()), packages=True),
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
-                    env={**environment(), **self.mark},
+                    pass_fds=(telling,) if folders else (),
+                    env={**os.environ, **LOCALE, **self.mark},
                 )
             except OSError as error:  # no more processes
                 self._usable = False
                 _log.debug("no fork server: %s", error)
+            finally:
+                if folders:
+                    os.close(telling)
 
     def takes(self, command: Command) -> bool:
         """Whether this is a program of ours that only talks: none with an environment or input of its own."""
@@ -78,12 +88,12 @@ class ForkServer:
             self._loop = loop
             loop.add_reader(self._socket, self._hear)
         made = protocol()
-        fork = Fork(made, loop)
-        self.asked += 1
-        number = str(self.asked)
-        self._children[number] = fork
+        begun = command.argv in self._ahead
+        number, pipes = self._ahead.pop(command.argv) if begun else self._ask(command.argv)
+        fork = self._children[number] = Fork(made, loop, pipes)
         try:
-            fork.ask(self._socket, number, command.argv)
+            for what, value in self._early.pop(number, ()):
+                self._take(what, number, value)
             await asyncio.wait({fork.started}, timeout=FORK_TIMEOUT_S)
             if not fork.started.done():
                 _log.debug("the fork server has not answered in %.3g s and is given up", FORK_TIMEOUT_S)
@@ -94,6 +104,40 @@ class ForkServer:
             fork.close()
             raise
         return fork, made
+
+    def ahead(self, command: Command) -> None:
+        """Start a program that will be asked for: fork() then hands over what it has said by then."""
+        if self.takes(command) and command.argv not in self._ahead:
+            try:
+                number, pipes = self._ask(command.argv)
+            except OSError as error:
+                _log.debug("not begun ahead: %s", error)
+                return
+            self._ahead[command.argv] = number, pipes
+            self._early[number] = []
+
+    def _ask(self, argv: tuple[str, ...]) -> tuple[str, dict[int, int]]:
+        """Send the server a program's words and its ends of two pipes; its number, and our ends."""
+        if not self._told:
+            told = {**environment(), **LOCALE}
+            changed = (f"{name}={value}" for name, value in told.items() if os.environ.get(name) != value)
+            self._socket.send(b"\0".join(map(os.fsencode, ("environ", *changed))))
+            self._told = True
+        self.asked += 1
+        number, pipes, ends = str(self.asked), {}, []
+        try:
+            for fd in (1, 2):
+                pipes[fd], end = os.pipe()
+                ends.append(end)
+            words = b"\0".join(map(os.fsencode, (number, *argv[1:])))
+            socket.send_fds(self._socket, [words], ends)
+        except BaseException:
+            ends += pipes.values()
+            raise
+        finally:
+            for end in ends:
+                os.close(end)
+        return number, pipes
 
     def watch(self, pid: int, *, ended: bool = False) -> None:
         """Have the session of a child killed when we die without a word, until it has ended."""
@@ -113,6 +157,11 @@ class ForkServer:
         self._socket.close()
         for fork in self._children.values():
             fork.lost()
+        for _, pipes in self._ahead.values():
+            for pipe in pipes.values():
+                os.close(pipe)
+        if self._ahead:
+            return  # that nobody hears it any more has the server end these, and itself
         self._process.kill()
         try:
             self._process.wait(0.1)
@@ -123,20 +172,24 @@ class ForkServer:
         """Take what the server says: started, ended or failed, which program, and a number."""
         with contextlib.suppress(BlockingIOError):  # nothing more for now
             while said := self._said():
-                what, number, value = said.decode("ascii").split()
-                fork = self._children.get(number)
-                if fork is None:  # it was given up
-                    if what == "started":
-                        with contextlib.suppress(OSError):  # it has ended
-                            os.killpg(int(value), signal.SIGKILL)
-                elif what == "started":
-                    fork.begins(int(value))
-                elif what == "ended":
-                    fork.ends(os.waitstatus_to_exitcode(int(value)))
-                    del self._children[number]
-                else:
-                    fork.fails(int(value))
+                self._take(*said.decode("ascii").split())
             self.close()
+
+    def _take(self, what: str, number: str, value: str) -> None:
+        fork = self._children.get(number)
+        if number in self._early:
+            self._early[number].append((what, value))
+        elif fork is None:  # it was given up
+            if what == "started":
+                with contextlib.suppress(OSError):  # it has ended
+                    os.killpg(int(value), signal.SIGKILL)
+        elif what == "started":
+            fork.begins(int(value))
+        elif what == "ended":
+            fork.ends(os.waitstatus_to_exitcode(int(value)))
+            del self._children[number]
+        else:
+            fork.fails(int(value))
 
     def _said(self) -> bytes:
         try:

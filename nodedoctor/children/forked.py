@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import socket
 
 CHUNK = 1 << 18  # bytes read from a pipe at once
 
@@ -13,28 +12,19 @@ CHUNK = 1 << 18  # bytes read from a pipe at once
 class Fork(asyncio.SubprocessTransport):
     """One program that the server has forked."""
 
-    def __init__(self, protocol: asyncio.SubprocessProtocol, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, protocol: asyncio.SubprocessProtocol, loop: asyncio.AbstractEventLoop, pipes: dict[int, int]
+    ) -> None:
+        """Listen at the pipes of a program that was asked for."""
         super().__init__()
         self.started: asyncio.Future[int] = loop.create_future()
         self._protocol = protocol
         self._loop = loop
         self._returncode: int | None = None
         self._orphaned = False
-        self._pipes: dict[int, int] = {}
-
-    def ask(self, server: socket.socket, number: str, argv: tuple[str, ...]) -> None:
-        """Send the server the program's words and its ends of two pipes; we listen at ours."""
-        ends = []
-        try:
-            for fd in (1, 2):
-                self._pipes[fd], end = os.pipe()
-                ends.append(end)
-                self._loop.add_reader(self._pipes[fd], self._read, fd)
-            words = b"\0".join(map(os.fsencode, (number, *argv[1:])))
-            socket.send_fds(server, [words], ends)
-        finally:
-            for end in ends:
-                os.close(end)
+        self._pipes = dict(pipes)
+        for fd, pipe in pipes.items():
+            loop.add_reader(pipe, self._read, fd)
 
     def begins(self, pid: int) -> None:
         """It has a session of its own and can be killed."""

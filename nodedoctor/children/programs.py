@@ -11,6 +11,9 @@ from nodedoctor.debug import Log
 
 _log = Log(__name__)
 
+LOCALE = {"LC_ALL": "C.UTF-8"}
+"""What makes tools answer in plain words."""
+
 
 def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
     """The argv of one of our own programs in `nodedoctor/probes`, isolated from the caller's environment.
@@ -39,7 +42,7 @@ def environment() -> dict[str, str]:
 
     path = search_path()
     theirs = {"NODEDOCTOR_CALLER_PATH": os.environ.get("PATH", os.defpath)} if path.left_out else {}
-    return {**os.environ, **theirs, "LC_ALL": "C.UTF-8", "PATH": path.folders}
+    return {**os.environ, **theirs, **LOCALE, "PATH": path.folders}
 
 
 @functools.cache

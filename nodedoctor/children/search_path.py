@@ -7,7 +7,6 @@ one may lie on a dead mount; a folder it gives no answer for is left out, and no
 
 from __future__ import annotations
 
-import functools
 import os
 import selectors
 import subprocess
@@ -41,11 +40,14 @@ class SearchPath:
         return f"as root these folders of PATH are not searched: {reasons}" if reasons else ""
 
 
-def begin() -> None:
-    """As root, have the folders looked at while we import what needs to know."""
-    if is_root():
-        wanted = _wanted(_path())
-        _begun[wanted] = _look(wanted)
+def look_for_us() -> tuple[tuple[str, ...], int]:
+    """As root, what the fork server is to look at as it starts, and the descriptor to tell it by, which the
+    caller closes; nothing when it is known or being looked at."""
+    wanted = _wanted(_path())
+    if not is_root() or wanted in _known or wanted in _begun:
+        return (), -1
+    _begun[wanted], telling = os.pipe()
+    return wanted, telling
 
 
 def search_path() -> SearchPath:
@@ -62,11 +64,16 @@ def _wanted(path: str) -> tuple[str, ...]:
     return (*known, *(folder for folder in SBIN if folder not in known))
 
 
-@functools.lru_cache(maxsize=8)
 def _judged(path: str, *, root: bool) -> SearchPath:
     wanted = _wanted(path)
     if not root:
         return SearchPath(os.pathsep.join(wanted))
+    if wanted not in _known:
+        _known[wanted] = _looked_at(wanted)
+    return _known[wanted]
+
+
+def _looked_at(wanted: tuple[str, ...]) -> SearchPath:
     said = _asked(wanted)
     left_out = tuple(
         f"{folder or '.'} {said.get(number, 'gave no answer')}"
@@ -82,24 +89,45 @@ def _judged(path: str, *, root: bool) -> SearchPath:
 def _asked(folders: tuple[str, ...]) -> dict[int, str]:
     """What a child says of each folder within its time; without a word, the folders of the system will do."""
     usual = {number: "yes" for number, folder in enumerate(folders) if folder in (*SBIN, *_BIN)}
-    child = _begun.pop(folders, None) or _look(folders)
-    if child is None or child.stdout is None:
-        return usual
+    answer = _heard(_begun.pop(folders)) if folders in _begun else None
+    if answer is None:
+        answer = _by_a_child(folders)
+    rows = (line.partition(" ") for line in (answer or b"").decode("utf-8", "replace").splitlines())
+    return {int(number): words for number, _, words in rows if number.isdecimal()} or usual
+
+
+def _heard(pipe: int) -> bytes | None:
+    """What is told within its time, None where it ends without a word; closes the pipe."""
     answer, patience = b"", FIRST_S
-    with selectors.DefaultSelector() as selector, child.stdout:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        while selector.select(patience) and (data := os.read(child.stdout.fileno(), 1 << 16)):
-            answer, patience = answer + data, NEXT_S
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while selector.select(patience):
+                if not (data := os.read(pipe, 1 << 16)):
+                    return answer or None
+                answer, patience = answer + data, NEXT_S
+    finally:
+        os.close(pipe)
+    return answer
+
+
+def _by_a_child(folders: tuple[str, ...]) -> bytes | None:
+    child = _look(folders)
+    if child is None or child.stdout is None:
+        return None
+    with child.stdout:
+        answer = _heard(os.dup(child.stdout.fileno()))
     child.kill()
     try:
         child.wait(0.1)
     except subprocess.TimeoutExpired:
         _log.debug("pid %d looks at the folders of PATH, cannot be killed and is left behind", child.pid)
-    rows = (line.partition(" ") for line in answer.decode("utf-8", "replace").splitlines())
-    return {int(number): words for number, _, words in rows if number.isdecimal()} or usual
+    return answer
 
 
-_begun: dict[tuple[str, ...], subprocess.Popen[bytes] | None] = {}
+_known: dict[tuple[str, ...], SearchPath] = {}
+_begun: dict[tuple[str, ...], int] = {}
+"""What is known of folders, and by which descriptors the fork server tells of others."""
 
 
 def _look(folders: tuple[str, ...]) -> subprocess.Popen[bytes] | None:

@@ -180,16 +180,16 @@ def diagnose(words: list[str]) -> int:
     import gc
 
     gc.disable()  # it is over before there is anything worth looking for
+    outputs.start_debug_log(arguments)
+    server = None
     if not arguments.replay:
-        from nodedoctor.children import search_path
-        from nodedoctor.start_up import import_asyncio
+        from nodedoctor.children.fork_server import ForkServer
 
-        import_asyncio()
-        search_path.begin()
+        server = ForkServer()  # it imports while we do
     from nodedoctor.engine.session import Session
 
     try:
-        session = Session(_request(arguments))
+        session = Session(_request(arguments), server)
     except NodeDoctorError as error:
         return complain(error)
     return _headless(session, arguments)
@@ -214,12 +214,17 @@ def _no_input(arguments: argparse.Namespace) -> str:
 
 
 def _on_screen(arguments: argparse.Namespace) -> int:
+    from nodedoctor.cli import outputs
     from nodedoctor.tui import start
+
+    def make_request() -> Request:
+        outputs.start_debug_log(arguments)  # here, as this runs in the process that has the engine
+        return _request(arguments)
 
     piped = not sys.stdout.isatty()  # asked before: a terminal that hangs up is none any more
     try:
         sitting = start.sit(
-            lambda: _request(arguments),
+            make_request,
             record=bool(arguments.record),
             mouse=arguments.mouse,
             may_refuse=bool(arguments.replay or arguments.checks or arguments.tag),
@@ -257,6 +262,9 @@ def _replayed(session: Session, arguments: argparse.Namespace) -> tuple[model.Re
 
 def _asked(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
     """What this machine shows, and the recording of it."""
+    from nodedoctor.start_up import import_asyncio
+
+    import_asyncio()  # only now: the first probes run by themselves meanwhile
     import asyncio
 
     from nodedoctor.cli import headless
@@ -339,12 +347,10 @@ def _peers(named: Sequence[str]) -> tuple[str, ...]:
 def _request(arguments: argparse.Namespace) -> Request:
     from pathlib import Path
 
-    from nodedoctor.cli import outputs
     from nodedoctor.declare.registry import Options
     from nodedoctor.engine.session import Request
     from nodedoctor.expectations import expectations
 
-    outputs.start_debug_log(arguments)  # here, as this runs in the process that has the engine
     options = Options(
         root=str(Path(arguments.root).absolute()),
         since=arguments.since,

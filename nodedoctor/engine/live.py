@@ -17,14 +17,15 @@ from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
 from nodedoctor.engine.begun import settled
 from nodedoctor.engine.calls import planned
+from nodedoctor.engine.lanes import WIDTH
 from nodedoctor.engine.sources import entered
+from nodedoctor.engine.turns import Turns
 from nodedoctor.model import Observation, Outcome
 
 _log = Log(__name__)
 
 T = TypeVar("T")
 
-WIDTH = {Lane.CPU: 8, Lane.NVIDIA: 1, Lane.FS: 4, Lane.GPU_LOAD: 1}
 _TRIPPED_BY: dict[Lane, tuple[Outcome, ...]] = {
     # A driver that does not answer one caller in time will not answer the next one either.
     Lane.NVIDIA: (Outcome.STUCK, Outcome.TIMEOUT),
@@ -51,7 +52,7 @@ class Live:
         self._server = server
         self._options = options
         self._ends = time.monotonic() + deadline
-        self._lanes = {lane: asyncio.Semaphore(width) for lane, width in WIDTH.items()}
+        self._lanes = {lane: Turns(width) for lane, width in WIDTH.items()}
         self._tripped: dict[Lane, str] = {}
         self._asked: dict[str, asyncio.Task[Observation]] = {}
         self._started: dict[str, float] = {}
@@ -120,7 +121,7 @@ class Live:
         came = time.monotonic()
         if probe.lane is Lane.GPU_LOAD:
             await self._everything_else()
-        async with self._lanes[probe.lane]:
+        async with self._lanes[probe.lane].turn(soon=bool(probe.after)):
             if (waited := time.monotonic() - came) > LONG_WAIT_S:
                 _log.debug("%s waited %.3f s for its turn in lane %s", name, waited, probe.lane.name)
             culprit = self._tripped.get(probe.lane)

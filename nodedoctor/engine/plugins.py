@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -71,8 +71,9 @@ class Catalogue:
         self.broken: list[Broken] = []
         self.ends = time.monotonic() + PATIENCE
 
-    def add(self, module: ModuleType, *, bundled: bool = False) -> None:
-        """Take over what a module declares; DiscoveryError when a check id is taken."""
+    def add(self, module: ModuleType, *, bundled: bool = False) -> tuple[Check, ...]:
+        """Take over what a module declares; returns its checks. DiscoveryError when a check id is taken."""
+        checks = []
         for item in declared(module, foreign=not bundled):
             if isinstance(item, Probe):
                 self.probes.setdefault(item.name, item)
@@ -83,6 +84,8 @@ class Catalogue:
                 raise DiscoveryError(f"check {item.id} is declared twice: in {first} and in {item.where}")
             else:
                 self.checks[item.id] = item
+                checks.append(item)
+        return tuple(checks)
 
     def load(
         self, name: str, where: str, load: Callable[[], object], *, bundled: bool = False
@@ -106,17 +109,22 @@ class Catalogue:
             return None
 
 
-def discover(folders: Iterable[Path] = ()) -> Catalogue:
+Saw = Callable[[Check, Mapping[str, Probe]], None]
+
+
+def discover(folders: Iterable[Path] = (), saw: Saw | None = None) -> Catalogue:
     """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
+
+    `saw` is shown each bundled check as it is loaded, with the probes: all of ours are known by then.
 
     A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
     load because others can write there, raises DiscoveryError.
     """
     with watching():
-        return _discovered(folders)
+        return _discovered(folders, saw)
 
 
-def _discovered(folders: Iterable[Path]) -> Catalogue:
+def _discovered(folders: Iterable[Path], saw: Saw | None) -> Catalogue:
     catalogue = Catalogue()
     facts = importlib.import_module("nodedoctor.facts")
     for module in _modules(
@@ -124,7 +132,9 @@ def _discovered(folders: Iterable[Path]) -> Catalogue:
     ):
         catalogue.add(module, bundled=True)
     for module in load_folder(bundled_checks(), "nodedoctor.checks", catalogue, bundled=True):
-        catalogue.add(module, bundled=True)
+        for check in catalogue.add(module, bundled=True):
+            if saw is not None:
+                saw(check, catalogue.probes)
     for module in _entry_points(catalogue):
         catalogue.add(module)
     site = [SITE_FOLDER] if os.path.isdir(SITE_FOLDER) else []

@@ -23,6 +23,7 @@ from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
     from nodedoctor.children.fork_server import ForkServer
+    from nodedoctor.engine.ahead import Ahead
     from nodedoctor.engine.live import Live
 
 
@@ -47,13 +48,19 @@ class Request:
 class Session:
     """The catalogue, the selected checks and the source; `diagnosis()` makes one run of them."""
 
-    def __init__(self, request: Request) -> None:
-        """Load checks and, for a replay, the recording; UsageError when either cannot be."""
+    def __init__(self, request: Request, server: ForkServer | None = None) -> None:
+        """Load checks and, for a replay, the recording; UsageError when either cannot be.
+
+        `server` may be one that was started before this could be imported.
+        """
         self.request = request
-        self._server = None if request.replay else _fork_server()  # it imports while we do
+        self._server = None if request.replay else server or _fork_server()  # it imports while we do
         try:
             self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
-            self.catalogue = discover(request.folders)
+            ahead = self._ahead()
+            self.catalogue = discover(request.folders, ahead.saw if ahead else None)
+            if ahead is not None:
+                ahead.all_seen()
         except (DiscoveryError, snapshot.SnapshotError) as error:
             raise UsageError(str(error)) from None
         self._moment()  # complains now about a --since that cannot be read
@@ -114,6 +121,19 @@ class Session:
         if self._server is not None:
             self._server.close()
 
+    def _ahead(self) -> Ahead | None:
+        if self._server is None:
+            return None
+        from nodedoctor.engine.ahead import Ahead
+
+        asked, judging = self.request, judges(self._expect().values)
+        words, tags = asked.words, frozenset(asked.tags)
+
+        def chosen(check: Check) -> bool:
+            return check.id in judging or _is_chosen(check, words, tags, deep=asked.options.deep)
+
+        return Ahead(self._server, asked.options, chosen)
+
     def _live(self) -> Live:
         from nodedoctor.engine.live import Live
 
@@ -144,12 +164,15 @@ def select(
             raise UsageError(_unknown("check or subject", word, {*checks, *subjects, *COMMANDS}))
     for tag in tags - known_tags:
         raise UsageError(_unknown("tag", tag, known_tags))
-    return tuple(
-        check
-        for _, check in sorted(checks.items())
-        if (not words or check.id in words or check.subject in words)
-        and (not tags or tags & check.tags)
-        and (deep or DEEP not in check.tags or check.id in words or check.subject in words)
+    return tuple(check for _, check in sorted(checks.items()) if _is_chosen(check, words, tags, deep=deep))
+
+
+def _is_chosen(check: Check, words: tuple[str, ...], tags: frozenset[str], *, deep: bool) -> bool:
+    named = check.id in words or check.subject in words
+    return (
+        (named or not words)
+        and bool(not tags or tags & check.tags)
+        and (named or deep or DEEP not in check.tags)
     )
 
 

@@ -1,9 +1,14 @@
 """Start our other programs as forks of this interpreter, which has imported what they need.
 
-    python -I -S fork_server.py     (standard input is a socket to nodedoctor/children/fork_server.py)
+    python -I -S fork_server.py [DESCRIPTOR FOLDER...]
+                                    (standard input is a socket to nodedoctor/children/fork_server.py)
+
+First of all a fork tells by the descriptor which of the folders only root can write (host/path_folders.py):
+nodedoctor waits for that before it asks for anything.
 
 A message is a number, the arguments of `python`, joined by NUL, and the two descriptors for the program's
-stdout and stderr; or `watch` or `forget` with the session of a child that nodedoctor started itself. Answers:
+stdout and stderr; `environ` with variables of all programs to come; or `watch` or `forget` with the session
+of a child that nodedoctor started itself. Answers:
 `started NUMBER PID` once it has a session of its own, `ended NUMBER STATUS` (of wait(2)), `failed NUMBER
 ERRNO`. Ends when nodedoctor does, and kills what still runs: the sessions it knows, and then whatever has the
 mark of this run in its environment, as nobody told of a child that nodedoctor started in its last moment.
@@ -40,12 +45,17 @@ USUAL = (
 LARGEST = 1 << 20
 MARK = "NODEDOCTOR_RUN"
 """The variable in the environment of everything that a run starts."""
+FIRST_S, NEXT_S = 10, 2
+"""Seconds for a look at the first folder of PATH and for each further one, as who asks waits for them."""
 LOOKS = (0.0, 0.3, 2.0)
 """Seconds before each look for what has the mark: a child that is being started has it in a moment."""
 
 
 def main() -> None:
     """Serve until the other end of the socket is closed."""
+    sys.path.insert(0, HERE)
+    if sys.argv[1:]:
+        look_at_folders(int(sys.argv[1]), sys.argv[2:])
     prepare()
     asker = socket(fileno=0)
     woken, wake = os.pipe()
@@ -69,7 +79,11 @@ def main() -> None:
                 end_all([*numbers, *others])
                 os._exit(0)
             number, words, outputs = asked
-            if number == "watch":
+            if number == "environ":
+                for word in words:
+                    name, _, value = word.partition("=")
+                    os.environ[name] = value
+            elif number == "watch":
                 others.add(int(words[0]))
             elif number == "forget":
                 others.discard(int(words[0]))
@@ -77,9 +91,21 @@ def main() -> None:
                 start(asker, (number, words, outputs), numbers)
 
 
+def look_at_folders(telling: int, folders: list[str]) -> None:
+    """Fork a look at folders, one of which may be on a dead mount."""
+    if os.fork() == 0:
+        try:
+            os.setsid()
+            signal.alarm(FIRST_S + NEXT_S * len(folders))
+            have_outputs(telling, telling)
+            run([f"{HERE}/host/path_folders.py", *folders])
+        finally:
+            os._exit(0)
+    os.close(telling)
+
+
 def prepare() -> None:
     """Import the usual programs and so what they need; our packages' folders are for those that ask only."""
-    sys.path.insert(0, HERE)
     folders = list(sys.path)
     for name in USUAL:
         try:
@@ -171,7 +197,8 @@ def report_ends(asker: socket, numbers: dict[int, str]) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        tell(asker, f"ended {numbers.pop(pid)} {status}")
+        if pid in numbers:
+            tell(asker, f"ended {numbers.pop(pid)} {status}")
 
 
 def become(asker: socket, number: str, words: list[str], outputs: tuple[int, int]) -> NoReturn:
@@ -182,15 +209,20 @@ def become(asker: socket, number: str, words: list[str], outputs: tuple[int, int
         asker.send(f"started {number} {os.getpid()}".encode())
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        null = os.open(os.devnull, os.O_RDWR)
-        for fd, ours in enumerate((null, *outputs)):
-            os.dup2(ours, fd)
-        # Made for /dev/null, which can be sought in: reconfigured, they would seek in the pipe, and fail.
-        sys.stdout, sys.stderr = reopened(sys.stdout), reopened(sys.stderr)
-        os.closerange(3, max(outputs) + 8)
+        have_outputs(*outputs)
         code = run(words)
     finally:
         os._exit(code)
+
+
+def have_outputs(out: int, err: int) -> None:
+    """Become a process that has these descriptors as its outputs, and nothing else open."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd, ours in enumerate((null, out, err)):
+        os.dup2(ours, fd)
+    # Made for /dev/null, which can be sought in: reconfigured, they would seek in the pipe, and fail.
+    sys.stdout, sys.stderr = reopened(sys.stdout), reopened(sys.stderr)
+    os.closerange(3, max(out, err, null) + 8)
 
 
 def reopened(stream: TextIO) -> TextIO:

@@ -155,13 +155,14 @@ def _fork(make_request: Callable[[], Request], live: bool) -> tuple[int, socket.
         return pid, ours
     try:
         ours.close()
+        server = None
         if live:
-            from nodedoctor.children import search_path
+            from nodedoctor.children.fork_server import ForkServer
 
-            search_path.begin()
+            server = ForkServer()  # it imports while we do
         from nodedoctor.tui.process.engine import serve
 
-        serve(make_request, theirs)
+        serve(make_request, theirs, server)
     finally:
         os._exit(0)
 

@@ -119,6 +119,59 @@ def test_without_psutil_only_the_program_that_needs_it_fails(tmp_path, monkeypat
     assert "psutil" in missing.note and "cmdline" in well.text
 
 
+def test_what_was_begun_ahead_is_handed_over(server, tmp_path):
+    """However far it is by then, it ran once and all that it said is there: none of its output is lost."""
+    log = tmp_path / "log"
+    ran = f"open({str(log)!r}, 'a').write('ran\\n'); "
+    long = program(tmp_path, ran + "sys.stdout.write('x' * 300_000 + '!')")
+    short = program(tmp_path, ran + "print('told')")
+    fails = program(tmp_path, ran + "sys.exit('no')")
+    goes_on = program(tmp_path, ran + "time.sleep(1); print('late')")
+    asked = (long, short, fails, goes_on)
+    for one in asked:
+        server.ahead(one)
+        server.ahead(one)
+    time.sleep(0.5)
+    seen = ask(server, *asked, program(tmp_path, "print('other')"))
+    assert [one.rc for one in seen] == [0, 0, 1, 0, 0]
+    assert len(seen[0].text) == 300_001 and [one.text for one in seen[1:]] == [
+        "told\n",
+        "",
+        "late\n",
+        "other\n",
+    ]
+    assert seen[2].note == "no"
+    assert log.read_text() == "ran\n" * 4
+    assert [one.text for one in ask(server, short)] == ["told\n"]  # asked again, it runs again
+    assert log.read_text() == "ran\n" * 5
+
+
+def test_what_was_begun_ahead_and_never_asked_for_is_ended(server, tmp_path):
+    file = tmp_path / "pid"
+    code = f"open({str(file)!r}, 'w').write(str(os.getpid())); sys.stdout.flush(); time.sleep(600)"
+    server.ahead(program(tmp_path, code))
+    until = time.monotonic() + 20
+    while not (file.exists() and file.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    pid = int(file.read_text())
+    assert ask(server, program(tmp_path, "print('other')"))[0].text == "other\n"
+    server.close()
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < until + 20
+        time.sleep(0.01)
+
+
+def test_a_server_that_died_ahead_costs_nothing(tmp_path):
+    served = ForkServer()
+    asked = program(tmp_path, "print('told')")
+    served.ahead(asked)
+    os.killpg(served._process.pid, signal.SIGKILL)
+    seen = ask(served, asked, program(tmp_path, "print('other')"))
+    assert [one.text for one in seen] == ["told\n", "other\n"]
+    served.close()
+
+
 def test_an_exception_is_told_and_a_crash_names_its_signal(server, tmp_path):
     raises, crashes = ask(
         server,

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from nodedoctor.children import child_process, programs, search_path
+from nodedoctor.children import child_process, fork_server, programs, search_path
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Outcome
 
@@ -81,6 +82,48 @@ def test_a_folder_that_gives_no_answer_is_left_out(tmp_path, monkeypatch):
     found = search_path._judged("/usr/bin:/dead", root=True)
     assert found.folders == "/usr/bin"
     assert "/dead gave no answer" in found.left_out
+
+
+@as_root
+def test_the_fork_server_looks_as_a_child_of_its_own_does(tmp_path, monkeypatch):
+    """What it starts searches the same folders, and the reasons are the same."""
+    theirs, ours = planted(tmp_path / "theirs"), planted(tmp_path / "ours")
+    os.chown(theirs, THEM, THEM)
+    path = f"{theirs}:relative:{ours}:{tmp_path}/none:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    server = fork_server.ForkServer()
+    told = search_path.search_path()
+    (tmp_path / "told.py").write_text(
+        "import os\ndef main():\n"
+        "    for name in ('PATH', 'NODEDOCTOR_CALLER_PATH', 'LC_ALL'):\n        print(os.environ[name])\n"
+    )
+
+    async def ask():
+        program = Command((sys.executable, "-I", "-S", str(tmp_path / "told.py")))
+        running = await child_process.start("told", program, server)
+        assert isinstance(running, child_process.Running)
+        seen = await running.answer(20)
+        running.close()
+        return seen
+
+    seen = asyncio.run(ask())
+    assert server.asked == 1
+    server.close()
+    search_path._known.clear()
+    assert search_path.search_path() == told
+    assert str(theirs) in " ".join(told.left_out) and str(ours) in told.folders.split(":")
+    assert seen.text.splitlines() == [told.folders, path, "C.UTF-8"]
+
+
+@as_root
+def test_a_server_that_says_nothing_of_path_leaves_the_usual_folders(monkeypatch):
+    monkeypatch.setenv("PATH", "/some/where:/usr/bin")
+    monkeypatch.setattr(search_path, "FIRST_S", 0.3)
+    (folders, telling) = search_path.look_for_us()
+    assert folders[:2] == ("/some/where", "/usr/bin")
+    found = search_path.search_path()
+    os.close(telling)
+    assert found.folders.split(":")[0] == "/usr/bin" and "/some/where gave no answer" in found.left_out
 
 
 def test_another_user_s_path_stays_as_it_is():
