@@ -46,7 +46,11 @@ def look_for_us() -> tuple[tuple[str, ...], int]:
     wanted = _wanted(_path())
     if not is_root() or wanted in _known or wanted in _begun:
         return (), -1
-    _begun[wanted], telling = os.pipe()
+    try:
+        _begun[wanted], telling = os.pipe()
+    except OSError as error:  # no more files: a child will be tried
+        _log.debug("the fork server is not to look at the folders of PATH: %s", error)
+        return (), -1
     return wanted, telling
 
 
