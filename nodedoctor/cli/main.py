@@ -228,7 +228,6 @@ def _on_screen(arguments: argparse.Namespace) -> int:
             record=bool(arguments.record),
             mouse=arguments.mouse,
             may_refuse=bool(arguments.replay or arguments.checks or arguments.tag),
-            live=not arguments.replay,
         )
     except NodeDoctorError as error:
         return complain(error)

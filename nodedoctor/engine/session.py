@@ -51,10 +51,11 @@ class Session:
     def __init__(self, request: Request, server: ForkServer | None = None) -> None:
         """Load checks and, for a replay, the recording; UsageError when either cannot be.
 
-        `server` may be one that was started before this could be imported.
+        With a `server` that was started before this could be imported, what will be asked begins while checks
+        are loaded; without, one is started for the first run.
         """
         self.request = request
-        self._server = None if request.replay else server or _fork_server()  # it imports while we do
+        self._server = server
         try:
             self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
             ahead = self._ahead()
@@ -135,8 +136,10 @@ class Session:
         return Ahead(self._server, asked.options, chosen)
 
     def _live(self) -> Live:
+        from nodedoctor.children.fork_server import ForkServer  # a replay does without
         from nodedoctor.engine.live import Live
 
+        self._server = self._server or ForkServer()
         return Live(self.catalogue.probes, self.request.options, self.deadline, self._server)
 
     def _expect(self) -> Expect:
@@ -193,12 +196,6 @@ def since_when(text: str, started: datetime) -> datetime:
         return started - timedelta(**{unit: number})
     except OverflowError:
         raise UsageError(f"--since {text[:40]} is too far back") from None
-
-
-def _fork_server() -> ForkServer:
-    from nodedoctor.children.fork_server import ForkServer  # a replay does without
-
-    return ForkServer()
 
 
 def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:

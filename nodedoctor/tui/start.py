@@ -77,16 +77,14 @@ def sit(
     record: bool = False,
     mouse: bool = False,
     may_refuse: bool = False,
-    live: bool = True,
 ) -> TuiResult:
     """Show a run until the person leaves; `first` is the screen to begin with.
 
     Refused when it cannot be run. With `record` the sitting holds the recording of what was seen. With
-    `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun;
-    `live` says that this machine is looked at.
+    `may_refuse` (a file or a name was given, which may be wrong) the screen opens once the engine has begun.
     """
     gc.disable()
-    pid, line = _fork(make_request, live)
+    pid, line = _fork(make_request)
     import_asyncio()
     import asyncio
 
@@ -146,7 +144,7 @@ def watch() -> int:
     return sit(make_request, "live").code or Exit.OK
 
 
-def _fork(make_request: Callable[[], Request], live: bool) -> tuple[int, socket.socket]:
+def _fork(make_request: Callable[[], Request]) -> tuple[int, socket.socket]:
     """Start the engine, as early as can be: before loops, threads and imports that only one needs."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -155,14 +153,9 @@ def _fork(make_request: Callable[[], Request], live: bool) -> tuple[int, socket.
         return pid, ours
     try:
         ours.close()
-        server = None
-        if live:
-            from nodedoctor.children.fork_server import ForkServer
-
-            server = ForkServer()  # it imports while we do
         from nodedoctor.tui.process.engine import serve
 
-        serve(make_request, theirs, server)
+        serve(make_request, theirs)
     finally:
         os._exit(0)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.declare.registry import Options
 from nodedoctor.demo import folder
 from nodedoctor.engine.session import Request, Session
@@ -22,9 +23,8 @@ from nodedoctor.engine.session import Request, Session
     ids=["fast", "subject", "words", "tag", "expected", "passive"],
 )
 def test_all_that_was_begun_is_asked_for(request_):
-    session = Session(request_)
-    server = session._server
-    assert server is not None
+    server = ForkServer()
+    session = Session(request_, server)
     begun = {argv: number for argv, (number, _) in server._ahead.items()}
 
     async def run():
@@ -38,5 +38,7 @@ def test_all_that_was_begun_is_asked_for(request_):
     assert set(begun) <= asked
 
 
-def test_a_replay_begins_nothing():
-    assert Session(Request(replay=folder("healthy")))._server is None
+def test_a_replay_starts_no_process():
+    session = Session(Request(replay=folder("healthy")))
+    asyncio.run(session.diagnosis().run())
+    assert session._server is None

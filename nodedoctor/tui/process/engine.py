@@ -13,7 +13,7 @@ import socket
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from nodedoctor.engine.begun import at_once
 from nodedoctor.engine.session import Request, Session
@@ -24,22 +24,17 @@ from nodedoctor.start_up import import_asyncio
 from nodedoctor.tui.process.wire import Telling, packed
 from nodedoctor.tui.state import EngineInfo, State, Waiting
 
-if TYPE_CHECKING:
-    from nodedoctor.children.fork_server import ForkServer
-
 AT_ONCE = 0.3  # seconds that a recorded node may take before it is worth saying how far it is
 
 
-def serve(
-    make_request: Callable[[], Request], line: socket.socket, server: ForkServer | None = None
-) -> NoReturn:
+def serve(make_request: Callable[[], Request], line: socket.socket) -> NoReturn:
     """The life of this process. It has no terminal: what it prints would land between the lines."""
     try:
         os.setsid()  # a terminal that hangs up must not end us before our children
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(nowhere, descriptor)
-        _serve(make_request(), line, server)
+        _serve(make_request(), line)
     except NodeDoctorError as error:
         line.sendall(packed("refused", str(error)))
     except (ConnectionError, EOFError):
@@ -50,9 +45,9 @@ def serve(
     os._exit(0)
 
 
-def _serve(request: Request, line: socket.socket, server: ForkServer | None) -> None:
+def _serve(request: Request, line: socket.socket) -> None:
     telling, begun = Telling(), None
-    session = Session(request, server)
+    session = Session(request)  # starts no fork server yet: the screen's imports want the other core
     line.sendall(packed("about", EngineInfo.of(session)))  # so it can be run: the screen waits for that
     if not request.replay:
         waiting = {check.id: Waiting() for check in session.checks}
