@@ -48,5 +48,5 @@ async def _obey(rounds: RunHistory, reader: asyncio.StreamReader, writer: asynci
         kind, *words = await receive(reader)
         if kind == "again":
             rounds.again(*words)
-        else:
+        elif kind == "recording":
             writer.write(packed("recording", await rounds.recording()))

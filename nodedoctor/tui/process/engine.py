@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import time
 import traceback
@@ -24,6 +25,11 @@ from nodedoctor.start_up import import_asyncio
 from nodedoctor.tui.process.wire import Telling, packed
 from nodedoctor.tui.state import EngineInfo, State, Waiting
 
+CORES = 4
+"""The screen, this process, the one that forks probes and the first probes are four: with fewer cores a third
+of the time to the first picture was waiting for one."""
+SHOWN_S = 0.3
+"""Seconds that the first picture may take before probes are started in any case (chosen by us)."""
 AT_ONCE = 0.3  # seconds that a recorded node may take before it is worth saying how far it is
 
 
@@ -60,6 +66,8 @@ def _serve(request: Request, line: socket.socket) -> None:
     import_asyncio()
     from nodedoctor.tui.process.answering import answer_all
 
+    if not request.replay and len(os.sched_getaffinity(0)) < CORES:
+        select.select([line], [], [], SHOWN_S)  # "shown", the first thing that it says
     answer_all(session, line, telling, begun)
 
 

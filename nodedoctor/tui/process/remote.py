@@ -30,6 +30,7 @@ class Remote:
         self.latest: State | None = None
         self._pid = pid
         self._line = line
+        self._shown = False
         self._writer: asyncio.StreamWriter | None = None
         self._seen: dict[str, Observation] = {}
         self._report: dict[str, Any] = {}
@@ -51,6 +52,9 @@ class Remote:
                 self._changed.clear()
                 if self.latest is not None:
                     yield self.latest
+                    if not self._shown:
+                        self._say("shown")
+                        self._shown = True
                 await self._changed.wait()
             await listening
         finally:
