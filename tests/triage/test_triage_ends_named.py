@@ -238,3 +238,56 @@ def test_an_error_with_a_decimal_number_is_a_measure(measure: str, tmp_path: Pat
     assert judged(tmp_path, f"buckets made\n{measure}\n").verdict.outcome == "nothing"
     told = judged(tmp_path, f"buckets made\n{measure}\nfatal error 17.2.\n").verdict
     assert told.outcome == "undetermined"
+
+
+@pytest.mark.parametrize("code", [1, 2, 127])
+@pytest.mark.parametrize("launchers", [1, 3])
+def test_a_step_that_a_scheduler_ends_for_a_task_is_not_ended_by_a_person(
+    code: int, launchers: int, tmp_path: Path
+) -> None:
+    """The death signal that the other launchers get follows from the task that ended before."""
+    ended = f"srun: error: gpu-17: task 1: Exited with exit code {code}\n"
+    stopped = "srun: Terminating StepId=4411.0\nslurmstepd: error: *** STEP 4411.0 ON gpu-16 CANCELLED AT"
+    stopped += " 2026-11-07T10:41:25 ***\n"
+    signal = (
+        "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal, shutting down workers\n"
+    )
+    sending = (
+        "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 41 closing signal SIGTERM\n"
+    )
+    alone = judged(tmp_path, steps(1, 9) + stopped + (signal + sending) * launchers).verdict
+    assert "launcher was ended by SIGTERM" in alone.headline
+    verdict = judged(tmp_path, steps(1, 9) + ended + stopped + (signal + sending) * launchers).verdict
+    assert "SIGTERM" not in verdict.headline
+    assert [who.rank for who in (*verdict.culprits, *verdict.parties)] == [1]
+
+
+@pytest.mark.parametrize("before", ["", "  ", "(TaskRunner pid=77) ", "2026-11-07T10:41:25.565839352Z "])
+@pytest.mark.parametrize(("name", "rank"), [("a1b2WorkerDict_0:5", 5), ("WorkerDict_2:5", None), ("", None)])
+def test_a_dead_actor_of_ray_has_the_pid_that_ray_lists(
+    before: str, name: str, rank: int | None, tmp_path: Path
+) -> None:
+    """The rank that its name tells does not take the pid away."""
+    block = ["ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."]
+    block += [
+        "\tclass_name: WorkerDict",
+        "\tactor_id: d5",
+        "\tpid: 4243",
+        *([f"\tname: {name}"] if name else []),
+    ]
+    block += ["\tnamespace: x", "\tip: 10.0.0.2", "The actor is dead because its worker process has died."]
+    verdict = judged(tmp_path, "".join(f"{before}{line}\n" for line in block)).verdict
+    assert [(who.rank, who.pid) for who in verdict.culprits] == [(rank, 4243)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Failed to modify QP to RTR: Connection timed out",
+        "Unable to create QP.",
+        "[uct] error: failed to create the queue pair: Cannot allocate memory",
+        "E1107 10:41:25 rdma_endpoint.cpp:412] Failed to modify QP to INIT, check local context port num",
+    ],
+)
+def test_queue_pairs_are_of_the_fabric_whoever_sets_them_up(line: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, f"{line}\n" * 3).verdict.cause == "network_ib"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nodedoctor.record import replace
 from nodedoctor.triage.causes.ended import before_stop, people_of
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.nccl import NcclError
@@ -14,6 +15,10 @@ from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, Proce
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Candidate, Confidence, Event, Owner, Who
 from nodedoctor.triage.story import Story, follows
+
+_BLOCK = 200
+"""Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
+front of which launchers may put a prefix."""
 
 _SIGNALS = {
     1: "SIGHUP",
@@ -78,7 +83,7 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
         e for e in told if e.who.pid is not None or (isinstance(e.what, ActorPid) and e.who.rank is not None)
     ]
     named = [event for event in named if not follows(story, event)]
-    culprits = blamed(*(event.who for event in named))
+    culprits = blamed(*(_with_its_pid(event, named) for event in named))
     yield Candidate(
         "peer_died",
         "death",
@@ -91,9 +96,24 @@ def ray_deaths(story: Story) -> Iterator[Candidate]:
     )
 
 
+def _with_its_pid(event: Event[Any], named: Sequence[Event[Any]]) -> Who:
+    """Who the name of a dead actor means, with the pid that Ray lists right above it."""
+    above = [
+        one.who.pid
+        for one in named
+        if one.place.source == event.place.source
+        and one.who.pid is not None
+        and 0 < event.place.offset - one.place.offset < _BLOCK
+    ]
+    return replace(event.who, pid=above[-1]) if above else event.who
+
+
 def signalled(story: Story) -> Iterator[Candidate]:
-    """The launcher got a signal from outside: nothing in the job failed."""
-    ended = story.of(Ended)
+    """The launcher got a signal from outside: nothing in the job failed.
+
+    Where a process had ended by itself before, in the same log, that is why a scheduler stopped the rest.
+    """
+    ended = [event for event in story.of(Ended) if not _stopped_for_an_end(story, event)]
     if not ended:
         return
     signal = ended[0].what.signal
@@ -106,6 +126,17 @@ def signalled(story: Story) -> Iterator[Candidate]:
     headline = f"the launcher was ended by {name}: {why}"
     owner: Owner | None = "CONFIG" if signal == 1 else None
     yield Candidate("peer_died", "death", "medium", headline, tuple(ended[:3]), owner=owner)
+
+
+def _stopped_for_an_end(story: Story, event: Event[Ended]) -> bool:
+    return event.what.signal == 15 and any(
+        exited.place.source == event.place.source
+        and exited.place.offset < event.place.offset
+        and exited.what.code
+        and exited.what.signal is None
+        and not exited.what.child
+        for exited in story.of(ProcessExit)
+    )
 
 
 def nodes_lost(story: Story) -> Iterator[Candidate]:

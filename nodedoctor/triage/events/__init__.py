@@ -256,7 +256,9 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
             how = "plain"
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"
-        who = identified(line.who, match)
+        # A dead actor is told of by another process: what stands in front of the line is not the dead one.
+        told_by = Who(world=line.who.world) if isinstance(what, ray.OF_ANOTHER) else line.who
+        who = identified(told_by, match)
         yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
 
 

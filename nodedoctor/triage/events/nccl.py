@@ -159,7 +159,10 @@ SIGNS: tuple[Sign, ...] = (
         _IB,
         "ib-setup",
         r"(?:Call to )?ibv_(?:modify_qp|create_qp|open_device|poll_cq|query_port|query_gid"
-        r"|alloc_pd)\w* failed",
+        r"|alloc_pd)\w* failed"
+        # other users of libibverbs: perftest, UCX, UCCL, NVSHMEM, Mooncake
+        r"|(?:[Ff]ailed|[Uu]nable|[Ee]rror) to (?:modify|create|transition) (?:the )?"
+        r"(?:QP|[Qq]ueue [Pp]air)\b",
         "an InfiniBand queue pair could not be set up",
     ),
     symptom(

@@ -18,6 +18,10 @@ class ActorPid:
     """The pid line under an ActorDiedError."""
 
 
+OF_ANOTHER = (ActorDied, ActorPid)
+"""What a process says of another one: the driver, or an actor that waits, of the actor that is dead."""
+
+
 @record
 class TaskFailed:
     """`ray.get` shows the first failed task in list order, which is seldom the first that failed."""
