@@ -115,6 +115,9 @@ class Who:
 STATED = "stated"
 """The label of a line whose prefix calls its number a rank, as launchers do around all that a task prints."""
 
+SEATED = "seated"
+"""The same of a number that is called a process's place on its node."""
+
 NOBODY = Who()
 """Nothing is known about who spoke."""
 
