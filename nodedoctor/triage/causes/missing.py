@@ -56,12 +56,14 @@ def barrier(story: Story) -> Iterator[Candidate]:
 
 def behind(story: Story) -> Iterator[Candidate]:
     """A rank's own status says that it had not enqueued what the others waited in."""
+    named = {e.what.group.name for e in story.of(CollectiveStatus)}
     for group, seqs in _stuck(story).items():
         seq = Counter(seqs).most_common(1)[0][0]
+        mine = named if not group and len(named) == 1 else {group}  # many lines do not name it
         slow = [
             e
             for e in story.of(CollectiveStatus)
-            if e.what.group.name == group and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
+            if e.what.group.name in mine and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct(e.who for e in slow))
         waited = {wait.who.rank for wait in story.waits}
