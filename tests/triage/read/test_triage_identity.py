@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import caught, culprits, raised, steps
+from say import caught, culprits, elastic, raised, steps
 
 from nodedoctor.triage.job import examine
 
@@ -223,3 +223,11 @@ def test_a_launcher_s_code_below_a_rank_s_program_is_no_launcher_that_speaks(tmp
     lines = [f"[1,{rank}]<stderr>:step {n} loss: 2.{n}" for n in range(3) for rank in range(4)]
     lines += [f"[1,2]<stderr>:{line}" for line in frames.splitlines()]
     assert said(tmp_path, "\n".join(lines) + "\n") == [2]
+
+
+def test_what_is_indented_behind_a_name_in_the_basic_format_is_read(tmp_path: Path) -> None:
+    """torchelastic's table and tracebacks are indented, also where a logger printed them line by line."""
+    table = elastic([(3, 1), (0, -15)], 3)
+    plain = said(tmp_path, table)
+    assert plain == [3]
+    assert said(tmp_path, "".join(f"INFO:root:{line}\n" for line in table.splitlines())) == plain
