@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,3 +116,17 @@ def test_names_and_addresses_are_names():
 @given(st.text())
 def test_a_file_names_a_node_that_no_command_mistakes(name: str):
     assert is_name(of_file(f"day/{name.replace('/', '')}.json.gz"))
+
+
+@pytest.mark.parametrize("unit", ["a1", "1,", "[1]", "[1-2]", "[1,", "[0-9", "a[1", "1", "a", "-", "["])
+def test_a_word_of_any_length_takes_no_more_than_its_length(unit: str):
+    """What stands for no node is left as it is."""
+    word = unit * (300_000 // len(unit))
+    began = time.process_time()
+    assert sorted([fold([word]), fold(["gpu-1", "gpu-2"])]) == sorted([word, "gpu-[1-2]"])
+    for read in (expand, named):
+        try:
+            read(word)
+        except NodeSetError as error:
+            assert len(str(error)) < 200
+    assert time.process_time() - began < 3.0

@@ -52,7 +52,9 @@ def pattern(text: str) -> str:
             # What may change in a later Python, `[[` for one, is no trouble of the person who typed it.
             warnings.simplefilter("ignore", FutureWarning)
             re.compile(text)
-    except re.error as error:
+    except RecursionError:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is nested too deeply") from None
+    except (re.error, OverflowError) as error:  # the latter says which number is too large
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no regular expression: {error}") from None
     return text
 

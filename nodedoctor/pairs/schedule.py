@@ -84,16 +84,22 @@ def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "
 
 def all_rounds(nodes: Sequence[str]) -> tuple[Round, ...]:
     """Every pair once, in as few rounds as there can be (the circle method of tournaments)."""
-    seats: list[str | None] = list(nodes)
-    if len(seats) % 2:
-        seats.append(None)
-    rounds = []
-    for _ in range(len(seats) - 1):
-        half = len(seats) // 2
-        sides = zip(seats[:half], reversed(seats[half:]), strict=True)
-        rounds.append(tuple(pair(a, b) for a, b in sides if a is not None and b is not None))
-        seats = [seats[0], seats[-1], *seats[1:-1]]
-    return tuple(each for each in rounds if each)
+    return tuple(_one_round(nodes, number) for number in range(_how_many(nodes)))
+
+
+def _how_many(nodes: Sequence[str]) -> int:
+    """Rounds in which every pair can be measured once."""
+    return len(nodes) - 1 + len(nodes) % 2 if len(nodes) > 1 else 0
+
+
+def _one_round(nodes: Sequence[str], number: int) -> Round:
+    """One of them: the first node keeps its seat, the others have moved on by as many."""
+    first, *others = [*nodes, None] if len(nodes) % 2 else nodes
+    turned = len(others) - number
+    seats = [first, *others[turned:], *others[:turned]]
+    half = len(seats) // 2
+    sides = zip(seats[:half], reversed(seats[half:]), strict=True)
+    return tuple(pair(a, b) for a, b in sides if a is not None and b is not None)
 
 
 def ring(nodes: Sequence[str]) -> Round:
@@ -129,8 +135,8 @@ def _rounds(nodes: tuple[str, ...], mode: Mode, seed: int) -> tuple[Round, ...]:
     mixed = list(nodes)
     chance = random.Random(seed)  # the same nodes give the same plan, so that two runs can be compared
     chance.shuffle(mixed)
-    every = all_rounds(mixed)
-    return tuple(every[place] for place in sorted(chance.sample(range(len(every)), min(SAMPLED, len(every)))))
+    every = _how_many(mixed)
+    return tuple(_one_round(mixed, n) for n in sorted(chance.sample(range(every), min(SAMPLED, every))))
 
 
 def doubts(

@@ -39,6 +39,8 @@ _DEVICES = frozenset(_NUMBERED.split())
 """What the kernel, drivers and tools number, so that with a number it is no host's name alone."""
 
 
+LONGEST = 255
+"""Characters of a host's name (RFC 1035); what is longer is none."""
 MANY = 100
 """Names that are each looked for in our sources (ours): it takes 1 to 3 ms."""
 
@@ -81,6 +83,8 @@ def of_ours(name: str) -> bool:
 
 def public(host: str) -> bool:
     """Whether a host of a page's address belongs to a project or vendor."""
+    if len(host) > LONGEST:
+        return False
     labels = host.lower().split(".")
     return any(".".join(labels[cut:]) in PUBLIC for cut in range(len(labels))) or _ours(host.lower())
 

@@ -102,6 +102,12 @@ def missing(document: Json) -> str:
     return ranges(pairs[:32]) + (f" and {len(pairs) - 32} more ranges" if len(pairs) > 32 else "")
 
 
+def unheard(document: Json) -> str:
+    """That no line of some ranks was read; '' where there are none. Others may well speak of them."""
+    absent = missing(document)
+    return f"no line of rank{'' if absent.isdecimal() else 's'} {absent} was read" if absent else ""
+
+
 def unread(document: Json) -> int:
     """How many lines, members of archives and envelopes could not be opened."""
     return whole(document, "unread_lines") or 0

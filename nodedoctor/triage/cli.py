@@ -23,6 +23,7 @@ examples:
   nodedoctor triage train.log                  one log, or - for standard input
   nodedoctor triage logs/ fr_dumps/            all ranks' logs and flight-recorder dumps together
   nodedoctor triage logs/ --node node1.json    with a node's report or recording
+  nodedoctor triage verdict.json               a verdict that --json wrote, shown again
   nodedoctor triage --live                     a job that hangs on this machine now
   nodedoctor triage --live --slurm 4711        one that hangs on many nodes (or --ray --ssh --kube)
 
@@ -42,6 +43,7 @@ def main(words: list[str]) -> int:
         return complain(problem)
     outputs.start_debug_log(arguments)
     begun = search.ahead(arguments.paths)
+    from nodedoctor.triage import saved
     from nodedoctor.triage.job import examine  # the search runs while this is loaded
     from nodedoctor.triage.nodes import read_node
 
@@ -52,6 +54,8 @@ def main(words: list[str]) -> int:
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
+        if (kept := saved.verdict_of(arguments.paths)) is not None:
+            return _show_again(arguments, kept)
         nodes = [read_node(path) for path in arguments.node]
         examined = examine(
             arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job, begun=begun
@@ -122,11 +126,25 @@ def _live_problem(arguments: argparse.Namespace) -> str:
 
 def _show(arguments: argparse.Namespace, examined: Examined) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
-    from nodedoctor.cli import outputs
     from nodedoctor.triage import document
-    from nodedoctor.tui import start
 
     found = document.document(examined.verdict, examined.lines.of)
+    code = Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
+    return _show_document(arguments, found, code)
+
+
+def _show_again(arguments: argparse.Namespace, kept: Json) -> int:
+    """Show a verdict that was saved; it ends with the code that it ended with then."""
+    if arguments.node or arguments.job:
+        option = "--node" if arguments.node else "--job"
+        return complain(f"triage: {arguments.paths[0]}: a saved verdict; {option} needs the logs themselves")
+    return _show_document(arguments, kept, _CODES.get(str(kept.get("outcome")), Exit.UNKNOWN))
+
+
+def _show_document(arguments: argparse.Namespace, found: Json, verdict: int) -> int:
+    from nodedoctor.cli import outputs
+    from nodedoctor.tui import start
+
     if arguments.redact:
         from nodedoctor.redact.triaged import redacted_triage
 
@@ -139,7 +157,7 @@ def _show(arguments: argparse.Namespace, examined: Examined) -> int:
         return Exit.OUTPUT
     if code := code or outputs.write(arguments, lambda: found):
         return code
-    return Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
+    return verdict
 
 
 def _rendered(arguments: argparse.Namespace, found: Json) -> str:
@@ -210,7 +228,7 @@ def parser() -> Parser:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="logs, flight-recorder dumps, folders, patterns; - is standard input",
+        help="logs, flight-recorder dumps, folders, patterns; - is standard input; or one saved verdict",
     )
     add(
         "--node",

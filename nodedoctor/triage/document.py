@@ -147,6 +147,7 @@ def _rank(state: RankState) -> dict[str, Any]:
         "op": state.op,
         "seq": state.seq,
         "source": state.place.source if state.place else None,
+        "step": state.step,
     }
 
 

@@ -115,6 +115,9 @@ class Who:
 STATED = "stated"
 """The label of a line whose prefix calls its number a rank, as launchers do around all that a task prints."""
 
+SEATED = "seated"
+"""The same of a number that is called a process's place on its node."""
+
 NOBODY = Who()
 """Nothing is known about who spoke."""
 
@@ -156,7 +159,10 @@ class Line:
 
 @record
 class RankState:
-    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing."""
+    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing.
+
+    `step` is the last that it told of its busiest counter, None for one that told none.
+    """
 
     who: Who
     state: str
@@ -164,6 +170,7 @@ class RankState:
     op: str = ""
     seq: int | None = None
     place: Place | None = None
+    step: float | None = None
 
 
 W = TypeVar("W", covariant=True)

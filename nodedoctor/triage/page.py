@@ -10,7 +10,7 @@ from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import told
-from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, missing, unread
+from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, unheard, unread
 from nodedoctor.wording import counted
 
 _EVIDENCE = 7
@@ -104,8 +104,8 @@ class _Page:
         again = f"; {counted(before, 'earlier failure')} before this attempt" if before > 0 else ""
         files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
         self.head(f"Read: {counted(files, 'file')}, {size} bytes{ranks}{again}")
-        if absent := missing(document):
-            self.text(f"nothing was read from ranks {absent}", "    ", "  - ")
+        if absent := unheard(document):
+            self.text(absent, "    ", "  - ")
         if lost := unread(document):
             self.text(f"{lost} lines or files could not be opened", "    ", "  - ")
         for note in texts(seen, "notes")[:10]:

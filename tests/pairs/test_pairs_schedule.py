@@ -68,3 +68,11 @@ def test_halving_ends_at_the_smallest_failing_set(count: int, data: st.DataObjec
     except StopIteration as end:
         assert set(end.value) == sick
     assert tries <= 2 * len(sick) * (count.bit_length() + 1)
+
+
+def test_a_sample_of_very_many_nodes_costs_as_much_as_its_rounds():
+    """All rounds of 65 536 nodes are two thousand million pairs."""
+    many = plan(tuple(f"n{number}" for number in range(65_536)), "sample", 5.0)
+    assert len(many.rounds) == 8
+    assert all(disjoint(each) and len(each) == 32_768 for each in many.rounds)
+    assert many.pairs == 8 * 32_768

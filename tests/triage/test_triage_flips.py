@@ -7,13 +7,14 @@ few of them in each run of the fast tests, thousands among the slow ones.
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from formats import LOSSLESS
-from test_triage_laws import CASES, FLIPS, Case
+from test_triage_laws import CASES, FLIPS, FOREIGN, Case
 
 from nodedoctor.triage.job import examine
 
@@ -102,3 +103,65 @@ def test_changed_logs_say_the_same(number: int, tmp_path: Path) -> None:
     chosen = random.Random(20261122).sample(ALL, number)
     found = _flips(chosen, tmp_path)
     assert len(found) <= FLIPS * number, f"{len(found)} of {number}: {found}"
+
+
+TEES = ["[rank0]: ", "[rank0]:", "[default0]:", "[default0]: "]
+"""What a pipe through which all ranks print may put in front of every line."""
+_OF_A_RANK = re.compile(r"\s|Traceback|\[rank\d")
+"""How logs begin in front of whose lines torch itself may have put a rank."""
+
+
+def _teed(text: str, tee: str) -> str:
+    return "".join(f"{tee}{line}\n" if line else "\n" for line in text.rstrip("\n").split("\n"))
+
+
+@pytest.mark.parametrize("tee", TEES)
+def test_one_rank_in_front_of_every_line_says_nothing(tee: str, tmp_path: Path) -> None:
+    """Logs of a few lines and those of a traceback aside: there it is what torch prints of that rank."""
+    path = tmp_path / "job.log"
+    flips = {"ours": [], "others": []}
+    asked = 0
+    for whose, cases in (("ours", CASES), ("others", FOREIGN)):
+        for case in cases:
+            text = next(iter(case.texts.values()))
+            if len(case.texts) > 1 or text.count("\n") < 4 or _OF_A_RANK.match(text):
+                continue
+            path.write_text(text)
+            plain = _said(path)
+            path.write_text(_teed(text, tee))
+            asked += 1
+            if _said(path) != plain:
+                flips[whose].append(case.name)
+    assert flips["ours"] == []
+    assert len(flips["others"]) <= FLIPS * len(FOREIGN), flips
+    assert asked > 20
+
+
+CUTS: dict[str, Callable[[list[str], int], tuple[list[str], list[str]]]] = {
+    "the last tenth": lambda lines, tenth: (lines[:-tenth], lines[-tenth:]),
+    "the first tenth": lambda lines, tenth: (lines[tenth:], lines[:tenth]),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_cut_changes_a_verdict_only_with_its_evidence(cut: str, tmp_path: Path) -> None:
+    """Without a part that shows nothing of it, a verdict stays or gets weaker: nobody else, nothing else."""
+    path = tmp_path / "job.log"
+    wrong = []
+    for case in [*CASES, *FOREIGN]:
+        lines = next(iter(case.texts.values())).rstrip("\n").split("\n")
+        if len(case.texts) > 1 or len(lines) < 10:
+            continue
+        path.write_text("\n".join(lines) + "\n")
+        whole = examine([str(path)]).verdict
+        kept, gone = CUTS[cut](lines, max(1, len(lines) // 10))
+        edge = len(("\n".join(kept if cut == "the last tenth" else gone) + "\n").encode())
+        first, last = (edge, 1 << 62) if cut == "the last tenth" else (0, edge)
+        if any(first <= event.place.offset < last for event in whole.evidence):
+            continue
+        before = _said(path)
+        path.write_text("\n".join(kept) + "\n")
+        _, cause, ranks = _said(path)
+        if cause not in (before[1], "undetermined") or not ranks <= before[2]:
+            wrong.append((case.name, before, cause, ranks))
+    assert wrong == []

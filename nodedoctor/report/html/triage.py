@@ -186,8 +186,8 @@ def _coverage(document: Mapping[str, Any]) -> Markup:
 
 
 def _gaps(document: Mapping[str, Any]) -> Iterator[str]:
-    if absent := triaged.missing(document):
-        yield f"nothing was read from ranks {absent}"
+    if absent := triaged.unheard(document):
+        yield absent
     if lost := triaged.unread(document):
         yield f"{lost} lines or files could not be opened"
 

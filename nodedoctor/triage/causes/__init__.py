@@ -19,6 +19,7 @@ from nodedoctor.triage.causes import (
     nodes,
     ras,
     stacks,
+    steps,
 )
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Story
@@ -31,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     *collectives.RULES,
     *groups.RULES,
     *missing.RULES,
+    *steps.RULES,
     *network.RULES,
     *bare.RULES,
     *nodes.RULES,

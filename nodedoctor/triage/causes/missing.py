@@ -51,17 +51,19 @@ def barrier(story: Story) -> Iterator[Candidate]:
     else:
         did = f"did not reach {missed[0].what.where}"
         then = "the others wait for {}" if missed[0].what.passing else UNTIL
-        yield _absent(story, culprits, tuple(missed[:4]), did, "named", "high", then)
+        yield absent(story, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 
 def behind(story: Story) -> Iterator[Candidate]:
     """A rank's own status says that it had not enqueued what the others waited in."""
+    named = {e.what.group.name for e in story.of(CollectiveStatus)}
     for group, seqs in _stuck(story).items():
         seq = Counter(seqs).most_common(1)[0][0]
+        mine = named if not group and len(named) == 1 else {group}  # many lines do not name it
         slow = [
             e
             for e in story.of(CollectiveStatus)
-            if e.what.group.name == group and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
+            if e.what.group.name in mine and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct(e.who for e in slow))
         waited = {wait.who.rank for wait in story.waits}
@@ -79,7 +81,7 @@ def behind(story: Story) -> Iterator[Candidate]:
                 (*slow[:2], *inside[:2], *(wait.event for wait in story.waits[:2])),
                 culprits,
             )
-        yield _absent(story, culprits, tuple(slow[:3]), did, "different", "high")
+        yield absent(story, culprits, tuple(slow[:3]), did, "different", "high")
 
 
 def _in_gloo(story: Story, people: Sequence[Who]) -> list[Event[Any]]:
@@ -115,7 +117,7 @@ def late(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(who for who, _ in comers))
     if culprits and len(culprits) <= max(1, len(story.waits)):
         evidence = (first[2], *(event for _, event in comers[:3]))
-        yield _absent(
+        yield absent(
             story,
             culprits,
             evidence,
@@ -131,7 +133,7 @@ def silent(story: Story) -> Iterator[Candidate]:
     A line may be missing from a log: only a rank that is heard after the others gave up is known
     to be silent.
     """
-    gone = _silent(story)
+    gone = missed(story)
     if gone:
         ranks = {who.rank for who in gone}
         heard = {
@@ -144,7 +146,7 @@ def silent(story: Story) -> Iterator[Candidate]:
         alone = ranks <= heard or len(ranks) == 1
         ground: Ground = "absence" if alone else "hint"  # of several, some may have waited for the others
         confidence: Confidence = "medium" if ranks <= heard else "low"
-        yield _absent(story, gone, evidence, "never arrived where the others waited", ground, confidence)
+        yield absent(story, gone, evidence, "never arrived where the others waited", ground, confidence)
 
 
 def frozen(story: Story) -> Iterator[Candidate]:
@@ -155,7 +157,7 @@ def frozen(story: Story) -> Iterator[Candidate]:
     named = distinct([e.who for e in forced] + [e.who for e in story.of(ProcessExit) if e.who.pid in pids])
     held = [who for who in named if who.rank not in waited]
     if held and len(held) <= max(1, len(story.ranks_seen) // 3):
-        yield _absent(
+        yield absent(
             story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
         )
 
@@ -166,7 +168,7 @@ def gil(story: Story) -> Iterator[Candidate]:
     waited = {wait.who.rank for wait in story.waits}
     odd = tuple(who for who in held if who.rank not in waited)
     if odd and len(odd) < max(2, len(story.ranks_seen)):
-        yield _absent(
+        yield absent(
             story,
             odd,
             tuple(story.of(GilHeld)[:3]),
@@ -182,14 +184,14 @@ def unpublished(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
     if culprits:
         doing = "had not published what the others needed to start: whether it was alive is unknown"
-        yield _absent(story, culprits, tuple(waits[:3]), doing, "absence", "low")
+        yield absent(story, culprits, tuple(waits[:3]), doing, "absence", "low")
 
 
 def legitimate(story: Story) -> Iterator[Candidate]:
     """Ranks waited while another one was doing long work that has to be done, and no rank is singled out."""
     work = _long_work(story, None)
     waited = list(story.waits) or story.of(GlooTimeout)
-    if work is not None and waited and not _silent(story):
+    if work is not None and waited and not missed(story):
         who = tuple(distinct([work.who]))
         waiting = {wait.who.rank for wait in story.waits}
         culprits = tuple(person for person in who if person.rank not in waiting)
@@ -204,7 +206,7 @@ def legitimate(story: Story) -> Iterator[Candidate]:
         )
 
 
-def _absent(
+def absent(
     story: Story,
     culprits: tuple[Who, ...],
     evidence: tuple[Event[Any], ...],
@@ -258,7 +260,7 @@ def _stuck(story: Story) -> dict[str, list[int]]:
     return stuck
 
 
-def _silent(story: Story) -> tuple[Who, ...]:
+def missed(story: Story) -> tuple[Who, ...]:
     """Ranks of the world without a timeout, if most printed one and nothing was folded away."""
     waited: dict[int, Who] = {}
     for wait in story.waits:

@@ -8,7 +8,15 @@ from dataclasses import replace
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
 from nodedoctor.triage.lines.envelopes import pairs
 from nodedoctor.triage.lines.learned import ALL, FEWEST, MANY, block, learned, margin, repeating
-from nodedoctor.triage.lines.prefixes import Habit, bare, is_known, is_labeled, severity
+from nodedoctor.triage.lines.prefixes import (
+    Habit,
+    bare,
+    is_known,
+    is_labeled,
+    is_passed_on,
+    seat,
+    severity,
+)
 from nodedoctor.triage.model import Line, Place
 
 LAYERS = 3
@@ -29,7 +37,20 @@ def habit_of(texts: list[str]) -> Habit:
     texts = [text for text in texts if text.strip()]
     labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)
     leveled, shared = _leveled(texts, habit)
-    return replace(habit, leveled=leveled, shared=shared, labeled=labeled)
+    seated = len(texts) > FEWEST and _seated(texts)
+    return replace(habit, leveled=leveled, shared=shared, labeled=labeled, seated=seated)
+
+
+def _seated(texts: list[str]) -> bool:
+    """Whether one rank stands in front of every line because somebody passes them on.
+
+    Torch puts one in front of its own messages and of tracebacks: a log that begins with them may be a
+    rank's own.
+    """
+    front = seat(texts[0])
+    if not front or sum(seat(text) == front for text in texts) < ALL * len(texts):
+        return False
+    return any(is_passed_on(text, index == 0) for index, text in enumerate(texts))
 
 
 def _leveled(texts: list[str], habit: Habit) -> tuple[bool, str]:

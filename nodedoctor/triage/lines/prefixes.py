@@ -25,6 +25,8 @@ _PLACED = re.compile(r" {2,}[\w.-]+\.\w{1,4}:\d+$")
 """Where a message was printed, as loggers put it at the right margin."""
 _LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
 _LABELED = re.compile(r" {0,4}(\d{1,5}): ")
+_SEATED = re.compile(r"[ \t]{0,8}\[(?:rank|default)\d{1,6}\]:? ?")
+_OF_TORCH = re.compile(r"\s|$|Traceback \(most|\[[EWIF]\d{0,4}\b|During handling of|The above exception")
 _STATES = re.compile(r"(?:rank|RANK)=(\d{1,6}) ")
 _REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
@@ -45,7 +47,8 @@ class Habit:
 
     With each prefix stands which of its numbers may be ranks. A severity in front of every line, `leveled`,
     is that of whoever passes the lines on, and where all have the same, `shared`, it says nothing. With a
-    task's label in front of every line, `labeled`, one may stand in front of a number, too.
+    task's label in front of every line, `labeled`, one may stand in front of a number, too. Where every line
+    has a rank in front, `seated`, whoever passes them on may have put it there.
     """
 
     learned: tuple[tuple[re.Pattern[str], frozenset[int]], ...] = ()
@@ -53,6 +56,7 @@ class Habit:
     leveled: bool = False
     shared: str = ""
     labeled: bool = False
+    seated: bool = False
 
 
 NO_HABIT = Habit()
@@ -91,6 +95,23 @@ def is_labeled(text: str) -> bool:
     return _LABELED.match(text) is not None
 
 
+def seat(text: str) -> str:
+    """The `[rank3]:` or `[default3]:` in front of a line, '' without one."""
+    found = _SEATED.match(text)
+    return found[0].strip() if found else ""
+
+
+def is_passed_on(text: str, first: bool) -> bool:
+    """Whether a line behind its seat is none in front of which torch itself puts a rank.
+
+    Torch does so in tracebacks and in c10's messages; anything may follow the first line of an exception's
+    message that has no prefix of its own.
+    """
+    found = _SEATED.match(text)
+    rest = text[found.end() :] if found else text
+    return _OF_TORCH.match(rest) is None and (first or is_known(rest))
+
+
 def severity(text: str, habit: Habit) -> str:
     """The severity in front of a line that may be that of whoever passes the line on; '' without one."""
     said = Said(NOBODY)
@@ -100,7 +121,7 @@ def severity(text: str, habit: Habit) -> str:
 
 def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:
     """Two ranks may write at once, and the second one's prefix then stands inside the first one's line."""
-    first = _prefixed(text, place, Said(who), habit)
+    first = _prefixed(text, place, Said(who, seated=habit.seated), habit)
     cut = _begins_anew(first.text)
     if cut is None:
         yield first

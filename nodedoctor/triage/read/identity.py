@@ -16,7 +16,7 @@ from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
-from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, STATED, Event, Line, Who
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, SEATED, STATED, Event, Line, Who
 from nodedoctor.triage.read.hosts import hosts_of
 
 KINDS_AT_MOST = 4096
@@ -29,6 +29,12 @@ _LAUNCHER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
     r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
 )
+_ABOVE = re.compile(
+    r"(?:srun|slurmstepd(?:-[\w.-]+)?|slurmd|raylet|kubelet|kernel|salloc|sbatch|mpirun|prterun): "
+)
+"""What speaks of many processes, and is itself none of a rank."""
+_FRAME = re.compile(r"\s*File \"")
+"""In a traceback: a launcher's code is also below the program that it started."""
 _REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 _DIGITS = re.compile(r"\d+")
 _NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -47,6 +53,8 @@ class Spread:
     rising: bool = True
     falls: bool = False
     launcher: bool = False
+    above: bool = False
+    """What started the launcher, or ended it, speaks."""
     values: Counter[int] = field(default_factory=Counter)
     pids: set[int] = field(default_factory=set)
     ranks: dict[int, set[int]] = field(default_factory=dict)
@@ -64,10 +72,11 @@ class Spread:
         rank = line.who.rank
         if rank is not None and len(self.ranks) < KINDS_AT_MOST:
             self.ranks.setdefault(value, set()).add(rank)
+        self.above = self.above or _ABOVE.match(line.text) is not None
         self.launcher = (
             self.launcher
             or (line.who.world != DEFAULT_WORLD and not own)
-            or _LAUNCHER.search(f"{line.origin} {line.text}") is not None
+            or (_LAUNCHER.search(f"{line.origin} {line.text}") is not None and not _FRAME.match(line.text))
         )
 
     def agrees(self) -> bool | None:
@@ -157,14 +166,16 @@ def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
         who, source = event.who, event.place.source
         rank = who.rank
         if rank is None:
-            labels = (value for kind, value in who.labels if proven.get((source, kind)))
+            labels = (value for kind, value in who.labels if kind != SEATED and proven.get((source, kind)))
             rank = next(labels, None)
         told = files.get(source)
         if rank is None and told is not None:
             rank = told.rank
         if rank is None and who.host is not None:
             rank = hosts.get(who.host)
+        sits = (value for kind, value in who.labels if kind == SEATED and proven.get((source, kind)))
         local = who.local_rank if who.local_rank is not None else told.local_rank if told else None
+        local = local if local is not None else next(sits, None)
         if rank is None and alone and local is not None:
             rank = local
         gpu = who.gpu if who.gpu is not None else told.gpu if told else None
@@ -187,10 +198,13 @@ def _is_rank(kind: str, spread: Spread, world: int | None, lines: int) -> bool:
     agrees = spread.agrees()
     if agrees is False or kind == "node":
         return False
-    if kind == STATED:  # around all that a launcher or several processes print it is their seat, not a rank
+    if kind in (
+        STATED,
+        SEATED,
+    ):  # around all that a launcher or several processes print it is their seat, not a rank
         alone = len(spread.values) == 1
         only = alone and 0 in spread.values and 2 * spread.lines > lines  # as below: it tells nobody apart
-        return agrees or not (spread.launcher or only or (alone and len(spread.pids) > 1))
+        return agrees or not (spread.launcher or spread.above or only or (alone and len(spread.pids) > 1))
     if world is not None and max(spread.values, default=0) >= world:
         return False
     if agrees or kind == "inner":

@@ -17,6 +17,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.triage.model import Who
 from nodedoctor.triage.read.decode import is_text
+from nodedoctor.triage.read.own import READ_BY, own
 
 Kind = Literal[
     "text", "gzip", "bzip2", "xz", "zstd", "zip", "tar", "pickle", "json", "ras", "capture", "stdin", "pipe"
@@ -121,6 +122,11 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
         if explicit:
             raise NoSuchPath(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
+        return None
+    if name := own(head):
+        if explicit:
+            raise NoSuchPath(f"{path}: {READ_BY[name]}")
+        notes.append(f"{path}: left out, {READ_BY[name].partition(',')[0]}")
         return None
     kind = kind_of(head)
     if kind == "text" and not explicit and not (is_text(head) or is_text(tail)):

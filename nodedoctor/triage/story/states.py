@@ -10,6 +10,7 @@ from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, RankState, Verdict, Who
+from nodedoctor.triage.story.counts import furthest
 from nodedoctor.triage.story.model import Story
 
 MOST = 4096
@@ -33,6 +34,7 @@ def states(story: Story, verdict: Verdict) -> tuple[RankState, ...]:
         for rank in verdict.coverage.ranks_missing[:MISSING]:
             people.setdefault((world, rank), Who(rank=rank, world=world))
     waits = {(wait.who.world, wait.who.rank): wait for wait in story.waits}
+    steps = furthest(story.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
     for key in sorted(people)[:MOST]:
         seen, wait = last.get(key), waits.get(key)
@@ -44,6 +46,7 @@ def states(story: Story, verdict: Verdict) -> tuple[RankState, ...]:
                 wait.work.op if wait is not None else "",
                 wait.work.seq if wait is not None else None,
                 seen.place if seen is not None else None,
+                steps.get(key[1]),
             )
         )
     return tuple(rows)

@@ -203,7 +203,7 @@ def _ranks(document: Json) -> Iterator[Entry]:
             yield Entry(Row("", "who", LABEL, "", text), (Para(text),))
     missing = triaged.missing(document)
     if missing and all(mark != "?" for mark, *_ in made):
-        yield Entry(Row("", "who", "bold yellow", missing, "nothing was read from these"))
+        yield Entry(Row("", "who", "bold yellow", missing, "no line of these was read"))
 
 
 def _seat(found: Sequence[Json]) -> list[str]:

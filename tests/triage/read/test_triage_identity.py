@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import caught, culprits, raised, steps
+from say import caught, culprits, elastic, raised, steps
 
 from nodedoctor.triage.job import examine
 
@@ -177,3 +177,57 @@ def test_logs_of_attempts_are_not_those_of_ranks(tmp_path: Path) -> None:
 def test_ranks_renumbered_move_the_culprit(tmp_path: Path) -> None:
     for guilty in range(4):
         assert said(tmp_path, each("worker {n} > ", guilty=guilty)) == [guilty]
+
+
+PASSED_ON = ["[rank0]: ", "[rank0]:", "[default0]:", "[default0]: "]
+"""What a tee puts in front of every line that comes through one pipe."""
+
+
+@pytest.mark.parametrize("prefix", PASSED_ON)
+def test_one_rank_in_front_of_all_lines_names_nobody(prefix: str, tmp_path: Path) -> None:
+    """What the lines themselves say stays: a rank of their own, or none."""
+    healthy = [f"2026-11-21 10:20:0{n} INFO step {n} loss: 2.{n}" for n in range(6)]
+    nobody = [*healthy, *BOOM.splitlines()]
+    own = [*healthy, *("[rank2]: " + line for line in BOOM.splitlines())]
+    slurm = [
+        *healthy,
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks died.",
+    ]
+    for lines in (nobody, own, slurm):
+        plain = said(tmp_path, "\n".join(lines) + "\n")
+        assert said(tmp_path, "".join(f"{prefix}{line}\n" for line in lines)) == plain
+
+
+def test_torch_puts_a_rank_in_front_of_a_traceback_and_it_is_the_rank(tmp_path: Path) -> None:
+    """A log of nothing else, pasted: no tee is to be seen."""
+    for rank in (0, 3):
+        warned = f"[rank{rank}]:[W1121 10:20:00.000000000 ProcessGroupNCCL.cpp:1250] Warning: not destroyed\n"
+        traceback = "".join(f"[rank{rank}]: {line}\n" for line in BOOM.splitlines())
+        assert said(tmp_path, traceback) == [rank]
+        assert said(tmp_path, traceback + warned) == [rank]
+        assert said(tmp_path, warned + traceback) == [rank]
+
+
+def test_another_rank_in_front_of_later_lines_tells_them_apart(tmp_path: Path) -> None:
+    """A launcher that shows one rank's steps, and then what another one died of."""
+    steps_of_0 = [f"[rank0]: 2026-11-21 10:20:0{n} INFO step {n} loss: 2.{n}" for n in range(6)] * 100
+    died = [f"[rank3]: {line}" for line in BOOM.splitlines()]
+    assert said(tmp_path, "\n".join([*steps_of_0, *died]) + "\n") == [3]
+
+
+def test_a_launcher_s_code_below_a_rank_s_program_is_no_launcher_that_speaks(tmp_path: Path) -> None:
+    frames = BOOM.replace(
+        '  File "/job',
+        '  File "/x/torch/distributed/elastic/errors/__init__.py", line 9, in w\n    f()\n  File "/job',
+    )
+    lines = [f"[1,{rank}]<stderr>:step {n} loss: 2.{n}" for n in range(3) for rank in range(4)]
+    lines += [f"[1,2]<stderr>:{line}" for line in frames.splitlines()]
+    assert said(tmp_path, "\n".join(lines) + "\n") == [2]
+
+
+def test_what_is_indented_behind_a_name_in_the_basic_format_is_read(tmp_path: Path) -> None:
+    """torchelastic's table and tracebacks are indented, also where a logger printed them line by line."""
+    table = elastic([(3, 1), (0, -15)], 3)
+    plain = said(tmp_path, table)
+    assert plain == [3]
+    assert said(tmp_path, "".join(f"INFO:root:{line}\n" for line in table.splitlines())) == plain

@@ -45,7 +45,10 @@ _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{
 
 
 def _read_rank(found: re.Match[str], said: Said) -> None:
-    said.know(rank=int(found[1]))
+    if said.seated and not said.labels and said.who.rank is None:
+        said.state(int(found[1]))
+    else:
+        said.know(rank=int(found[1]))
 
 
 def _read_mpi(found: re.Match[str], said: Said) -> None:
@@ -65,7 +68,7 @@ def _read_composer(found: re.Match[str], said: Said) -> None:
 
 
 def _read_tee(found: re.Match[str], said: Said) -> None:
-    said.know(local_rank=int(found[2]))
+    said.sit(int(found[2]))
 
 
 def _read_seat(found: re.Match[str], said: Said) -> None:

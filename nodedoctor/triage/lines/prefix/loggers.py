@@ -26,6 +26,8 @@ _LOGGER = re.compile(
     r"|[\w./-]+\.\w{1,4}:\d+\] "
 )
 _NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
+_BASIC = re.compile(r"[a-z_][\w.]*:(?=\S|[ \t]{2})")
+"""In logging's basic format what stands indented behind the name is so in the message."""
 _VALUE = re.compile(r"[a-z_][\w.]*:\d")
 """The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
 _RANKED = re.compile(r"(rank[_-]?)?(\d{1,6})(?![\w.])")
@@ -43,7 +45,7 @@ def name_ends(text: str, said: Said) -> int:
     """Where a logger's name ends with which a text begins, behind a time or a severity; 0 without one."""
     found = _LOGGER.match(text)
     if found is None and said.level and (said.basic or not _VALUE.match(text)):
-        found = _NAMED.match(text)
+        found = (_BASIC if said.basic else _NAMED).match(text)
     if found is None or found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end()):
         return 0
     named = _RANKED.match(found[0])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nodedoctor.triage.model import DEFAULT_WORLD, STATED, Who
+from nodedoctor.triage.model import DEFAULT_WORLD, SEATED, STATED, Who
 
 
 @dataclass(slots=True)
@@ -26,6 +26,8 @@ class Said:
     basic: bool = False
     """A severity and a colon were in front: a logger's name and a colon follow."""
     labels: tuple[tuple[str, int], ...] = ()
+    seated: bool = False
+    """A rank or a seat stands in front of every line of the file, also of those that no rank printed."""
 
     def state(self, rank: int) -> None:
         """Take a rank that stands in front: around a launcher of several ranks it may be their label."""
@@ -33,6 +35,13 @@ class Said:
             self.labels = ((STATED, rank), *self.labels)
         else:
             self.know(rank=rank)
+
+    def sit(self, local: int) -> None:
+        """Take a place on a node that stands in front of a line: around everything it proves as little."""
+        if self.seated:
+            self.labels += ((SEATED, local),)
+        else:
+            self.know(local_rank=local)
 
     def know(self, **facts: object) -> None:
         """Take over what is told, the gaps aside."""
