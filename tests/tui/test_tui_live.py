@@ -242,8 +242,8 @@ def test_the_links_of_every_gpu_and_port_of_a_recording_are_listed_and_the_odd_o
 @pytest.mark.parametrize("which", [0, 5, 7])
 def test_a_gpu_that_is_not_read_has_its_place_in_the_table(which: int, width: int):
     links = [{"link": number, "active": True} for number in range(18)]
-    told = [{"index": i, "bus_id": f"0000:{i}a:00.0", "nvlinks": links, "pcie_generation": 5, "pcie_width": 16}
-            for i in range(8) if i != which]  # fmt: skip
+    same = {"nvlinks": links, "pcie_generation": 5, "pcie_width": 16}
+    told = [{"index": i, "bus_id": f"0000:{i}a:00.0", **same} for i in range(8) if i != which]
     for error, word in ((hardware.IS_LOST, "lost<"), ("NO_PERMISSION", "unread<")):
         facts = {"gpus": {"gpus": told, "lost": [{"index": which, "bus_id": "0000:ff:00.0", "error": error}]}}
         lines = shown(hardware.page(facts, width))
