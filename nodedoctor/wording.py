@@ -25,6 +25,12 @@ def agree(number: float, one: str, many: str) -> str:
     return one if number == 1 else many
 
 
+def begun(text: str) -> str:
+    """A sentence with a capital letter, unless it begins with the name of a file or a function."""
+    first = (text.split() or [""])[0].rstrip(".,:;")
+    return text if any(mark in first for mark in "._/") else text[:1].upper() + text[1:]
+
+
 def counted(number: float, noun: str, many: str = "") -> str:
     """A number and its noun: `1 GPU`, `0.5 GPUs`, `0 processes`; `many` where the plural is irregular."""
     digits = f"{number:g}" if isinstance(number, float) else str(number)

@@ -6,7 +6,6 @@ All of it comes from the check's own docstring and from the table of what it was
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from nodedoctor.knowledge.seen_on import seen_on
 from nodedoctor.model import Provenance
 from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Result, severity, worst
+from nodedoctor.wording import begun
 
 UNSEEN = "Never on real hardware: the check is in preview, and what it finds counts only with --preview."
 _NOTHING = "Not documented."
@@ -79,13 +79,7 @@ def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) ->
 
 
 def _told(*paragraphs: str) -> tuple[str, ...]:
-    return tuple(map(_begun, filter(None, paragraphs))) or (_NOTHING,)
-
-
-def _begun(text: str) -> str:
-    """The text with a capital letter, unless it begins with the name of a file, repository or function."""
-    first = text.split()[0].rstrip(".,:;")
-    return text if re.search(r"[._/]", first) else text[:1].upper() + text[1:]
+    return tuple(map(begun, filter(None, paragraphs))) or (_NOTHING,)
 
 
 def _unknown(check: Check) -> str:

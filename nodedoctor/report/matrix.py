@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.json_shapes import mapping, number, part, parts, texts
+from nodedoctor.patterns import regex
 from nodedoctor.record import field, record, replace
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lost_gpus import off_bus
+from nodedoctor.wording import counted
 
 LOW = 0.9
 """Of the median of its row: a pair below is marked. Healthy NVLink pairs differ by about one per cent."""
@@ -23,14 +25,15 @@ LOST = "lost"
 """The cell of a pair with a GPU that has fallen off the bus: no source knows a link of it any more."""
 
 TOKENS = (
-    ("NV18", "18 NVLinks together"),
     ("PIX", "at most one PCIe bridge between them"),
     ("PXB", "several PCIe bridges, not the host bridge"),
     ("PHB", "through the CPU's PCIe host bridge"),
     ("NODE", "between host bridges of one NUMA node"),
     ("SYS", "through the other socket"),
 )
-"""What the tokens of `nvidia-smi topo -m` mean, from near to far."""
+"""What the tokens of `nvidia-smi topo -m` mean, from near to far; `NV4` is said by `meanings`."""
+
+_NVLINKS = regex(r"NV(\d+)")
 
 Pair = tuple[str, str]
 
@@ -65,6 +68,15 @@ def matrices(facts: Mapping[str, Any]) -> list[Matrix]:
     lost = off_bus(facts)
     made = (_links(facts), _paths(facts), _bandwidth(facts))
     return [_with_lost(replace(matrix, **seat), lost) for matrix in made if matrix is not None]
+
+
+def meanings(found: Sequence[Matrix]) -> list[tuple[str, str]]:
+    """What the tokens that occur in these matrices mean, the most NVLinks first, then from near to far."""
+    used = {cell for matrix in found for cell in matrix.cells.values()}
+    used |= {path for matrix in found[:1] for path in matrix.paths.values()}
+    links = sorted({int(match[1]) for cell in used if (match := _NVLINKS.fullmatch(cell))}, reverse=True)
+    told = [(f"NV{count}", f"{counted(count, 'NVLink')} together") for count in links]
+    return told + [(token, meaning) for token, meaning in TOKENS if token in used]
 
 
 def _with_lost(matrix: Matrix, lost: Mapping[str, str]) -> Matrix:

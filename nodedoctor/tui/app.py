@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.reactive import var
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
+from textual.widgets import Input
 
 from nodedoctor.model import Status
 from nodedoctor.tui.keys import EVERYWHERE
@@ -20,6 +21,7 @@ from nodedoctor.tui.look import ASCII, UNICODE
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
+from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.slow_lines import SlowLineDriver
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
 from nodedoctor.tui.widgets.prompt import Prompt, ask
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 OF_NODE = ("checks", "topology", "probes")
 """Screens whose tabs are marked by the report alone."""
+PROMPTING = ("save", "compare")
+"""Actions that ask for a path."""
 TMUX_TIMEOUT_S = 2.0
 """Seconds tmux may take for a buffer; it answers in milliseconds."""
 
@@ -155,6 +159,12 @@ class NodeDoctor(App[None]):
 
         command = Command(("tmux", "load-buffer", "-w", "-"), stdin=text.encode())
         await child_process.run("tmux", command, TMUX_TIMEOUT_S)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Letters that open a prompt are letters in one, and the keys of steps where those are listed."""
+        if action not in PROMPTING:
+            return True
+        return not isinstance(self.focused, Input) and not isinstance(self.screen, StepsScreen)
 
     def action_open(self, mode: str) -> None:
         """Go to another screen; help and other pages on top of this one are left."""

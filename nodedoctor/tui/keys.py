@@ -13,8 +13,9 @@ EVERYWHERE = (
     Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
     Binding("7", "open('fleet')", "Fleet", id="screen-fleet", tooltip="many nodes side by side"),
     Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
-    Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay"),
-    Binding("d", "compare", "Compare with a snapshot", id="compare"),
+    # With priority the next key waits for the prompt: a path begins with the key of the filter.
+    Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay", priority=True),
+    Binding("d", "compare", "Compare with a snapshot", id="compare", priority=True),
     Binding("escape", "home", "Back to the first screen", id="back"),
     Binding(
         "m", "mouse", "Take the mouse or leave it", id="mouse", tooltip="left alone, the terminal selects"

@@ -20,8 +20,8 @@ class GoToCheck(Provider):
         for result in state.report["results"] if state else ():
             text = f"Go to {result['check']}"
             score = max(matcher.match(text), matcher.match(result["title"]))
-            # What begins like the id comes first, then what is not well: that is what people type for.
-            prefix = result["check"].startswith(query) or f".{query}" in result["check"]
+            # What begins like the id, or its second word, comes first; then what is not well.
+            prefix = 2 * result["check"].startswith(query) or f".{query}" in result["check"]
             if score > 0 or prefix:
                 score = score + 100 * prefix + 10 * severity_of(result).is_problem
                 show = partial(self.app.post_message, ShowCheck(result["check"]))

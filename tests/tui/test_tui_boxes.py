@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from nodedoctor.report.matrix import Matrix, matrices
+from nodedoctor.report.matrix import Matrix, matrices, meanings
 from nodedoctor.tui.lines.boxes import drawing
 from nodedoctor.tui.look import ASCII, UNICODE, Glyphs
 
@@ -59,6 +59,20 @@ def test_the_odd_gpu_is_marked_and_its_peers_are_not():
     assert drawn[0].count("NVSwitch") == 1
     assert drawn[1].split().count("16<") == 1 and drawn[1].count("18") == 7
     assert [line.count("NUMA") for line in drawn].count(2) == 1
+
+
+def test_the_legend_explains_the_words_of_the_matrix_and_no_others():
+    def pair(cell: str, path: str) -> Matrix:
+        gpus = ("GPU0", "GPU1")
+        return Matrix("links", gpus, {gpus: cell, gpus[::-1]: cell}, paths={("GPU0", "mlx5_0"): path})
+
+    assert [token for token, _ in meanings([pair("NV4", "SYS"), pair("NODE", "PHB")])] == [
+        "NV4",
+        "NODE",
+        "SYS",
+    ]
+    assert meanings([pair("NV1", "")]) == [("NV1", "1 NVLink together")]
+    assert meanings([pair("391", "weird")]) == [] == meanings([])
 
 
 def test_a_gpu_that_fell_off_the_bus_has_a_row_and_a_place_in_the_drawing():

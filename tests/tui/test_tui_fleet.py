@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from tuidriver import Act, check_frame, frame, press, rack, until
 
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, Oddity, Problem, ValueGroup
-from nodedoctor.model import Status
+from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import expand
 from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
@@ -82,7 +82,7 @@ def sit(rounds: Sequence[Round], act: Act, size: tuple[int, int] = (80, 24)) -> 
 def test_what_it_looks_like(size: tuple[int, int]):
     stations = [
         ("list", ""),
-        ("odd", "k"),
+        ("odd", "G k k"),
         ("matrix", "m"),
         ("all", "m p G"),
         ("filter", "slash m l x 5 enter"),
@@ -216,10 +216,35 @@ def test_a_node_leads_with_its_cause_and_the_hardware_of_an_oddity_is_told_on_it
     kind = " (8 x NVIDIA H100 80GB HBM3)"
     up = Oddity("up", f"NVLinks up{kind}", Status.WARN, "", "", (usual, odd), usual, (sick.host,))
     whole = Fleet("0", "ssh", "", 0.0, (sick,), (up,))
-    first, second = nodes.rows(whole, folded=True, glyphs=UNICODE)
+    second, first = nodes.rows(whole, folded=True, glyphs=UNICODE)
     assert (first.name, first.text) == ("NVLinks up", "gpu-017 1 x 16; most 18")
     assert second.text == "GPU 3 lost 2 NVLinks; request a replacement (and 1 more)"
     assert any("8 x NVIDIA H100" in para.text for para in nodes.page(whole, first.key))
+
+
+@pytest.mark.parametrize("odd", [Status.FAIL, Status.WARN])
+@pytest.mark.parametrize("sick", [Status.FAIL, Status.UNKNOWN, Status.WARN])
+def test_rows_are_in_order_of_severity_and_nodes_before_what_sets_them_apart(odd: Status, sick: Status):
+    node = _node("gpu-2", Problem("driver.branch", "", sick, "another driver"))
+    usual, other = ValueGroup("580", ("gpu-1", "gpu-3")), ValueGroup("570", ("gpu-2",))
+    oddity = Oddity("driver", "NVIDIA driver", odd, "", "", (usual, other), usual, ("gpu-2",))
+    whole = Fleet("0", "ssh", "", 0.0, (_node("gpu-1"), node, _node("gpu-3")), (oddity,))
+    shown = [row.key for row in nodes.rows(whole, folded=True, glyphs=UNICODE)]
+    first = "oddity driver" if Severity.of(odd) > Severity.of(sick) else "node gpu-2"
+    assert shown[0] == first and shown[-1] == nodes.WELL and len(shown) == 3
+    assert nodes.worst(whole, nodes.rows(whole, folded=True, glyphs=UNICODE)) == first
+
+
+@pytest.mark.parametrize(("size", "drawn"), [((80, 24), False), ((140, 40), True), ((200, 60), True)])
+def test_the_matrix_is_below_the_page_where_all_of_it_is_in_view(size: tuple[int, int], drawn: bool):
+    shown = []
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await pilot.pause()
+        shown.append(frame(app))
+
+    sit([Round(fleet())], act, size)
+    assert (matrix.LETTERS in shown[0]) is drawn and "gpu-017" in shown[0]
 
 
 def test_nodes_come_in_one_by_one():
@@ -236,7 +261,7 @@ def test_nodes_come_in_one_by_one():
 
 def test_names_are_copied_as_a_node_set():
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("k", "c", "G", "c", "m", "j", "c")(app, pilot)
+        await press("G", "k", "k", "c", "G", "c", "m", "g", "j", "c")(app, pilot)
 
     app = sit([Round(fleet())], act)
     assert app.copied == ["gpu-120", "gpu-[001-016,018-019,022-098,101-119]", "gpu-[020-021]"]

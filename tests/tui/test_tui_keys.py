@@ -9,8 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.app import App, ComposeResult
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
+from textual.widgets import Input
 from tuidriver import checks, drive, frame, hung, press, rack, settled, until
 
 from nodedoctor.demo import folder
@@ -207,6 +210,23 @@ def test_what_cannot_be_written_or_read_is_said(tmp_path: Path):
         await press("d", *"/nowhere/[b]x.json", "enter")(app, pilot)
         await until(pilot, lambda: "cat: '/nowhere/[b]x.json'" in said(app))
         assert isinstance(app.screen, ChecksScreen)
+
+    drive(rack(tmp_path), act)
+
+
+@pytest.mark.parametrize("key", ["d", "s"])
+@pytest.mark.parametrize("path", ["/tmp/a.json", "sd/s/d.zip"])
+def test_a_path_typed_behind_its_key_at_once_is_whole(tmp_path: Path, key: str, path: str):
+    """As a person who knows what comes types ahead, or a script: no key waits for an answer."""
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("slash", *"ds", "escape")(app, pilot)
+        assert not app.query(Input) and isinstance(app.screen, ChecksScreen)
+        for letter in (key, *path):
+            app.post_message(events.Key(_character_to_key(letter), letter))
+        await until(pilot, lambda: any(field.value.endswith(path) for field in app.screen.query(Input)))
+        await press("escape", "c", key)(app, pilot)
+        assert not app.screen.query(Input)
 
     drive(rack(tmp_path), act)
 

@@ -238,6 +238,22 @@ def test_the_links_of_every_gpu_and_port_of_a_recording_are_listed_and_the_odd_o
     assert "16 of 18<" in lines[4] and "200 Gb/s<" in lines[12]
 
 
+@pytest.mark.parametrize("width", [60, 110, 200])
+@pytest.mark.parametrize("which", [0, 5, 7])
+def test_a_gpu_that_is_not_read_has_its_place_in_the_table(which: int, width: int):
+    links = [{"link": number, "active": True} for number in range(18)]
+    same = {"nvlinks": links, "pcie_generation": 5, "pcie_width": 16}
+    told = [{"index": i, "bus_id": f"0000:{i}a:00.0", **same} for i in range(8) if i != which]
+    for error, word in ((hardware.IS_LOST, "lost<"), ("NO_PERMISSION", "unread<")):
+        facts = {"gpus": {"gpus": told, "lost": [{"index": which, "bus_id": "0000:ff:00.0", "error": error}]}}
+        lines = shown(hardware.page(facts, width))
+        assert [line.split()[0] for line in lines[1:]] == [f"GPU{number}" for number in range(8)]
+        assert [line for line in lines if "<" in line] == [lines[1 + which]]
+        assert word in lines[1 + which] and "0000:ff:00.0" in lines[1 + which]
+    only_lost = {"gpus": {"gpus": [], "lost": [{"index": which, "error": hardware.IS_LOST}]}}
+    assert "lost<" in shown(hardware.page(only_lost, width))[1]
+
+
 @given(facts=st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: (
     st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FACT_KEYS), inner, max_size=4)
 ), max_leaves=20), width=st.integers(0, 120))  # fmt: skip

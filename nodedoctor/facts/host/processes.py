@@ -104,9 +104,11 @@ class Process:
         """How a finding calls it: `rank 3 (train.py, pid 4242)`; a name once."""
         name = self.script.removeprefix("-m ") if self.script not in ("", "-c") else self.program
         who = f"rank {self.rank}" if self.role == "rank" else self.role
-        if who and who.replace("-", "_") == name.replace("-", "_"):  # raylet, gcs_server
+        if who and name.replace("-", "_") in ("", who.replace("-", "_")):  # raylet, gcs_server
             return f"{who} (pid {self.pid})"
-        return f"{who} ({name}, pid {self.pid})" if who else f"{name} (pid {self.pid})"
+        if who:
+            return f"{who} ({name}, pid {self.pid})"
+        return f"{name} (pid {self.pid})" if name else f"pid {self.pid}"
 
 
 @fact("processes")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import number, part, parts
 from nodedoctor.report.html.blocks import scroll
 from nodedoctor.report.html.markup import Markup, each, element, joined
-from nodedoctor.report.matrix import TOKENS, Matrix, matrices
+from nodedoctor.report.matrix import Matrix, matrices, meanings
 
 MOST = 72
 """GPUs of one matrix; an NVL72 rack shown as one node has so many."""
@@ -144,16 +144,6 @@ def _map(title: str, legend: str, head: Markup, body: Markup) -> Markup:
 
 def _meanings(found: list[Matrix]) -> Markup:
     """What the link types that occur here mean."""
-    used = {*(cell for matrix in found for cell in matrix.cells.values())}
-    used |= {path for matrix in found[:1] for path in matrix.paths.values()}
-    kinds = {"NV18" if token.startswith("NV") else token for token in used}
-    told = (element("span", element("code", token), f" {meaning}") for token, meaning in _known(kinds))
-    return (
-        element("p", each(told, between=" "), class_="legend quiet")
-        if kinds & {t for t, _ in TOKENS}
-        else Markup()
-    )
-
-
-def _known(kinds: set[str]) -> Iterator[tuple[str, str]]:
-    return ((token, meaning) for token, meaning in TOKENS if token in kinds)
+    told = (element("span", element("code", token), f" {meaning}") for token, meaning in meanings(found))
+    said = each(told, between=" ")
+    return element("p", said, class_="legend quiet") if said else Markup()

@@ -33,6 +33,7 @@ from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Para, height
 from nodedoctor.tui.state import State
+from nodedoctor.wording import begun
 
 _AMPLE = 16
 """Lines of proof where everything fits with them; ours."""
@@ -95,7 +96,7 @@ def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
     paras.append(Para(text, first[0], lead_style=first[1], most=2))
     paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
     if why:
-        paras.append(Para(inert(why), f"{'training':<9} ", most=2))
+        paras.append(Para(begun(inert(why)), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
         paras.append(labelled("logged", logged))
     return paras

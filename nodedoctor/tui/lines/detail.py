@@ -32,7 +32,7 @@ from nodedoctor.report.steps import StepText, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
-from nodedoctor.wording import about
+from nodedoctor.wording import about, begun
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -123,7 +123,7 @@ def detail(
         paras += _findings(result, seen, full, steps)
     paras.append(Para())
     if result["why"]:
-        paras.append(labelled("why", result["why"]))
+        paras.append(labelled("why", begun(result["why"])))
     paras.append(labelled("expects", result["title"]))
     if check is not None and check.what:
         paras.append(labelled("looks at", check.what))

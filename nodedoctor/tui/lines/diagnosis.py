@@ -28,6 +28,8 @@ OUTCOME = {
     "nothing": ("UNKN", "bold magenta"),
 }
 LONGEST_NAME = 32
+NOT_KNOWN = "UNDETERMINED"
+"""The owner of a cause of which it is not known who has to act."""
 _LINKS = (("nvlink4", "NVLink"), ("ib_400g", "400 Gb/s InfiniBand"), ("ethernet_10g", "10 GbE"))
 """The links whose times are shown: the fastest, the usual one between nodes, and a slow one."""
 
@@ -66,7 +68,7 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     else:
         level, move = words(document.get("confidence")), words(document.get("owner"))
     sure = f"   sure: {level}" if level else ""
-    owner = f"   who acts: {move}" if move else ""
+    owner = f"   who acts: {move}" if move not in ("", NOT_KNOWN) else ""
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
         ((word, style), (inert(f"  {cause}{sure}{owner}"), LABEL)),
@@ -226,7 +228,7 @@ def _evidence(document: Json) -> Iterator[Entry]:
     for item in objects(document.get("evidence")):
         source, line, text = words(item.get("source")), whole(item, "line"), inert(words(item.get("text")))
         at = f":{line}" if line else ""
-        rank = inert(f"rank {words(item.get('rank'))}  ") if words(item.get("rank")) else ""
+        rank = inert(f"rank {words(item.get('rank'))}") if words(item.get("rank")) else ""
         said = [part for part in (inert(words(item.get("time"))), rank) if part]
         paras = (
             Para(inert(f"{source}{at}"), style=LABEL, verbatim=True),
@@ -234,7 +236,9 @@ def _evidence(document: Json) -> Iterator[Entry]:
             Para(),
             Para(text, verbatim=True),
         )
-        row = Row("", "why", LABEL, inert(f"{_tail(source)}{at}"), rank + text)
+        # What is read of a live process often begins with its rank.
+        whole_text = text if not rank or text.startswith(f"{rank} ") else f"{rank}  {text}"
+        row = Row("", "why", LABEL, inert(f"{_tail(source)}{at}"), whole_text)
         yield Entry(row, paras, (), source, line)
 
 

@@ -25,6 +25,8 @@ IS_LOST = "GPU_IS_LOST"
 _ODD = "bold red"
 _SAME = frozenset({"PCIe", "NVLinks", "VBIOS", "state", "rate"})
 """Columns that are alike on a healthy node."""
+_STATE = "PCIe"
+"""The column that says of a GPU which is not read that it is lost: the first that would have a value."""
 _Line = Mapping[str, str]
 
 
@@ -34,7 +36,9 @@ def page(facts: Json, width: int) -> Iterator[Para]:
         yield Para()
         yield Para(inert(host), f"{'host':<9} ")
     gpus = [_gpu(one) for one in parts(part(facts, "gpus"), "gpus")[:MOST]]
-    yield from _table(gpus, gpus, width)
+    missing = [_missing(one) for one in lost(facts)]
+    everything = sorted((*gpus, *missing), key=lambda line: int(line["GPU"].removeprefix("GPU") or -1))
+    yield from _table(everything, gpus, width)
     rails = texts(part(facts, "rails"), "ports")
     ports = [_port(one) for one in parts(part(facts, "ib"), "ports")[:MOST]]
     ports.sort(key=lambda port: port["port"] not in rails)
@@ -83,7 +87,7 @@ def _gpu(gpu: Json) -> _Line:
     clock, fastest = whole(gpu, "clock_sm_mhz"), whole(gpu, "clock_max_sm_mhz")
     up = sum(link.get("active") is True for link in links)
     return {
-        "GPU": "-" if index is None else f"GPU{index}",
+        "GPU": "GPU" if index is None else f"GPU{index}",
         "bus": text(gpu, "bus_id"),
         "PCIe": f"gen{generation} x{width}" if generation and width else "",
         "NVLinks": f"{up} of {len(links)}" if links else "",
@@ -94,6 +98,16 @@ def _gpu(gpu: Json) -> _Line:
         "VBIOS": text(gpu, "vbios_version"),
         "serial": text(gpu, "serial"),
     }
+
+
+def _missing(gpu: LostGpu) -> _Line:
+    """The line of a GPU that nothing is read of, in its place among the others."""
+    known = {"GPU": f"GPU{gpu.index}", "bus": gpu.bus_id or "", _STATE: _word(gpu)}
+    return {**dict.fromkeys(_gpu({}), ""), **known}
+
+
+def _word(gpu: LostGpu) -> str:
+    return LOST if gpu.error == IS_LOST else "unread"
 
 
 def _port(port: Json) -> _Line:
@@ -131,6 +145,7 @@ def _table(lines: Sequence[_Line], alike: Sequence[_Line], width: int) -> Iterat
     yield Para(parts=tuple((fit(head, wide[head], ""), LABEL) for head in heads))
     for line, cells in zip(lines, shown, strict=True):
         odd = {head for head, value in usual.items() if value and line in alike and line[head] != value}
+        odd |= {_STATE} if line.get(_STATE) in (LOST, "unread") else set()
         yield Para(parts=tuple(_cell(cells[head], wide[head], head in odd) for head in heads))
 
 

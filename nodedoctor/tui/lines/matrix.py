@@ -18,6 +18,7 @@ LETTER = {
     Status.PASS: ".",
     Status.SKIP: " ",
 }
+LETTERS = "F fails   U cannot be judged   W warns   . passes   (blank) does not apply"
 TALLEST = 18
 """Lines for the ids of checks above the matrix."""
 BELOW = 14
@@ -61,6 +62,17 @@ def heading(checks: Sequence[str], width: int, height: int) -> list[tuple[Part, 
     return [((left if line is lines[-1] else " " * len(left), QUIET), (line, LABEL)) for line in lines]
 
 
+def drawn(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Para]:
+    """The whole matrix as text, for a page with room below what it says."""
+    checks, _ = columns(fleet, width)
+    if not checks:
+        return []
+    lines = [Para(parts=line) for line in heading(checks, width, TALLEST + BELOW)]
+    for row in rows(fleet, checks, width, glyphs):
+        lines.append(Para(parts=(("  ", ""), (f"{row.word:<4}", row.style), *row.parts)))
+    return [Para(), *lines, Para(), Para(LETTERS, style=QUIET)]
+
+
 def about(fleet: Fleet, row: str, more: int) -> Iterator[Para]:
     """The nodes of a line, and what is wrong there by the whole ids of the checks."""
     node = next((node for node in fleet.nodes if f"node {node.host}" == row), None)
@@ -74,7 +86,7 @@ def about(fleet: Fleet, row: str, more: int) -> Iterator[Para]:
         yield Para(inert(node.note), f"{node.state}  ")
     if node.report:
         yield Para(f"enter opens the report of {inert(node.host)}", style=QUIET)
-    yield Para("F fails   U cannot be judged   W warns   . passes   (blank) does not apply", style=QUIET)
+    yield Para(LETTERS, style=QUIET)
     if more:
         yield Para(f"{more} more checks have a problem somewhere; a wider terminal shows more", style=QUIET)
 

@@ -15,6 +15,7 @@ from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import node_causes
 from nodedoctor.tui.lines.node_causes import sentence
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row
+from nodedoctor.wording import begun
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem while they are folded."""
@@ -52,22 +53,29 @@ def head(now: Round) -> list[tuple[Part, ...]]:
 def rows(
     fleet: Fleet, *, folded: bool, glyphs: Glyphs, opened: Collection[str] = (), needle: str = ""
 ) -> list[Row]:
-    """What sets nodes apart, then the nodes, the worst first.
+    """Nodes and what sets nodes apart, the worst first; of the same severity nodes first, with what to do.
 
     If `folded`, those with the same cause are one line, unless that is `opened`, and those that are well too.
     """
     nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
     odd = _odd(fleet)
     well = [node for node in nodes if _is_well(node, odd)]
-    made = [_oddity_row(oddity) for oddity in fleet.oddities if _tells(oddity, needle)]
-    groups = node_causes.shared([node for node in nodes if not _is_well(node, odd)])
+    bad = [node for node in nodes if not _is_well(node, odd)]
+    oddities = sorted(
+        (oddity for oddity in fleet.oddities if _tells(oddity, needle)), key=lambda o: -Severity.of(o.status)
+    )
+    groups = node_causes.shared(bad)
     group_of = {host: group for group in groups for host in group.hosts} if folded and not needle else {}
-    for node in nodes:
+    made = list[Row]()
+    for node in bad:
+        while oddities and Severity.of(oddities[0].status) > node.severity:
+            made.append(_oddity_row(oddities.pop(0)))
         group = group_of.get(node.host)
         if group is not None and node is group.nodes[0]:
             made.append(node_causes.row(group, group.key in opened, glyphs))
-        if not _is_well(node, odd) and (group is None or group.key in opened):
+        if group is None or group.key in opened:
             made.append(_node_row(node, odd))
+    made += map(_oddity_row, oddities)
     if well and folded:
         count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
         made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))
@@ -206,7 +214,7 @@ def _oddity(oddity: Oddity) -> Iterator[Para]:
     if oddity.fix:
         yield Para(inert(oddity.fix), "fix       ")
     if oddity.why:
-        yield Para(inert(oddity.why), "why       ")
+        yield Para(begun(inert(oddity.why)), "why       ")
 
 
 def _group(group: ValueGroup, oddity: Oddity) -> Para:

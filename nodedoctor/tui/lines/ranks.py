@@ -39,10 +39,10 @@ _MEANING = {
     _GUILTY: "look here",
     _PARTY: "one of these",
     _DIED: "exited or raised an error",
-    _MISSING: "nothing was read of it",
+    _MISSING: "nothing was read",
     _DONE: "finished",
-    _RUNS: "made progress to its last line",
-    _OTHER: "its state is not known",
+    _RUNS: "made progress to the last line",
+    _OTHER: "state not known",
 }
 
 

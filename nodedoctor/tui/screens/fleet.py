@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from nodedoctor.tui.lines import matrix, nodes, unopened
 from nodedoctor.tui.lines.node_causes import CAUSE
-from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
+from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para, height
 from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -18,9 +18,6 @@ from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Tabs
-
-BROAD = 160
-"""Cells from which the page is beside the list."""
 
 
 class FleetScreen(Screen[None]):
@@ -86,8 +83,6 @@ class FleetScreen(Screen[None]):
             return
         self.query_one(Hints).show(self.MATRIX_HINTS if self._matrix else self.HINTS)
         first, second = nodes.head(now)
-        # Beside each other where there is room; the matrix takes all of it.
-        self.panes.set_class(self._matrix or self.size.width < BROAD, "-stacked")
         bad = sum(node.severity.is_problem for node in now.fleet.nodes)
         self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
         listing = self.panes.listing
@@ -125,7 +120,11 @@ class FleetScreen(Screen[None]):
             about = matrix.about(fleet, key, more)
             self.panes.page.show(key, [Para(self._alike(), style=LABEL, verbatim=True), *about])
         else:
-            self.panes.page.show(key, nodes.page(fleet, key))
+            self.panes.page.show(key, self._with_matrix(nodes.page(fleet, key)))
+
+    def on_page_resized(self) -> None:
+        """The matrix is below the text while there is room for both."""
+        self.on_listing_moved()
 
     def on_listing_chosen(self) -> None:
         """Open the node's report, or the nodes of a cause; anything else is read on the whole screen."""
@@ -197,6 +196,14 @@ class FleetScreen(Screen[None]):
         if self._round is None:
             self.notify("no nodes were asked", markup=False)
         return self._round is None
+
+    def _with_matrix(self, paras: list[Para]) -> list[Para]:
+        """A page, and below it the matrix of all nodes where all of that is in view."""
+        room = self.panes.page.room
+        if room is None or self._round is None:
+            return paras
+        whole = [*paras, *matrix.drawn(self._round.fleet, room.width, self._glyphs)]
+        return whole if height(whole, room.width) <= room.height else paras
 
     def _set_matrix(self, matrix: bool) -> None:
         self._by_hand = self._by_hand and matrix is self._matrix

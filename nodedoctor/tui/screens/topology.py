@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,7 +13,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lost_gpus import off_bus
-from nodedoctor.report.matrix import LOST, TOKENS, Matrix, matrices
+from nodedoctor.report.matrix import LOST, Matrix, matrices, meanings
 from nodedoctor.tui.lines import boxes
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
@@ -113,7 +113,8 @@ class TopologyScreen(Screen[None]):
             below = (
                 list(_also(others[0], self.size.width)) if others and self._has_room_for(others[0]) else []
             )
-            self.panes.page.show(gpu, [*first, Para(), *second, Para(), *_legend(), *below])
+            between = [Para()] if drawn else []
+            self.panes.page.show(gpu, [*first, *between, *second, Para(), *_legend(found), *below])
 
     def _has_room_for(self, other: Matrix) -> bool:
         """Whether a second matrix fits below everything else."""
@@ -237,8 +238,8 @@ def _about(gpu: str, found: list[Matrix], results: list[Result]) -> Iterator[Par
                 )
 
 
-def _legend() -> Iterator[Para]:
-    for token, meaning in TOKENS:
+def _legend(found: Sequence[Matrix]) -> Iterator[Para]:
+    for token, meaning in meanings(found):
         yield Para(meaning, f"{token:<9} ", QUIET, QUIET)
 
 

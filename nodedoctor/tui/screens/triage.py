@@ -64,7 +64,7 @@ class TriageScreen(Screen[None]):
         yield Tabs("triage")
         yield Lines(id="head")
         yield self.panes
-        yield Hints(self.HINTS if self._entries else self.EMPTY)
+        yield Hints(self._hints() if self._entries else self.EMPTY)
 
     def on_mount(self) -> None:
         """Nothing is open yet."""
@@ -96,9 +96,15 @@ class TriageScreen(Screen[None]):
         self.query_one("#head", Lines).show([(*first, (self._read_at, QUIET)), second])
         word, _ = diagnosis.outcome(self._document)
         self.post_message(Mark("triage", word))
-        self.query_one(Hints).show(self.HINTS)
+        self.query_one(Hints).show(self._hints())
         self.panes.listing.show([entry.row for entry in made])
         self.on_listing_moved()
+
+    def _hints(self) -> list[tuple[str, str]]:
+        """The keys that do something here."""
+        steps = any(entry.steps for entry in self._entries.values())
+        useless = {*(() if steps else ("c",)), *(() if self._again else ("r",))}
+        return [(key, word) for key, word in self.HINTS if key not in useless]
 
     def action_reread(self) -> None:
         """Read the same logs once more."""

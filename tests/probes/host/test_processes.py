@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +282,15 @@ def test_ranks_are_in_order_and_labelled():
         row(9, env={**ENV, "RANK": 1}, script="train.py"), row(8, env={**ENV, "RANK": 0}, script="-c")
     )
     assert [rank.label for rank in found.ranks] == ["rank 0 (python, pid 8)", "rank 1 (train.py, pid 9)"]
+
+
+@pytest.mark.parametrize("script", ["", "-c", "train.py", "-m train"])
+@pytest.mark.parametrize("program", ["", "raylet", "python"])
+def test_a_label_has_no_empty_name(program: str, script: str):
+    (process,) = parse(row(40, program=program, script=script, env=ENV)).all
+    labels = [replace(process, role=role).label for role in ("", "rank", "raylet", "gcs-server")]
+    assert all("pid 40" in label and "(," not in label and "( " not in label for label in labels)
+    assert all(label == label.strip() and label.count("raylet") <= 1 + (script != "") for label in labels)
 
 
 def test_only_what_matters_is_public():
