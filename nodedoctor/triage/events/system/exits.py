@@ -172,6 +172,10 @@ SIGNS: tuple[Sign, ...] = (
         r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
         _prose,
     ),
+    sign(  # torch.multiprocessing's, of the first that ended: how may be cut off
+        r"Exception: process (?P<rank>\d+) terminated with(?: signal| exit(?: code)?)?[ .]*$",
+        lambda _: ProcessExit(1, first=True, told=False),
+    ),
     sign(
         r"^(?:-- )?Process (?P<rank>\d+) terminated with the following error",
         lambda _: ProcessExit(1, first=True, told=False),
@@ -348,7 +352,9 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "peer_died",
         "loader-ended",
-        r"DataLoader worker \(pid(?:\(s\))? (?P<worker>\d+)(?:[, ]+\d+)*\) exited unexpectedly",
+        # how it ended may be cut off: the end of what a viewer shows, or of what was pasted
+        r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)(?:[, ]+\d+)*\) "
+        r"(?:exited unexpectedly|exited(?: un[a-z]{0,8})?[ .]*$|(?:exited )?is killed(?: by?(?: s[ignal]{0,5}:?)?)?[ .]*$)",
         "a data-loader worker ended, the log does not say how",
         personal=True,
     ),

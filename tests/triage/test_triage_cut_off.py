@@ -1,0 +1,46 @@
+"""A line that ends before it says how a process ended still says that it ended, and which one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+LOADER = "RuntimeError: DataLoader worker (pid {pid}) is killed by signal: Killed."
+SPAWNED = "torch.multiprocessing.spawn.ProcessExitedException: process {rank} terminated with {how}"
+
+
+@pytest.mark.parametrize("before", ["", "[rank2]: ", "2026-11-07 10:41:25 "])
+@pytest.mark.parametrize(
+    "end", ["is killed", "is killed by", "is killed by sig", "is killed by signal:", "exited", "exited unexp"]
+)
+def test_a_loader_whose_end_is_cut_off_is_no_error_of_the_program(
+    end: str, before: str, tmp_path: Path
+) -> None:
+    whole = LOADER.format(pid=4177)
+    cut = f"{whole[: whole.index('is killed')]}{end}"
+    full = judged(tmp_path, f"{steps(1, 9)}{before}{whole}\n").verdict
+    verdict = judged(tmp_path, f"{steps(1, 9)}{before}{cut}\n").verdict
+    assert (verdict.cause, verdict.outcome) == ("peer_died", "failure") == (full.cause, full.outcome)
+    assert [who.rank for who in verdict.culprits] in ([], [who.rank for who in full.culprits])
+    assert "SIG" not in verdict.headline
+
+
+@pytest.mark.parametrize("line", ["DataLoader worker (pid 4177) exited its loop", "DataLoader workers: 8"])
+def test_a_loader_that_says_more_is_not_cut_off(line: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, f"{steps(1, 9)}{line}\n{steps(9, 19)}").verdict.cause == "none"
+
+
+@pytest.mark.parametrize("rank", [0, 3, 7])
+@pytest.mark.parametrize("how", ["signal SIGSEGV", "exit code 3"])
+def test_a_spawned_process_whose_end_is_cut_off_is_named_as_in_the_whole_line(
+    how: str, rank: int, tmp_path: Path
+) -> None:
+    whole = judged(tmp_path, f"{steps(1, 9)}{SPAWNED.format(rank=rank, how=how)}\n").verdict
+    for cut in ("", how.split()[0], how.rsplit(" ", 1)[0]):
+        line = SPAWNED.format(rank=rank, how=cut)
+        verdict = judged(tmp_path, f"{steps(1, 9)}{line}\n").verdict
+        named = [who.rank for who in (*verdict.culprits, *verdict.parties)]
+        assert named == [rank] == [who.rank for who in (*whole.culprits, *whole.parties)]
+        assert "SIG" not in verdict.headline and "exit code" not in verdict.headline
