@@ -354,7 +354,8 @@ SIGNS: tuple[Sign, ...] = (
         "loader-ended",
         # how it ended may be cut off: the end of what a viewer shows, or of what was pasted
         r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)(?:[, ]+\d+)*\) "
-        r"(?:exited unexpectedly|exited(?: un[a-z]{0,8})?[ .]*$|(?:exited )?is killed(?: by?(?: s[ignal]{0,5}:?)?)?[ .]*$)",
+        r"(?:exited unexpectedly|exited(?: un[a-z]{0,8})?[ .]*$"
+        r"|(?:exited )?is killed(?: by?(?: s[ignal]{0,5}:?)?)?[ .]*$)",
         "a data-loader worker ended, the log does not say how",
         personal=True,
     ),
