@@ -18,8 +18,9 @@ from queue import SimpleQueue
 from nodedoctor.children.programs import child
 from nodedoctor.cli.console import say
 
-LAST_LINES_S = 1.0
-"""Seconds that the last lines may take once everything else is done (chosen by us, no external source)."""
+LAST_LINES_S = 0.3
+"""Seconds that the last lines may take once everything else is done: of the half second that all that is
+called at exit has (`__main__.py`), so that the child is ended, too."""
 
 _LINE = logging.Formatter("%(asctime)s %(process)d %(name)s: %(message)s")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -89,9 +90,15 @@ def test_a_file_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> Non
 
 
 def test_a_file_system_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
-    """A FIFO that nobody reads stands for a dead mount: opening it hangs."""
-    os.mkfifo(tmp_path / "fifo")
-    assert run("demo", "healthy", "--json", "--debug-log", str(tmp_path / "fifo")).returncode == Exit.OK
+    """A FIFO that nobody reads stands for a dead mount: opening it hangs, and its child is ended with us."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    assert run("demo", "healthy", "--json", "--debug-log", str(fifo)).returncode == Exit.OK
+    left = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            left += [file] if str(fifo).encode() in file.read_bytes() else []
+    assert not left
 
 
 @pytest.mark.slow
