@@ -33,7 +33,7 @@ TOKENS = (
 )
 """What the tokens of `nvidia-smi topo -m` mean, from near to far; `NV4` is said by `meanings`."""
 
-_NVLINKS = regex(r"NV(\d+)")
+_NVLINKS = regex(r"NV(\d{1,4})")
 
 Pair = tuple[str, str]
 
