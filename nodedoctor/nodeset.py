@@ -18,9 +18,10 @@ from nodedoctor.errors import NodeDoctorError
 
 MOST = 65_536
 """Names one set may stand for, which is as many as Slurm takes in one (MAX_SLURM_NODES, slurm.h)."""
+LONGEST = 255
+"""Characters of a host's name (RFC 1035); what is longer is none."""
 
 _DIGITS = 18  # of one number: what is longer is no count of nodes
-_LONGEST = 255  # characters of a name (RFC 1035)
 _NUMBER = re.compile(rf"([0-9]{{1,{_DIGITS}}})")
 _RANGE = re.compile(rf"([0-9]{{1,{_DIGITS}}})(?:-([0-9]{{1,{_DIGITS}}}))?")
 _STRANGE = re.compile(r"[^A-Za-z0-9_.:%@+-]+")
@@ -55,7 +56,7 @@ def fold(hosts: Iterable[str]) -> str:
 def _fold(hosts: tuple[str, ...]) -> str:
     families: dict[Pieces, list[Pieces]] = {}
     for host in sorted(set(hosts), key=counted):
-        if len(host) > _LONGEST:  # no name: every number in it would be tried
+        if len(host) > LONGEST:  # no name: every number in it would be tried
             families[host,] = [(host,)]
             continue
         pieces = tuple(_NUMBER.split(host))

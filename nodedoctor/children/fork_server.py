@@ -119,8 +119,8 @@ class ForkServer:
     def _ask(self, argv: tuple[str, ...]) -> tuple[str, dict[int, int]]:
         """Send the server a program's words and its ends of two pipes; its number, and our ends."""
         if not self._told:
-            told = {**environment(), **LOCALE}
-            changed = (f"{name}={value}" for name, value in told.items() if os.environ.get(name) != value)
+            told = environment().items()
+            changed = (f"{name}={value}" for name, value in told if os.environ.get(name) != value)
             self._socket.send(b"\0".join(map(os.fsencode, ("environ", *changed))))
             self._told = True
         self.asked += 1

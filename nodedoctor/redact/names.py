@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from nodedoctor.nodeset import LONGEST
+
 _ACCOUNTS = """
 root nobody daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats adm operator
 ftp sshd ntp chrony dbus messagebus syslog systemd polkitd rpc rpcuser statd tss postfix munge slurm ubuntu
@@ -39,8 +41,6 @@ _DEVICES = frozenset(_NUMBERED.split())
 """What the kernel, drivers and tools number, so that with a number it is no host's name alone."""
 
 
-LONGEST = 255
-"""Characters of a host's name (RFC 1035); what is longer is none."""
 MANY = 100
 """Names that are each looked for in our sources (ours): it takes 1 to 3 ms."""
 

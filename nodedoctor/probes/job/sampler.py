@@ -290,11 +290,7 @@ SHOWN = ("start", "rank", "world", "local", "local_world", "by", "title", "prefi
 def shown(one: dict[str, Any]) -> dict[str, Any]:
     """What of a rank's identity is handed on."""
     told = one["environment"]
-    kept: dict[str, Any] = {
-        key: one[key]
-        for key in ("start", "rank", "world", "local", "local_world", "by", "title", "prefix")
-        if key in one
-    }
+    kept: dict[str, Any] = {key: one[key] for key in SHOWN if key in one}
     kept["job"] = told.get("MASTER_PORT") or told.get("SLURM_JOB_ID") or ""
     for key, variable in (("ras", "NCCL_RAS_ADDR"), ("pipe", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"),
                           ("stacks", "NODEDOCTOR_STACKS"), ("minutes", "DEEPSPEED_TIMEOUT")):  # fmt: skip

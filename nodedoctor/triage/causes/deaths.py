@@ -105,7 +105,7 @@ def _with_its_pid(event: Event[Any], named: Sequence[Event[Any]]) -> Who:
         and one.who.pid is not None
         and 0 < event.place.offset - one.place.offset < _BLOCK
     ]
-    return replace(event.who, pid=above[-1]) if above else event.who
+    return replace(event.who, pid=above[-1]) if event.who.pid is None and above else event.who
 
 
 def signalled(story: Story) -> Iterator[Candidate]:

@@ -198,10 +198,8 @@ def _is_rank(kind: str, spread: Spread, world: int | None, lines: int) -> bool:
     agrees = spread.agrees()
     if agrees is False or kind == "node":
         return False
-    if kind in (
-        STATED,
-        SEATED,
-    ):  # around all that a launcher or several processes print it is their seat, not a rank
+    # Around all that a launcher or several processes print it is their seat, not a rank.
+    if kind in (STATED, SEATED):
         alone = len(spread.values) == 1
         only = alone and 0 in spread.values and 2 * spread.lines > lines  # as below: it tells nobody apart
         return agrees or not (spread.launcher or spread.above or only or (alone and len(spread.pids) > 1))
