@@ -333,7 +333,8 @@ def damage(folder: Path, how: str) -> None:
     elif how == "link":
         module.symlink_to("single_file.py")
     elif how == "extra":
-        (folder / "json.py").write_text("raise SystemExit('not ours')")
+        for name in ("json", *(f"copy{number}" for number in range(200))):
+            (folder / f"{name}.py").write_text("raise SystemExit('not ours')")
     elif how == "no folder":
         shutil.rmtree(folder / "nodedoctor")
     elif how == "a file instead":

@@ -17,6 +17,8 @@ import zlib
 from nodedoctor_contents import Files, NoPlace, intact, present, unpacked
 
 FRESH = ".unpacking-"
+TRIES = 5  # while others mend the same folder, a listing of it may miss what they just replaced
+IN_THE_WAY = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 ABANDONED = 24 * 3600  # seconds after which a folder that somebody was unpacking into is litter
 
 
@@ -28,17 +30,21 @@ def unpack(archive: str, folder: str, files: Files) -> None:
     """
     base = os.path.dirname(folder)
     _remove_litter(base)
-    fresh = tempfile.mkdtemp(prefix=FRESH, dir=base)
-    try:
-        _extract(archive, fresh)
+    for _ in range(TRIES):
+        fresh = tempfile.mkdtemp(prefix=FRESH, dir=base)
         try:
-            os.rename(fresh, folder)
-        except OSError:  # there is one already: another start was first, or it is damaged
-            mend(folder, fresh, files)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    if not intact(folder, files):
-        raise OSError(0, f"{folder} was unpacked and is not whole")
+            _extract(archive, fresh)
+            try:
+                os.rename(fresh, folder)
+            except OSError:  # there is one already: another start was first, or it is damaged
+                mend(folder, fresh, files)
+        except IN_THE_WAY:
+            pass
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        if intact(folder, files):
+            return
+    raise OSError(0, f"{folder} was unpacked and is not whole")
 
 
 def mend(folder: str, fresh: str, files: Files) -> None:
