@@ -100,7 +100,7 @@ SAID = {
         " killer.\nNov 21 10:00:05 gpu17 systemd[1]: train.service: Main process exited, code=killed,"
         " status=9/KILL\n",
         "peer_host_oom",
-        [],
+        ["gpu17"],
     ),
     "a unit of systemd that crashed": (
         "Nov 21 10:00:05 gpu17 systemd[1]: train.service: Main process exited, code=dumped, status=11/SEGV\n",
@@ -138,7 +138,7 @@ SAID = {
         "An MPI communication peer process has unexpectedly disconnected.  This\nusually indicates a failure"
         " in the peer process.\n  Local host: n3\n  Peer host:  n6\n",
         "peer_died",
-        [],
+        ["n6"],
     ),
     "an image that cannot be pulled": (
         "Warning  Failed  12s (x3 over 40s)  kubelet  Error: ErrImagePull\n",
@@ -195,7 +195,7 @@ SAID = {
     "Open MPI's handler of signals": (
         "[n1:1234] *** Process received signal ***\n[n1:1234] Signal: Segmentation fault (11)\n",
         "peer_died",
-        [None],
+        ["n1"],
     ),
     "MPICH's launcher": (
         "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n",

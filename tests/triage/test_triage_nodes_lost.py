@@ -51,6 +51,17 @@ def test_a_lost_node_explains_those_that_waited(tmp_path: Path, by: str) -> None
     assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["gpu-17"])
 
 
+@pytest.mark.parametrize("job", ["36.0", "StepId=4711.0", "StepId=4711.batch"])
+@pytest.mark.parametrize("why", ["Job credential expired", "Communication connection failure"])
+def test_a_node_that_did_not_start_its_task_is_named(tmp_path: Path, job: str, why: str) -> None:
+    line = "srun: error: Task launch for {} failed on node {}: {}\n"
+    verdict = judged(tmp_path, line.format(job, "gpu-17", why)).verdict
+    assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["gpu-17"])
+    assert verdict.headline == f"the node gpu-17 did not start its task: {why}"
+    two = judged(tmp_path, line.format(job, "gpu-17", why) + line.format(job, "gpu-18", why)).verdict
+    assert "nodes gpu-17, gpu-18 did not start" in two.headline
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -56,7 +56,7 @@ def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, (Complaint, UnreadTrouble)):
         return _said(event.text)
     if isinstance(what, NodeLost):
-        return _NODE_LOST
+        return _UNSTARTED if what.unstarted else _NODE_LOST
     if isinstance(what, Symptom):
         made = _BY_NAME.get(what.name)
         return made(event.text) if made is not None else ()
@@ -311,6 +311,14 @@ _CUDA_FAULT = (
     Fix(
         "Find the kernel that went wrong: run once where it is reported at its own line.",
         (look("export CUDA_LAUNCH_BLOCKING=1"),),
+    ),
+)
+_UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slurm's FAQ)
+    Fix(
+        "Read the log of slurmd on that node, compare its clock with the others', and diagnose it before the"
+        " next job.",
+        (look("journalctl -u slurmd -n 50 --no-pager"), look("timedatectl"), look("nodedoctor")),
+        "drain",
     ),
 )
 _NODE_LOST = (

@@ -10,7 +10,7 @@ from nodedoctor.triage.causes.ended import before_stop, people_of
 from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
-from nodedoctor.triage.events.store import PeerGone, StoreWait
+from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Candidate, Confidence, Event, Owner, Who
@@ -145,6 +145,11 @@ def nodes_lost(story: Story) -> Iterator[Candidate]:
     if lost:
         hosts = sorted({event.who.host for event in lost if event.who.host})
         headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
+        why = lost[0].what.unstarted
+        if why and all(event.what.unstarted for event in lost):
+            headline = (
+                f"{'nodes' if hosts[1:] else 'the node'} {', '.join(hosts)} did not start its task: {why}"
+            )
         culprits = tuple(Who(host=host) for host in hosts)
         yield Candidate("peer_died", "death", "high", headline, tuple(lost[:4]), culprits, owner="NODE")
 
@@ -168,17 +173,28 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
     known = len(silent) == 1 or (bool(silent) and _cut_off(story, silent))
     culprits = tuple(Who(rank=rank) for rank in silent) if known else ()
     parties = () if known else tuple(Who(rank=rank) for rank in silent)
+    peer = _lost_peer(story) if not silent else None
     suspects = f"a peer, at least one of {called(parties)}," if parties else "a peer"
+    if peer is not None:
+        culprits = (Who(host=peer.who.host),)  # the line itself is of who lost it
+        suspects = called(culprits)
     if culprits[1:]:
         headline = f"{called(culprits)} ended together without a message, as when a node is lost"
-    elif culprits:
+    elif culprits and peer is None:
         headline = (
             f"{called(culprits)} closed its connections: its process ended, and it left no line of its own"
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
     confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
-    yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
+    evidence = (*closed[:3], *([peer] if peer is not None else closed[3:4]))
+    yield Candidate("peer_died", "echo", confidence, headline, evidence, culprits, parties=parties)
+
+
+def _lost_peer(story: Story) -> Event[PeerHost] | None:
+    """The notice that names the node of the lost process, where all that name one name the same."""
+    notices = story.of(PeerHost)
+    return notices[0] if len({event.who.host for event in notices}) == 1 else None
 
 
 def node_silent(story: Story) -> Iterator[Candidate]:

@@ -15,6 +15,7 @@ from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
 from nodedoctor.triage.events.trace import Raised, place
@@ -150,18 +151,32 @@ def host_memory(story: Story) -> Iterator[Candidate]:
     culprits = tuple(distinct(who for e in personal for who in people_of(e) if who.rank is not None))
     if by == "Ray" and hog is not None:
         culprits = blamed(hog.who)
-    elif not culprits:
-        culprits = blamed(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
+    elif not culprits and by == "the kernel":
+        culprits = blamed(*(e.who for e in ooms if e.what.killed_pid))
+    killed = _only_killed(story) if by != "Ray" and not culprits else None
+    culprits = blamed(*people_of(killed)) if killed is not None else culprits
     full = next((event for event in ooms if event.what.share), None)
+    named = bool(culprits)
+    hosts = {event.who.host for event in ooms if event.who.host}
+    if not culprits and len(hosts) == 1:
+        culprits = (Who(host=hosts.pop()),)
     headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
-    if full is not None and not culprits:
+    if full is not None and not named:
         where = f" of {full.who.host}" if full.who.host else ""
         headline = (
             f"the memory{where} was full ({full.what.share}), and Ray killed process"
             f" {full.what.killed_pid}, its newest, which need not be the one that filled it"
         )
-    evidence = (*ooms[:4], hog) if hog is not None else tuple(ooms[:4])
+    besides = [event for event in (hog, killed) if event is not None]
+    evidence: tuple[Event[Any], ...] = (*ooms[:4], *besides)
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
+
+
+def _only_killed(story: Story) -> Event[ProcessExit] | None:
+    """The one process that a launcher or a shell saw end by SIGKILL, which is how a memory limit ends one."""
+    killed = [e for e in story.of(ProcessExit) if e.what.signal == 9 and not e.what.child]
+    people = blamed(*(who for event in killed for who in people_of(event)))
+    return killed[0] if len(people) == 1 else None
 
 
 def gpu_memory(story: Story) -> Iterator[Candidate]:

@@ -25,6 +25,11 @@ class PeerGone:
 
 
 @record
+class PeerHost:
+    """Open MPI's name of the node whose process it lost; the line stands below what it says of the loss."""
+
+
+@record
 class BarrierMissed:
     """A monitored barrier, or who counts who came, names the ranks that did not come."""
 
@@ -161,6 +166,7 @@ SIGNS: tuple[Sign, ...] = (
         r"communication peer process has unexpectedly disconnected|ORTE has lost communication with",
         lambda _: PeerGone(""),
     ),
+    sign(r"^\W*Peer host:\s+(?P<host>[\w.-]{1,255})\s*$", lambda _: PeerHost()),
     sign(
         r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
         lambda found: BarrierMissed(ranks_in(found[1])),

@@ -69,7 +69,9 @@ class Ended:
 
 @record
 class NodeLost:
-    """A whole node went away, says a scheduler."""
+    """A whole node went away, says a scheduler; `unstarted` is why it did not even start its task."""
+
+    unstarted: str = ""
 
 
 def _signal(word: str) -> int:
@@ -364,6 +366,10 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: NodeLost(),
     ),
     *(sign(pattern, lambda _: NodeLost()) for pattern in _LOST),
+    sign(  # srun (src/api/step_launch.c)
+        r"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.{1,80})",
+        lambda found: NodeLost(found["why"].strip()),
+    ),
     sign(
         r"health check failed|missed too many heartbeats|node was terminated unexpectedly"
         r"|Node is dead|NodeDiedError",

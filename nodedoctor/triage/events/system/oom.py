@@ -66,7 +66,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: HostOom("Kubernetes"),
     ),
     sign(
-        r"(?:[Ss]ystem memory (?:is )?low.{0,80}killing"
+        r"(?:[Ss]ystem memory (?:is )?low(?: at node with IP (?P<host>[\w.:-]{1,64}?)\.? )?.{0,300}?killing"
         r"|killed due to the node running low on memory|NODE_OUT_OF_MEMORY|killed due to memory pressure"
         r"|RayOutOfMemoryError)",
         lambda _: HostOom("Ray"),
@@ -75,6 +75,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:\(IP: (?P<host>[\w.:-]{1,64}), .{0,400}?)?pid=(?P<pid>\d+), memory used=(?P<used>[\d.]+)GB\)"
         r" was running(?: was (?P<share>[\d.]+GB / [\d.]+GB))?",
         lambda found: HostOom("Ray", numeral(found["pid"]), share=found["share"] or ""),
+    ),
+    sign(  # the same where it names no process, or is cut off in front of it
+        r"Memory on the node \(IP: (?P<host>[\w.:-]{1,64}), (?!.*\bmemory used=)",
+        lambda _: HostOom("Ray"),
     ),
     sign(
         r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+|\S*python\S* .*)",

@@ -1,0 +1,73 @@
+"""Who is named when the host's memory ran out: the one process that was killed, else the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+SLURM = (
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=511.batch. Some of the step tasks have been OOM"
+    " Killed.\n",
+    "slurmstepd: error: Detected 2 oom-kill event(s) in step 511.batch cgroup. Some of your processes may"
+    " have been killed by the cgroup out-of-memory handler.\n",
+    "slurmstepd: error: Exceeded job memory limit\n",
+)
+SHELLS = (
+    "/var/spool/slurmd/job00511/slurm_script: line 31: {pid} Killed                  python3 train.py\n",
+    "run.sh: line 7: {pid} Killed                  torchrun --nproc_per_node=8 train.py --lr 3e-4\n",
+)
+RAY = (
+    "(raylet) [2026-11-07 15:18:33,592 E 307 344] (raylet) node_manager.cc:2963: System memory low at node"
+    " with IP {host}. Used memory (230.63GB) / total capacity (233.28GB) (0.979971) exceeds threshold 0.95,"
+    " killing latest task with name Rollout.step and actor ID dc0d34 to avoid running out of memory.\n",
+    "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n"
+    "Memory on the node (IP: {host}, ID: 5ca111) where the task was running was 230.53GB / 233.28GB (0.98),"
+    " which exceeds the memory usage threshold of 0.95.\n",
+    "The actor is dead because its worker process has died. Worker exit type: USER_ERROR Worker exit detail:"
+    " Task was killed due to the node running low on memory.\n\n"
+    "Memory on the node (IP: {host}, ID: 5ca111) where the ta\n",
+)
+
+
+@pytest.mark.parametrize("limit", SLURM)
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_the_one_process_that_a_shell_saw_killed_is_named(
+    tmp_path: Path, limit: str, shell: str, limit_first: bool
+) -> None:
+    killed = shell.format(pid=90210)
+    verdict = judged(tmp_path, steps(1, 9) + (limit + killed if limit_first else killed + limit)).verdict
+    assert (verdict.cause, [who.pid for who in verdict.culprits]) == ("peer_host_oom", [90210])
+    assert verdict.headline.startswith("process 90210 used up")
+    assert any("90210 Killed" in event.text for event in verdict.evidence)
+
+
+@pytest.mark.parametrize("limit", SLURM)
+def test_of_two_that_were_killed_none_is_named(tmp_path: Path, limit: str) -> None:
+    killed = "".join(SHELLS[0].format(pid=pid) for pid in (90210, 90211))
+    verdict = judged(tmp_path, steps(1, 9) + killed + limit).verdict
+    assert (verdict.cause, verdict.culprits) == ("peer_host_oom", ())
+
+
+@pytest.mark.parametrize("text", RAY)
+@pytest.mark.parametrize("host", ["10.4.0.17", "172.31.41.244"])
+def test_the_node_whose_memory_ray_found_full_is_named(tmp_path: Path, text: str, host: str) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + text.format(host=host)).verdict
+    assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_host_oom", [host])
+    assert host in verdict.headline
+    two = judged(tmp_path, text.format(host=host) + text.format(host="10.4.0.18")).verdict
+    assert (two.cause, two.culprits) == ("peer_host_oom", ())
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,7]<stderr>:", "[rank2]: "])
+def test_the_node_of_the_process_that_open_mpi_lost_is_named(tmp_path: Path, prefix: str) -> None:
+    """Not who lost it, whose line it is."""
+    text = "An MPI communication peer process has unexpectedly disconnected.\n\n"
+    text += "  Local host: {}\n  Peer host:  {}\n"
+    told = "".join(f"{prefix}{line}\n" for line in text.format("gpu-3", "gpu-16").splitlines())
+    verdict = judged(tmp_path, told).verdict
+    assert [(who.host, who.rank) for who in verdict.culprits] == [("gpu-16", None)]
+    other = "".join(f"{prefix}{line}\n" for line in text.format("gpu-3", "gpu-17").splitlines())
+    assert judged(tmp_path, told + other).verdict.culprits == ()
