@@ -10,8 +10,9 @@ from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import FirstEnd, first_end
 from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.local import SAID
-from nodedoctor.triage.causes.who import called, distinct, listed
+from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
@@ -77,6 +78,11 @@ def _cut_short(story: Story) -> str:
     where = f" at {frame.file.rpartition('/')[2]}, line {frame.line}," if frame is not None else ""
     of = f" of {who}" if who else ""
     which = "tracebacks" if len(in_a_traceback(story)) > 1 else "a traceback"
+    error = cut[0].what.error
+    if error and len(cut) == 1:
+        return (
+            f"{who or 'a process'} raised {error}; the log ends in its traceback,{where} before its message"
+        )
     return f"the log ends in {which}{of},{where} before the line that names the exception"
 
 
@@ -86,10 +92,13 @@ def in_a_traceback(story: Story) -> tuple[Who, ...]:
     One that stood in a collective waited for others: it may be a victim of theirs.
     """
     cut = story.of(CutShort)
-    others = [e for e in story.trouble if not isinstance(e.what, CutShort) and not _table(e)]
+    others = [e for e in story.trouble if not isinstance(e.what, (CutShort, TaskFailed)) and not _table(e)]
     only = not others and not story.of(Article)
     waits = any(_COLLECTIVE.search(frame.file) for event in cut for frame in event.what.frames[-2:])
-    return tuple(distinct(event.who for event in cut)) if only and not waits else ()
+    if not only or waits or any(event.what.echo for event in cut):
+        return ()
+    tasks = [event.who for event in cut if event.what.error]
+    return tuple(distinct(event.who for event in cut)) or blamed(*tasks)
 
 
 def _first_words(story: Story) -> str:
@@ -153,8 +162,9 @@ def unexplained_end(story: Story) -> FirstEnd | None:
 
 
 def _table(event: Event[Any]) -> bool:
-    """True for the exceptions with which torchrun, horovodrun and checkpoints show who failed."""
+    """True for the exceptions with which torchrun, horovodrun, Ray and checkpoints show who failed."""
     return isinstance(event.what, Raised) and (
         event.what.type.endswith(("ChildFailedError", "CheckpointException"))
+        or "RayTaskError(" in event.text
         or "processes exited with non-zero status" in event.what.message
     )

@@ -44,3 +44,20 @@ def test_a_spawned_process_whose_end_is_cut_off_is_named_as_in_the_whole_line(
         named = [who.rank for who in (*verdict.culprits, *verdict.parties)]
         assert named == [rank] == [who.rank for who in (*whole.culprits, *whole.parties)]
         assert "SIG" not in verdict.headline and "exit code" not in verdict.headline
+
+
+FINGERPRINT = (
+    "CollectiveFingerPrint(SequenceNumber=21, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Long,"
+    " TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda, layout=Strided (default)))"
+)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.85])
+def test_of_a_comparison_that_is_cut_off_only_what_is_there_is_told(share: float, tmp_path: Path) -> None:
+    first = "RuntimeError: Detected mismatch between collectives on ranks. Rank 4 is running collective: "
+    whole = f"{first}{FINGERPRINT.format(1)}, but Rank 2 is running collective: {FINGERPRINT.format(7)}."
+    assert "ranks 2 and 4 differ" in judged(tmp_path, whole + "\n").verdict.headline
+    cut = whole[: len(first) + int(share * len(FINGERPRINT))]
+    verdict = judged(tmp_path, cut + "\n").verdict
+    assert (verdict.cause, [who.rank for who in verdict.parties]) == ("collective_mismatch", [4])
+    assert verdict.headline == "rank 4 and another rank differ: what they called is not the same"

@@ -153,7 +153,7 @@ def test_a_server_that_worked_before_it_died_is_dead(said: str, death: str, tmp_
 def test_a_number_of_a_job_counts_no_failures(version: str, tmp_path: Path) -> None:
     text = f"srun: error: Task launch for {version} failed on node n17: Job credential expired\n"
     verdict = judged(tmp_path, text).verdict
-    assert verdict.outcome == "undetermined" and "credential" in verdict.headline
+    assert verdict.headline == "the node n17 did not start its task: Job credential expired"
     assert judged(tmp_path, "launch of 3 tasks: 0 failed\n").verdict.outcome == "nothing"
 
 
@@ -229,6 +229,22 @@ def test_who_was_cut_off_in_a_collective_may_be_a_victim(tmp_path: Path) -> None
 def test_handlers_of_signals_name_their_process(said: str, tmp_path: Path) -> None:
     verdict = judged(tmp_path, said + "\n").verdict
     assert verdict.cause == "peer_died" and [who.pid for who in verdict.culprits] == [4711]
+
+
+@pytest.mark.parametrize("signal", ["SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Thread 12 "pt_main_thread" received signal {}, a fault.',
+        "Program received signal {}, a fault.",
+        "Program terminated with signal {}, a fault.",
+    ],
+)
+def test_a_debugger_saw_how_a_process_ended(said: str, signal: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, said.format(signal) + "\n").verdict
+    assert verdict.cause == "peer_died" and signal in verdict.headline
+    passing = 'Thread 3 "pt_nccl_watchdg" received signal SIGUSR1, User defined signal 1.\n'
+    assert judged(tmp_path, passing).verdict.outcome == "nothing"
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def declared(story: Story) -> Iterator[Candidate]:
     who = f"{called(culprits)} differs from the others" if odd else f"{called(parties) or 'ranks'} differ"
     about = mismatches[0].what.about
     kinds = {fingerprint.kind for fingerprint in shown.values() if fingerprint.kind}
-    if len(kinds) == 1 and about == CALLED_DIFFERENT:
+    if len(shown) == 1:  # the line ends before it names the other one
+        who, about = f"{called(parties)} and another rank differ", "what they called is not the same"
+    elif len(kinds) == 1 and about == CALLED_DIFFERENT:
         about = f"the ranks called {next(iter(kinds))} with tensors that differ"
     each = [f"rank {rank}: {told}" for rank in sorted(shown) if (told := _told(shown[rank], len(kinds) > 1))]
     about += f" ({', '.join(each[:3])})" if len(each) > 1 else ""

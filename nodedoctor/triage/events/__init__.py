@@ -245,7 +245,7 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
         if not said:
             continue
         what, match = said
-        how = manner(line, match.start(), match.end())
+        how = manner(line, match.start(), match.end(), _words_at(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
         elif isinstance(what, ASIDE) or (how == "warning" and _level_alone(what, line, match)):
@@ -260,6 +260,12 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
         told_by = Who(world=line.who.world) if isinstance(what, ray.OF_ANOTHER) else line.who
         who = identified(told_by, match)
         yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+
+
+def _words_at(sign: Sign, match: re.Match[str]) -> int:
+    """Where in its line a sign's first words stand: its pattern may begin with what is in front of them."""
+    places = (match.string.find(needle, *match.span()) for needle in sign.needles)
+    return min((place for place in places if place >= 0), default=match.start())
 
 
 def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from nodedoctor.triage.events.talk import is_talk
 from nodedoctor.triage.model import Line
 
 Manner = Literal["plain", "warning", "handled", "described", "quoted"]
@@ -60,14 +61,16 @@ def handled(text: str) -> bool:
     return _HANDLED.search(text) is not None and not text.startswith("Exception ignored")
 
 
-def manner(line: Line, start: int, end: int) -> Manner:
-    """How a line says what stands in it from `start` to `end`."""
+def manner(line: Line, start: int, end: int, words: int | None = None) -> Manner:
+    """How a line says what stands in it from `start` to `end`; its first word may stand at `words` only."""
     text = line.text
     if warned(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
     if _HANDLED.search(text) and line.level != "F":  # what ends a program is not handled, whatever it says
         return "handled"
     if _OPTION.match(text) or _is_setting(text, end):
+        return "quoted"
+    if not line.level and is_talk(text, start if words is None else words, end):
         return "quoted"
     outside, quoted = _unquoted(text[:start], text[start:])
     if _LABEL.search(outside):

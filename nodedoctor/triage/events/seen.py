@@ -86,9 +86,11 @@ ANNOUNCES = re.compile(
 
 PASSING = re.compile(
     r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
+    r"|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
 )
 """What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
-what Weights & Biases says of its own trouble: it sends what a job measures, and the job goes on without."""
+what Weights & Biases says of its own trouble: it sends what a job measures, and the job goes on without. NCCL
+takes sockets where there is no library for InfiniBand (`misc/ibvwrap.cc`)."""
 
 
 def unread(line: Line) -> UnreadTrouble | None:

@@ -69,9 +69,15 @@ class Raised:
 
 @record
 class CutShort:
-    """A traceback at the log's end without the line that names its exception: the log was cut."""
+    """A traceback at the log's end without the line that names its exception: the log was cut.
+
+    `error` is the name of the exception where Ray gave it in front, and `echo` whether such a one only tells
+    of something that ended elsewhere.
+    """
 
     frames: tuple[Frame, ...] = ()
+    error: str = ""
+    echo: bool = False
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Roster, Size
 from nodedoctor.triage.events.ray import TaskFailed
@@ -146,8 +147,16 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
                 event = replace(event, who=replace(event.who, pid=same.who.pid))
             if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
                 del task[source]
+        elif isinstance(event.what, CutShort) and same is not None and event.who.rank is None:
+            event = replace(event, who=replace(event.who, pid=same.who.pid), what=_cut(event.what, same))
         found.append(event)
     return found
+
+
+def _cut(what: CutShort, task: Event[TaskFailed]) -> CutShort:
+    """A traceback that the log does not finish, of an exception that Ray names in front of it."""
+    error = Raised(task.what.error, "")
+    return replace(what, error=task.what.error, echo=is_echo(error)) if task.what.error else what
 
 
 def _short(host: str | None) -> str:

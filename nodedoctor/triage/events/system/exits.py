@@ -293,6 +293,11 @@ SIGNS: tuple[Sign, ...] = (
             -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"]))
         ),
     ),
+    sign(  # gdb, of a process that runs under it and of a core dump
+        r"^(?:Program|Thread \d{1,6} \"[^\"]{0,40}\") (?:received|terminated with) signal"
+        r" (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL))\b",
+        lambda found: ProcessExit(_signal(found["signal"])),
+    ),
     sign(  # glog's and Ray's handlers of signals
         r"(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80}?)? received"
         r"(?: by PID (?P<pid>\d+))?",
