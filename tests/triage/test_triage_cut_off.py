@@ -61,3 +61,24 @@ def test_of_a_comparison_that_is_cut_off_only_what_is_there_is_told(share: float
     verdict = judged(tmp_path, cut + "\n").verdict
     assert (verdict.cause, [who.rank for who in verdict.parties]) == ("collective_mismatch", [4])
     assert verdict.headline == "rank 4 and another rank differ: what they called is not the same"
+
+
+TRACE = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line 31, in main\n    step(batch)\n'
+    '{}  File "/job/train.py", line 12, in step\n    {}\n'
+)
+WARNED = 'DeprecationWarning: the environment variable behind "CUDA out of memory" is old\n'
+
+
+def test_a_warning_in_the_middle_of_a_traceback_is_not_its_exception(tmp_path: Path) -> None:
+    plain = TRACE.format("", "loss.backward()")
+    for text in (TRACE.format(WARNED, "loss.backward()"), plain + WARNED):
+        assert "line 12, before the line that names" in judged(tmp_path, text).verdict.headline
+        whole = judged(tmp_path, text + "ValueError: a shard is empty\n").verdict
+        assert "raised ValueError: a shard is empty" in whole.headline
+
+
+@pytest.mark.parametrize("source", ["warnings.warn(text)", "raise DeprecationWarning(text)"])
+def test_a_warning_that_was_raised_is_one(source: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, TRACE.format("", source) + WARNED).verdict
+    assert "raised DeprecationWarning" in verdict.headline

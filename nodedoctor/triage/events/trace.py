@@ -117,6 +117,14 @@ def own_rank(message: str) -> int | None:
 _OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
 
 
+def _warned_at(current: _Open) -> bool:
+    """True where a warning is the end of a traceback: Python was told to raise them (`-W error`)."""
+    return bool(current.frames) and _WARNS.search(current.frames[-1].source) is not None
+
+
+_WARNS = re.compile(r"\bwarn|\braise\b")
+
+
 def _announced(line: Line | None) -> Manner:
     """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
     if line is None:
@@ -266,6 +274,8 @@ class Tracebacks:
             if current is not None and text and not text[0].isspace():
                 del self._open[line.key]
             return
+        if raised[1].endswith("Warning") and not (current is not None and _warned_at(current)):
+            return  # printed into the middle of it
         self._open.pop(line.key, None)
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
             self._signalled.add(line.key)

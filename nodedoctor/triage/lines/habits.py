@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 from nodedoctor.triage.events import ASIDE, LIFE, read_events
@@ -36,9 +37,9 @@ def habit_of(texts: list[str]) -> Habit:
     habit = Habit(tuple(patterns), blanks)
     texts = [text for text in texts if text.strip()]
     labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)
-    leveled, shared = _leveled(texts, habit)
+    leveled, shared, usual = _leveled(texts, habit)
     seated = len(texts) > FEWEST and _seated(texts)
-    return replace(habit, leveled=leveled, shared=shared, labeled=labeled, seated=seated)
+    return replace(habit, leveled=leveled, shared=shared, usual=usual, labeled=labeled, seated=seated)
 
 
 def _seated(texts: list[str]) -> bool:
@@ -53,21 +54,22 @@ def _seated(texts: list[str]) -> bool:
     return any(is_passed_on(text, index == 0) for index, text in enumerate(texts))
 
 
-def _leveled(texts: list[str], habit: Habit) -> tuple[bool, str]:
-    """Whether nearly every line has a severity in front, and which if all have the same.
+def _leveled(texts: list[str], habit: Habit) -> tuple[bool, str, str]:
+    """Whether nearly every line has a severity in front, which if all have the same, and the usual one.
 
     Most logs say no in their first lines.
     """
     may_lack = len(texts) - ALL * len(texts)
-    levels: set[str] = set()
+    levels: Counter[str] = Counter()
     for text in texts:
         level = severity(text, habit)
-        levels |= {level} - {""}
+        levels[level] += bool(level)
         may_lack -= not level
         if may_lack < 0:
-            return False, ""
-    shared = levels.pop() if len(levels) == 1 and len(texts) >= MANY else ""
-    return len(texts) > FEWEST, shared
+            return False, "", ""
+    usual = levels.most_common(1)[0][0] if levels else ""
+    shared = usual if levels[usual] == levels.total() and len(texts) >= MANY else ""
+    return len(texts) > FEWEST, shared, usual
 
 
 def means(text: str) -> frozenset[str]:

@@ -46,7 +46,8 @@ class Habit:
     """What the lines of one file have in common in front: learned prefixes, blanks, and a severity.
 
     With each prefix stands which of its numbers may be ranks. A severity in front of every line, `leveled`,
-    is that of whoever passes the lines on, and where all have the same, `shared`, it says nothing. With a
+    is that of whoever passes the lines on, and where all have the same, `shared`, it says nothing; one that
+    is not the `usual` one does, unless a whole traceback has it: some call all of stderr a warning. With a
     task's label in front of every line, `labeled`, one may stand in front of a number, too. Where every line
     has a rank in front, `seated`, whoever passes them on may have put it there.
     """
@@ -55,6 +56,7 @@ class Habit:
     margin: int = 0
     leveled: bool = False
     shared: str = ""
+    usual: str = ""
     labeled: bool = False
     seated: bool = False
 
@@ -183,9 +185,20 @@ def _prefixed(text: str, place: Place, said: Said, habit: Habit = NO_HABIT) -> L
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
-    passed_on = habit.leveled and said.severities == (True,)
-    level = "" if passed_on and (said.level not in SERIOUS or said.level == habit.shared) else said.level
-    return Line(text, place, who, said.time, said.origin, count, key, level)
+    passed_on = habit.leveled and said.severities == (True,) and not _is_own(said.level, text, habit)
+    return Line(text, place, who, said.time, said.origin, count, key, "" if passed_on else said.level)
+
+
+_OF_A_TRACEBACK = re.compile(
+    r"\s|Traceback \(|During handling of|The above exception|[\w.]{1,80}(?:Error|Exception|Interrupt)\b"
+)
+
+
+def _is_own(level: str, text: str, habit: Habit) -> bool:
+    """Whether a line has its severity from its program although every line has one in front."""
+    if level in SERIOUS:
+        return level != habit.shared
+    return level == "W" and habit.usual not in ("", "W") and not _OF_A_TRACEBACK.match(text)
 
 
 def _take(text: str, said: Said) -> str | None:

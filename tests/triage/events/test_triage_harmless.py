@@ -99,13 +99,21 @@ def logged(logger: str, text: str) -> str:
     return "".join(logger.format("INFO") + line + "\n" for line in text.splitlines())
 
 
-@pytest.mark.parametrize("share", [0, 20, 32])
+@pytest.mark.parametrize("share", [0, 20, 32, 40])
 @pytest.mark.parametrize("logger", LOGGERS)
 def test_a_program_warns_at_the_level_of_a_warning(logger: str, share: int, tmp_path: Path) -> None:
-    """Whether it logs none, half or most of its other lines."""
+    """Whether it logs none, half, most or all of its other lines."""
     steps_logged = logged(logger, steps(1, share)) + steps(share + 1, 40 - share)
     log = steps_logged + logger.format("WARNING") + TROUBLE + "\nTraining completed\n"
     assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("logger", LOGGERS)
+def test_who_calls_all_of_stderr_a_warning_hides_no_error(logger: str, tmp_path: Path) -> None:
+    error = raised(3, "torch.OutOfMemoryError: CUDA out of memory").replace("[rank3]: ", "")
+    stderr = "".join(logger.format("WARNING") + line + "\n" for line in error.splitlines())
+    verdict = judged(tmp_path, logged(logger, steps(1, 40)) + stderr).verdict
+    assert (verdict.outcome, verdict.cause) == ("failure", "peer_cuda_oom")
 
 
 @pytest.mark.parametrize("logger", LOGGERS)
