@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
@@ -17,8 +18,9 @@ from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.watchdog import GilHeld, Heartbeat, TimedOut
-from nodedoctor.triage.model import Cause, Verdict
+from nodedoctor.triage.model import Cause, Event, Verdict
 from nodedoctor.triage.story import Story, follows
 from nodedoctor.triage.story.pace import step_seconds
 from nodedoctor.wording import decimal
@@ -65,13 +67,21 @@ def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
         return ()
     names = named(story)
     found = list(verdict.fixes)
-    found = found or next((list(own) for event in verdict.evidence if (own := remedies(event, names))), [])
+    found = found or next((list(own) for event in _deciding(verdict) if (own := remedies(event, names))), [])
     if not found:
         rows = _FIXES.get(verdict.cause, ())
         found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
     if verdict.cause == "timeout_too_short_legit_work" and story.waits:
         found += timeouts.fixes(names)
     return tuple(found)
+
+
+def _deciding(verdict: Verdict) -> list[Event[Any]]:
+    """The evidence whose own fixes count: who was killed is no reason where a memory limit says why."""
+    told = list(verdict.evidence)
+    if verdict.cause != "peer_host_oom":
+        return told
+    return [event for event in told if not isinstance(event.what, ProcessExit)]
 
 
 SLOW = 10

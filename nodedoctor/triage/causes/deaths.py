@@ -170,25 +170,27 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
     silent = _silent(story, victims)
+    if not silent and (peer := _lost_peer(story)) is not None:
+        gone = Who(host=peer.who.host)  # the line itself is of who lost it
+        headline = (
+            f"{called([gone])} ended or was cut off, say those that lost it; no line of its own is here"
+        )
+        yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (gone,))
+        return
     known = len(silent) == 1 or (bool(silent) and _cut_off(story, silent))
     culprits = tuple(Who(rank=rank) for rank in silent) if known else ()
     parties = () if known else tuple(Who(rank=rank) for rank in silent)
-    peer = _lost_peer(story) if not silent else None
     suspects = f"a peer, at least one of {called(parties)}," if parties else "a peer"
-    if peer is not None:
-        culprits = (Who(host=peer.who.host),)  # the line itself is of who lost it
-        suspects = called(culprits)
     if culprits[1:]:
         headline = f"{called(culprits)} ended together without a message, as when a node is lost"
-    elif culprits and peer is None:
+    elif culprits:
         headline = (
             f"{called(culprits)} closed its connections: its process ended, and it left no line of its own"
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
     confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
-    evidence = (*closed[:3], *([peer] if peer is not None else closed[3:4]))
-    yield Candidate("peer_died", "echo", confidence, headline, evidence, culprits, parties=parties)
+    yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
 def _lost_peer(story: Story) -> Event[PeerHost] | None:

@@ -156,12 +156,12 @@ def host_memory(story: Story) -> Iterator[Candidate]:
     killed = _only_killed(story) if by != "Ray" and not culprits else None
     culprits = blamed(*people_of(killed)) if killed is not None else culprits
     full = next((event for event in ooms if event.what.share), None)
-    named = bool(culprits)
-    hosts = {event.who.host for event in ooms if event.who.host}
-    if not culprits and len(hosts) == 1:
-        culprits = (Who(host=hosts.pop()),)
     headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
-    if full is not None and not named:
+    hosts = {event.who.host for event in ooms if event.who.host} if not culprits else set()
+    if len(hosts) == 1:
+        culprits = (Who(host=hosts.pop()),)
+        headline = f"the memory of {culprits[0].host} was used up; {by} says so"
+    if full is not None and all(who.pid is None and who.rank is None for who in culprits):
         where = f" of {full.who.host}" if full.who.host else ""
         headline = (
             f"the memory{where} was full ({full.what.share}), and Ray killed process"
