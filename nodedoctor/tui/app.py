@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 OF_NODE = ("checks", "topology", "probes")
 """Screens whose tabs are marked by the report alone."""
-PROMPTING = ("save", "compare")
+PROMPTING = ("save", "compare", "open_logs")
 """Actions that ask for a path."""
 TMUX_TIMEOUT_S = 2.0
 """Seconds tmux may take for a buffer; it answers in milliseconds."""
@@ -233,10 +233,6 @@ class NodeDoctor(App[None]):
         """Ask what to compare with."""
         await self._ask("compare with (.json report, .zip or folder of a recorded node)", "", self._read)
 
-    async def on_ask_compare(self) -> None:
-        """A screen wants another file to compare with."""
-        await self.action_compare()
-
     def action_help(self) -> None:
         """Show what the keys do here."""
         from nodedoctor.tui.screens.help import HelpScreen
@@ -248,7 +244,7 @@ class NodeDoctor(App[None]):
         """Everything that has a key here, under the words a person would type."""
         for key, text, run in self._keys(screen):
             yield SystemCommand(text, f"key {key}" if key else "this screen uses its key for itself", run)
-        yield SystemCommand("Open logs of a dead job", "triage: why it died", self.on_ask_triage)
+        yield SystemCommand("Open logs of a dead job", "triage: why it died", self.action_open_logs)
         yield SystemCommand("What could not be seen", "filter is:unknown", self.show_unseen)
 
     async def show_unseen(self) -> None:
@@ -348,7 +344,7 @@ class NodeDoctor(App[None]):
         if isinstance(self.screen, CompareScreen):
             self.screen.against(document)
 
-    async def on_ask_triage(self) -> None:
+    async def action_open_logs(self) -> None:
         """Ask for the logs of a job."""
         await self._ask("logs of the job (a file or a folder)", "", self._read_logs)
 

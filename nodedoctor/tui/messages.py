@@ -35,14 +35,6 @@ class Mark(Message):
         self.figure = figure
 
 
-class AskCompare(Message):
-    """Ask for a saved report, then compare with it."""
-
-
-class AskTriage(Message):
-    """Ask for the logs of a job, then show why it died."""
-
-
 class OpenNode(Message):
     """Show the report of one node of a fleet, from the file it lies in."""
 

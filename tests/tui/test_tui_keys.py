@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import time
@@ -14,7 +15,7 @@ from textual.app import App, ComposeResult
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from textual.widgets import Input
-from tuidriver import checks, drive, frame, hung, press, rack, settled, until
+from tuidriver import FRAMES, checks, drive, frame, hung, press, rack, settled, until
 
 from nodedoctor.demo import folder
 from nodedoctor.engine.session import Request, Session
@@ -229,6 +230,31 @@ def test_a_path_typed_behind_its_key_at_once_is_whole(tmp_path: Path, key: str, 
         assert not app.screen.query(Input)
 
     drive(rack(tmp_path), act)
+
+
+@pytest.mark.parametrize(("screen", "key"), [("4", "o"), ("5", "d")])
+def test_on_its_own_screen_too(tmp_path: Path, screen: str, key: str):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press(screen)(app, pilot)
+        before = app.screen
+        for letter in (key, *"/tmp/od.log"):
+            app.post_message(events.Key(_character_to_key(letter), letter))
+        await until(pilot, lambda: any(one.value.endswith("/tmp/od.log") for one in app.screen.query(Input)))
+        await press("escape")(app, pilot)
+        assert app.screen is before and not app.screen.query(Input)
+
+    drive(rack(tmp_path), act)
+
+
+def test_the_key_of_the_logs_is_a_letter_in_a_filter(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("slash", *"too")(app, pilot)
+        assert [field.value for field in app.screen.query(Input)] == ["too"]
+        await press("escape", "c", "o")(app, pilot)
+        assert not app.screen.query(Input)
+
+    document = json.loads((FRAMES / "triage.json").read_text())
+    drive(rack(tmp_path), act, triage=document)
 
 
 def test_an_odd_gpu_leads_to_its_finding(tmp_path: Path):

@@ -16,7 +16,7 @@ from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import unopened
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
-from nodedoctor.tui.messages import AskCompare, Mark, ShowCheck
+from nodedoctor.tui.messages import Mark, ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -33,7 +33,7 @@ class CompareScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "jump", "Open the check", id="jump", tooltip="on the Checks screen"),
-        Binding("d", "another", "Compare with another", id="another"),
+        Binding("d", "app.compare", "Compare with another", id="another", priority=True),
     ]
     EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("d", "Compare with"), ("s", "Save"), ("1", "Checks"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
@@ -102,10 +102,6 @@ class CompareScreen(Screen[None]):
                 self.notify(f"the row is of {name}; / finds one of them on the first screen", markup=False)
             case _:
                 self.notify("no check is selected that this run knows", markup=False)
-
-    def action_another(self) -> None:
-        """Ask for a file to compare with."""
-        self.post_message(AskCompare())
 
 
 def _items(comparison: Comparison) -> Iterator[tuple[str, Item]]:

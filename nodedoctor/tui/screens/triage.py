@@ -16,7 +16,7 @@ from nodedoctor.cli.compare import CompareError
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import diagnosis, unopened
 from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
-from nodedoctor.tui.messages import AskTriage, Mark
+from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.widgets.hints import Hints
@@ -36,7 +36,15 @@ class TriageScreen(Screen[None]):
     """A list of what is known, and everything about the selected thing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "another", "Open logs", id="open-logs", tooltip="a log, a dump or a folder of them"),
+        # With priority the next key waits for the prompt: a path is typed at once.
+        Binding(
+            "o",
+            "app.open_logs",
+            "Open logs",
+            id="open-logs",
+            tooltip="a log, a dump or a folder of them",
+            priority=True,
+        ),
         Binding("r", "reread", "Read the logs again", id="rerun", tooltip="a running job goes on writing"),
         Binding("c,y", "copy", "Copy the command", id="copy-fix"),
     ]
@@ -144,10 +152,6 @@ class TriageScreen(Screen[None]):
         self.panes.page.show(key, (*entry.paras, *self._around.get(key, ())))
         if entry.line is not None and key not in self._around:
             self._read_around(key, entry.source, entry.line)
-
-    def action_another(self) -> None:
-        """Ask for other logs."""
-        self.post_message(AskTriage())
 
     def action_copy(self) -> None:
         """Show the steps of the selected fix or measurement, to copy one."""
