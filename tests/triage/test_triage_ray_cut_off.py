@@ -40,3 +40,12 @@ def test_a_whole_traceback_is_no_cut_one(tmp_path: Path) -> None:
     text = TASK.format(p="", error="RuntimeError", pid=881) + "RuntimeError: a shard is empty\n"
     verdict = judged(tmp_path, text).verdict
     assert verdict.headline.startswith("process 881 raised RuntimeError: a shard is empty")
+
+
+def test_another_ones_traceback_is_not_the_tasks(tmp_path: Path) -> None:
+    task = TASK.format(p="(main_task pid=77) ", error="RuntimeError", pid=881)
+    lines = ("Traceback (most recent call last):", '  File "/job/w.py", line 3, in f')
+    other = "".join(f"(Worker pid=55) {line}\n" for line in lines)
+    verdict = judged(tmp_path, task + other).verdict
+    assert 55 not in [who.pid for who in verdict.culprits]
+    assert "process 55 raised" not in verdict.headline

@@ -52,9 +52,7 @@ def is_talk(text: str, start: int, end: int) -> bool:
     while own := _OWN.search(lead):
         lead = lead[: own.start()]
     closing = _QUOTES.get(lead[-1:], "")
-    if (
-        behind.startswith("`") and text.count("`") % 2
-    ):  # the one in front of it is gone with the list's bullet
+    if behind.startswith("`") and text.count("`") % 2:  # the other one is gone with the bullet of its list
         return True
     if closing and closing in behind:
         behind = behind.partition(closing)[2]

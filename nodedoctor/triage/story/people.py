@@ -147,8 +147,10 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
                 event = replace(event, who=replace(event.who, pid=same.who.pid))
             if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
                 del task[source]
-        elif isinstance(event.what, CutShort) and same is not None and event.who.rank is None:
-            event = replace(event, who=replace(event.who, pid=same.who.pid), what=_cut(event.what, same))
+        elif isinstance(event.what, CutShort) and same is not None:
+            own = event.who.rank is not None or event.who.pid not in (None, speaker.get(source))
+            if not own:
+                event = replace(event, who=replace(event.who, pid=same.who.pid), what=_cut(event.what, same))
         found.append(event)
     return found
 
