@@ -129,7 +129,7 @@ def _announced(line: Line | None) -> Manner:
     """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
     if line is None:
         return "plain"
-    if line.text.startswith("Exception ignored in"):
+    if line.text.startswith(("Exception ignored in", "Error in atexit")):  # neither changes the exit code
         return "handled"
     about = line.text.endswith(":") or _FAILED.search(line.text)
     return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
