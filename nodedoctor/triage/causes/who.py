@@ -65,14 +65,15 @@ def separately(numbers: Sequence[int]) -> str:
 
 
 def sole_failure(story: Story) -> tuple[Who, ...]:
-    """The only rank that its launcher saw fail by itself: who an error line without a rank belongs to."""
+    """The only rank, or process, that was seen to fail by itself: who an error line without a rank is of."""
     exits = story.of(ProcessExit)
-    ranked = distinct(
+    people = [
         who
         for event in exits
         if event.what.signal != 15
         for who in ([Who(rank=task) for task in event.what.tasks] or [event.who])
-    )
+    ]
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
-    return tuple(ranked) if len(ranked) == 1 and story.sources == 1 else ()
+    alone = blamed(*people)
+    return alone if len(alone) == 1 and story.sources == 1 else ()

@@ -232,7 +232,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "store-unreachable",
-        r"client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)",
+        r"client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)"
+        r"|\bconnect\(\) timed out\. Original timeout was \d+ ?ms",  # torch's TCPStore until 1.10
         "the rendezvous store could not be reached",
     ),
     symptom(

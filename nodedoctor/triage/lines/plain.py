@@ -23,6 +23,8 @@ _TAGS = re.compile(_TAG)
 _NUMBER = re.compile(rf"^(?:{_TAG})*<(a|b|span|div|td)(?: [^<>]{{0,200}})?>\s*\d{{1,7}}\s*</\1>(?=<)")
 """The number of a line as pages show it: in an element of its own, in front of the line's."""
 _CELLS = re.compile(r"</td>\s*<td(?: [^<>]{0,200})?>")
+_BOLD = re.compile(r"(?<![\w*])\*\*(?=[\w`\[(])([^*\n]{1,80})(?<=[\w`\]).:!])\*\*(?![\w*])")
+"""Words that a chat or an issue shows in bold."""
 _UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
 """Characters of no width, which pages and chats put between what is copied from them."""
 
@@ -41,4 +43,6 @@ def plain(text: str) -> str:
     if "&" in text:
         text = _ENTITIES.sub(lambda found: html.unescape(found[0]).replace("\xa0", " "), text)
         text = _COLOUR.sub("", text) if "\x1b" in text else text
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
     return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "`" else text

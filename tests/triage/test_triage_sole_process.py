@@ -1,0 +1,71 @@
+"""One process that was seen to end is who an error line of its log is of; marks of a chat hide nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+from nodedoctor.triage.lines.plain import plain
+
+FAULTS = (
+    "Memory access fault by GPU node-4 on address 0x7f2b6b000. Reason: Page not present.",
+    "Memory access fault by GPU **node-4** on address 0x7f2b6b000. Reason: Page not present.",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+)
+ENDED = "*** SIGABRT (@0x9ec) received by PID {pid} (TID 0x7f64) from PID {pid}; stack trace: ***\n"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_error_is_of_the_one_process_that_ended(fault: str, first: bool, tmp_path: Path) -> None:
+    ended = ENDED.format(pid=2540)
+    text = f"{fault}\n{ended}" if first else f"{ended}{fault}\n"
+    verdict = judged(tmp_path, steps(1, 9) + text).verdict
+    assert [who.pid for who in verdict.culprits] == [2540]
+    two = judged(tmp_path, steps(1, 9) + text + ENDED.format(pid=2541)).verdict
+    assert two.cause == verdict.cause and not two.culprits
+
+
+@pytest.mark.parametrize(
+    ("marked", "shown"),
+    [
+        ("fault by GPU **node-2** on", "fault by GPU node-2 on"),
+        ("**Error:** no space", "Error: no space"),
+        ("fn(*args, **kwargs) and fn(**a, **b)", "fn(*args, **kwargs) and fn(**a, **b)"),
+        ("2**3 + 4**5", "2**3 + 4**5"),
+        ("***** Running training *****", "***** Running training *****"),
+        (
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED ***",
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED ***",
+        ),
+    ],
+)
+def test_bold_words_are_words(marked: str, shown: str) -> None:
+    assert plain(marked) == shown
+
+
+@pytest.mark.parametrize("milliseconds", [60000, 300000])
+def test_a_store_that_did_not_answer(milliseconds: int, tmp_path: Path) -> None:
+    text = f"RuntimeError: connect() timed out. Original timeout was {milliseconds} ms.\n"
+    verdict = judged(
+        tmp_path, 'Traceback (most recent call last):\n  File "x.py", line 3, in f\n' + text
+    ).verdict
+    assert verdict.cause == "network_socket_interface"
+
+
+def test_of_a_cut_traceback_of_a_spawned_process_its_rank_is_named(tmp_path: Path) -> None:
+    lines = (
+        "Traceback (most recent call last):",
+        '  File "C:\\env\\torch\\multiprocessing\\spawn.py", line 160, in join',
+        "    raise ProcessRaisedException(msg, error_index, failed_process.pid)",
+        "torch.multiprocessing.spawn.ProcessRaisedException:",
+        "",
+        "-- Process 5 terminated with the following error:",
+        "Traceback (most recent call last):",
+        '  File "C:\\job\\save.py", line 423, in save',
+        "    write(",
+    )
+    verdict = judged(tmp_path, "\n".join(lines) + "\n").verdict
+    assert [who.rank for who in verdict.culprits] == [5]
