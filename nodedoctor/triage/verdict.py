@@ -16,7 +16,7 @@ from nodedoctor.triage.events.progress import Finished, LongWork, Mentions, Serv
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit, Stopped
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, Ended, ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
@@ -173,11 +173,11 @@ def _of_a_helper(story: Story, event: Event[Any]) -> bool:
 def _sent_home(story: Story) -> bool:
     """True when the job was ended in order, and all that is told besides follows from that.
 
-    These are ends by SIGTERM, and tracebacks behind it that the log does not finish.
+    These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish.
     """
     stops = {event.place.source: event.place.offset for event in story.of(OrderedStop)}
     return bool(stops) and all(
-        (isinstance(event.what, ProcessExit) and event.what.signal == SIGTERM)
+        (isinstance(event.what, (ProcessExit, Ended)) and event.what.signal == SIGTERM)
         or (
             isinstance(event.what, CutShort)
             and stops.get(event.place.source, event.place.offset) < event.place.offset

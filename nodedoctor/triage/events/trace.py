@@ -122,6 +122,8 @@ def _warned_at(current: _Open) -> bool:
     return bool(current.frames) and _WARNS.search(current.frames[-1].source) is not None
 
 
+_IGNORED = ("Exception ignored in", "Error in atexit")
+"""Errors of a cleanup: neither changes a process's exit code."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
 
 
@@ -129,7 +131,7 @@ def _announced(line: Line | None) -> Manner:
     """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
     if line is None:
         return "plain"
-    if line.text.startswith(("Exception ignored in", "Error in atexit")):  # neither changes the exit code
+    if line.text.startswith(_IGNORED):
         return "handled"
     about = line.text.endswith(":") or _FAILED.search(line.text)
     return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
@@ -222,6 +224,10 @@ def _fits(who: Who, known: Who) -> bool:
     )
 
 
+DIFFERENT = 4096
+"""Exceptions of which it is remembered how they were told."""
+
+
 class Tracebacks:
     """Collects open tracebacks per process; hands out the exception when its line comes."""
 
@@ -229,6 +235,9 @@ class Tracebacks:
         self._open: dict[str, _Open] = {}
         self._again: set[str] = set()
         self._signalled: set[str] = set()
+        self._told: dict[str, Manner] = {}
+        self._ignored: set[str] = set()
+        """Where an error in a cleanup was announced, and the head of its traceback may have been left out."""
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
@@ -256,6 +265,8 @@ class Tracebacks:
             return
         if _AGAIN in text:
             self._again.add(line.key)
+        if text.startswith(_IGNORED):
+            self._ignored.add(line.key)
         spawned = _SPAWNED.search(text)
         if spawned:
             self._spawned[line.key] = int(spawned[1])
@@ -265,7 +276,8 @@ class Tracebacks:
             return
         raised = _RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
-            current = self._open[line.key] = _Open(line, manner=_announced(before), steps=self._steps)
+            how = "handled" if line.key in self._ignored else _announced(before)
+            current = self._open[line.key] = _Open(line, manner=how, steps=self._steps)
             self._grown(current, text)
             return
         if raised is None and current is not None and current.frames:
@@ -277,6 +289,7 @@ class Tracebacks:
         if raised[1].endswith("Warning") and not (current is not None and _warned_at(current)):
             return  # printed into the middle of it
         self._open.pop(line.key, None)
+        self._ignored.discard(line.key)
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
             self._signalled.add(line.key)
             return
@@ -288,9 +301,18 @@ class Tracebacks:
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if told_so or line.severity in ("W", "I", "D"):
             how = "warning"
+        how = self._as_before(line, text, how)
         logged = current is not None and current.first.level in SERIOUS and line.level not in SERIOUS
         what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged)
         yield what, self._spawned.get(line.key), how
+
+    def _as_before(self, line: Line, text: str, how: Manner) -> Manner:
+        """Ray shows what many workers say once, and the rest out of order with a count: all said it alike."""
+        if line.repeated:
+            return self._told.get(text, how)
+        if len(self._told) < DIFFERENT:
+            self._told.setdefault(text, how)
+        return how
 
     def left(self) -> Iterator[Event[CutShort]]:
         """The tracebacks that are still open when the log ends."""

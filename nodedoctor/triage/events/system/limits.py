@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.sign import Sign, symptom
+from nodedoctor.triage.events.sign import Sign, Symptom, sign, symptom
 from nodedoctor.triage.model import Cause
 
 _LIMITS: Cause = "shm_or_limits"
+
+_FULL = Symptom(_LIMITS, "disk-full", "a file system (or /dev/shm) is full", personal=True)
 
 SIGNS: tuple[Sign, ...] = (
     symptom(
@@ -42,12 +44,10 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         owner="CONFIG",
     ),
-    symptom(
-        _LIMITS,
-        "disk-full",
-        r"No space left on device|Disk quota exceeded|low on resource: ephemeral-storage|\bOutOfDiskError\b",
-        "a file system (or /dev/shm) is full",
-        personal=True,
+    sign(  # inotify(7) calls its limit of watches so: the disk has room, and what watches goes on without
+        r"(?P<watch>inotify_add_watch\([^()]{0,255}\) failed: )?No space left on device|Disk quota exceeded"
+        r"|low on resource: ephemeral-storage|\bOutOfDiskError\b",
+        lambda found: None if found["watch"] else _FULL,
     ),
     symptom(  # torch's writer keeps no errno: a full file system, a quota or storage that went away
         _LIMITS,
