@@ -173,8 +173,11 @@ def _of_a_helper(story: Story, event: Event[Any]) -> bool:
 def _sent_home(story: Story) -> bool:
     """True when the job was ended in order, and all that is told besides follows from that.
 
-    These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish.
+    These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish. That
+    srun terminates the step itself, which it does when a task failed, is no such end.
     """
+    if any("Terminating" in event.text for event in story.of(Stopped)) and story.of(Ended):
+        return False
     stops = {event.place.source: event.place.offset for event in story.of(OrderedStop)}
     return bool(stops) and all(
         (isinstance(event.what, (ProcessExit, Ended)) and event.what.signal == SIGTERM)

@@ -69,7 +69,7 @@ SAID = {
         raised(6, "RuntimeError: Internal Triton PTX codegen error:")
         + "[rank6]: ptxas fatal   : Value 'sm_100' is not defined for option 'gpu-name'\n",
         "version_mismatch",
-        [],
+        [6],
     ),
     "a tool that failed, and a second traceback that was cut": (
         "subprocess.CalledProcessError: Command '['/v/bin/ptxas', '-v', '/tmp/a.ptx']' returned non-zero exit"
@@ -380,7 +380,7 @@ SAID = {
         "[rank0]: torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised: RuntimeError: Triton"
         " Error [CUDA]: device kernel image is invalid\n",
         "version_mismatch",
-        [],
+        [0],
     ),
     "the head of a notebook's traceback": (
         "OutOfMemoryError                          Traceback (most recent call last)\n"

@@ -47,7 +47,7 @@ def test_a_spawned_process_whose_end_is_cut_off_is_named_as_in_the_whole_line(
 
 
 FINGERPRINT = (
-    "CollectiveFingerPrint(SequenceNumber=21, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Long,"
+    "CollectiveFingerPrint(SequenceNumber=34, OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Long,"
     " TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda, layout=Strided (default)))"
 )
 

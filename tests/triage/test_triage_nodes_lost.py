@@ -51,7 +51,7 @@ def test_a_lost_node_explains_those_that_waited(tmp_path: Path, by: str) -> None
     assert (verdict.cause, [who.host for who in verdict.culprits]) == ("peer_died", ["gpu-17"])
 
 
-@pytest.mark.parametrize("job", ["36.0", "StepId=4711.0", "StepId=4711.batch"])
+@pytest.mark.parametrize("job", ["41.0", "StepId=4711.0", "StepId=4711.batch"])
 @pytest.mark.parametrize("why", ["Job credential expired", "Communication connection failure"])
 def test_a_node_that_did_not_start_its_task_is_named(tmp_path: Path, job: str, why: str) -> None:
     line = "srun: error: Task launch for {} failed on node {}: {}\n"

@@ -10,21 +10,21 @@ from say import judged, steps
 from nodedoctor.triage.lines.plain import plain
 
 FAULTS = (
-    "Memory access fault by GPU node-4 on address 0x7f2b6b000. Reason: Page not present.",
-    "Memory access fault by GPU **node-4** on address 0x7f2b6b000. Reason: Page not present.",
+    "Memory access fault by GPU node-4 on address 0x7e11c4000. Reason: Page not present.",
+    "Memory access fault by GPU **node-4** on address 0x7e11c4000. Reason: Page not present.",
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
 )
-ENDED = "*** SIGABRT (@0x9ec) received by PID {pid} (TID 0x7f64) from PID {pid}; stack trace: ***\n"
+ENDED = "*** SIGABRT (@0x21c4) received by PID {pid} (TID 0x7f1a) from PID {pid}; stack trace: ***\n"
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("first", [True, False])
 def test_an_error_is_of_the_one_process_that_ended(fault: str, first: bool, tmp_path: Path) -> None:
-    ended = ENDED.format(pid=2540)
+    ended = ENDED.format(pid=8812)
     text = f"{fault}\n{ended}" if first else f"{ended}{fault}\n"
     verdict = judged(tmp_path, steps(1, 9) + text).verdict
-    assert [who.pid for who in verdict.culprits] == [2540]
-    two = judged(tmp_path, steps(1, 9) + text + ENDED.format(pid=2541)).verdict
+    assert [who.pid for who in verdict.culprits] == [8812]
+    two = judged(tmp_path, steps(1, 9) + text + ENDED.format(pid=8813)).verdict
     assert two.cause == verdict.cause and not two.culprits
 
 

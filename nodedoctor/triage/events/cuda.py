@@ -124,7 +124,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "user_code_exception",
         "ddp-unused-parameters",
-        r"Expected to have finished reduction in the prior iteration",
+        r"Expected to have finished reduction in the prior iteration"
+        r"|did not receive grad for rank (?P<rank>\d+)",
         "parameters of the model took no part in the loss, and DDP waited for their gradients",
         personal=True,
     ),
@@ -143,6 +144,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|compiled with an unsupported toolchain"
         r"|CUDA driver is a stub library",
         "the NVIDIA driver is too old for this CUDA, or not loaded",
+        personal=True,
         quoted=True,
     ),
     symptom(
@@ -156,6 +158,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|nvidia-container-cli: .*error|NVML Shared Library Not Found|no GPUs found"
         r"|libcuda\.so\S*: cannot open shared object|CUDA_ERROR_NO_DEVICE|RmInitAdapter failed",
         "the driver is not loaded, does not match its libraries, or shows no GPU",
+        personal=True,
         quoted=True,
     ),
     symptom(
@@ -172,6 +175,7 @@ SIGNS: tuple[Sign, ...] = (
         r"cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found"
         r"|orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch",
         "libraries that do not fit each other: NCCL, CUDA, torch or the driver's compatibility layer",
+        personal=True,
         quoted=True,
     ),
     symptom(

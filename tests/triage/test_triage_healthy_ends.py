@@ -1,0 +1,71 @@
+"""Jobs that came to their end or were stopped in order, with what looks like trouble on their way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+SIGTERM = (
+    "WARNING:torch.distributed.elastic.agent.server.api:Received 15 death signal, shutting down workers\n"
+)
+CANCELLED = "slurmstepd: error: *** {what} 4411.0 ON gpu-16 CANCELLED AT 2026-11-07T10:41:25 ***\n"
+ABORTED = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+RAY = "(Worker pid={pid}, ip=10.4.0.17) "
+IGNORED = (
+    "Exception ignored in: <function Graph.__del__ at 0x7b12>{more}",
+    '  File "/opt/env/graph.py", line 582, in __del__{more}',
+    "    self.runner.close(){more}",
+    "AttributeError: 'Graph' object has no attribute 'runner'{more}",
+)
+
+
+@pytest.mark.parametrize("what", ["STEP", "JOB"])
+@pytest.mark.parametrize("launchers", [1, 2])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_that_somebody_cancelled_did_not_fail(
+    what: str, launchers: int, first: bool, tmp_path: Path
+) -> None:
+    said = CANCELLED.format(what=what)
+    end = said + SIGTERM * launchers if first else SIGTERM * launchers + said
+    verdict = judged(tmp_path, steps(1, 30) + ABORTED + end).verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+    terminated = judged(tmp_path, steps(1, 30) + "srun: Terminating StepId=4411.0\n" + end).verdict
+    assert terminated.outcome != "clean"  # so srun ends the others when one of its tasks failed
+
+
+@pytest.mark.parametrize("path", ["/tmp", "/mnt/data"])
+def test_a_limit_of_watches_is_no_full_disk(path: str, tmp_path: Path) -> None:
+    line = f"[1730001.112] [gpu-3:58364:f] vfs.c:281  UCX  ERROR inotify_add_watch({path}) failed: No space"
+    text = f"{line} left on device\n{steps(1, 30)}Training completed\n"
+    assert judged(tmp_path, text).verdict.outcome == "clean"
+    full = f"torch.save: {path}/x.pt: No space left on device\n"
+    assert judged(tmp_path, steps(1, 30) + full).verdict.cause == "shm_or_limits"
+
+
+@pytest.mark.parametrize("pid", [4100, 4101])
+def test_what_ray_repeats_is_told_as_it_was_first(pid: int, tmp_path: Path) -> None:
+    whole = [IGNORED[0], "Traceback (most recent call last):{more}", *IGNORED[1:]]
+    first = "".join(RAY.format(pid=4100) + line.format(more="") + "\n" for line in whole)
+    more = " [repeated 26x across cluster]"
+    head = (
+        RAY.format(pid=pid)
+        + "[rank0]:W1107 10:41:25.565000 77 graph.py:12] Traceback (most recent call last):\n"
+    )
+    lines = [RAY.format(pid=pid) + line.format(more=more) + "\n" for line in IGNORED]
+    text = steps(1, 9) + first + lines[0] + head + "".join(lines[1:]) + steps(10, 30) + "Training completed\n"
+    assert judged(tmp_path, text).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("[rank3]: RuntimeError: CUDA error: no kernel image is available for execution", "version_mismatch"),
+        ("[rank3]: ImportError: x.so: undefined symbol: ncclCommRegister", "version_mismatch"),
+        ("[rank3]: RuntimeError: No CUDA GPUs are available", "driver_problem"),
+    ],
+)
+def test_who_tells_of_its_own_node_is_named(line: str, cause: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + line + "\n").verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == (cause, [3])
