@@ -26,7 +26,6 @@ from nodedoctor.wording import decimal
 _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
-_SLASH = re.compile(r"[/\\]")
 _OWN_WORDS = (Raised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
 """What a process says itself when it ends because of another one."""
 
@@ -76,7 +75,7 @@ def _cut_short(story: Story) -> str:
         return ""
     who = called(in_a_traceback(story) or [cut[0].who])
     frame = cut[0].what.frames[-1] if cut[0].what.frames else None
-    where = f" at {_SLASH.split(frame.file)[-1]}, line {frame.line}," if frame is not None else ""
+    where = f" at {frame.name}, line {frame.line}," if frame is not None else ""
     of = f" of {who}" if who else ""
     which = "tracebacks" if len(in_a_traceback(story)) > 1 else "a traceback"
     error = cut[0].what.error

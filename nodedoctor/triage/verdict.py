@@ -176,7 +176,7 @@ def _sent_home(story: Story) -> bool:
     These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish. That
     srun terminates the step itself, which it does when a task failed, is no such end.
     """
-    if any("Terminating" in event.text for event in story.of(Stopped)) and story.of(Ended):
+    if any(event.what.for_a_task for event in story.of(Stopped)) and story.of(Ended):
         return False
     stops = {event.place.source: event.place.offset for event in story.of(OrderedStop)}
     return bool(stops) and all(

@@ -58,6 +58,21 @@ def test_what_ray_repeats_is_told_as_it_was_first(pid: int, tmp_path: Path) -> N
     assert judged(tmp_path, text).verdict.outcome == "clean"
 
 
+@pytest.mark.parametrize("between", ["", "loading the tokenizer\n", "loading\nready\n"])
+@pytest.mark.parametrize(
+    "announced", ["Exception ignored in: <function Graph.__del__ at 0x7b12>", "Error in atexit:"]
+)
+def test_what_was_announced_as_ignored_may_lack_the_head_of_its_traceback(
+    announced: str, between: str, tmp_path: Path
+) -> None:
+    """Ray leaves out lines that it has shown, as that head, and puts others between."""
+    lines = [announced, *between.splitlines(), *(line.format(more="") for line in IGNORED[1:])]
+    text = "".join(RAY.format(pid=4100) + line + "\n" for line in lines)
+    assert judged(tmp_path, steps(1, 30) + text).verdict.outcome == "clean"
+    alone = "".join(RAY.format(pid=4100) + line + "\n" for line in lines[1:])
+    assert judged(tmp_path, steps(1, 30) + alone).verdict.outcome == "failure"
+
+
 @pytest.mark.parametrize(
     ("line", "cause"),
     [

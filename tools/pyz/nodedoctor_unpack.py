@@ -34,17 +34,20 @@ def unpack(archive: str, folder: str, files: Files) -> None:
         fresh = tempfile.mkdtemp(prefix=FRESH, dir=base)
         try:
             _extract(archive, fresh)
-            try:
-                os.rename(fresh, folder)
-            except OSError:  # there is one already: another start was first, or it is damaged
-                mend(folder, fresh, files)
-        except IN_THE_WAY:
-            pass
+            with contextlib.suppress(*IN_THE_WAY):
+                _put(fresh, folder, files)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         if intact(folder, files):
             return
     raise OSError(0, f"{folder} was unpacked and is not whole")
+
+
+def _put(fresh: str, folder: str, files: Files) -> None:
+    try:
+        os.rename(fresh, folder)
+    except OSError:  # there is one already: another start was first, or it is damaged
+        mend(folder, fresh, files)
 
 
 def mend(folder: str, fresh: str, files: Files) -> None:

@@ -145,11 +145,9 @@ def nodes_lost(story: Story) -> Iterator[Candidate]:
     if lost:
         hosts = sorted({event.who.host for event in lost if event.who.host})
         headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
-        why = lost[0].what.unstarted
-        if why and all(event.what.unstarted for event in lost):
-            headline = (
-                f"{'nodes' if hosts[1:] else 'the node'} {', '.join(hosts)} did not start its task: {why}"
-            )
+        if all(event.what.unstarted for event in lost):
+            who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
+            headline = f"{who} {', '.join(hosts)} did not start {what}: {lost[0].what.unstarted}"
         culprits = tuple(Who(host=host) for host in hosts)
         yield Candidate("peer_died", "death", "high", headline, tuple(lost[:4]), culprits, owner="NODE")
 

@@ -146,30 +146,40 @@ def host_memory(story: Story) -> Iterator[Candidate]:
     if not ooms:
         return
     hog = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
-    by = next((e.what.said_by for e in ooms), "")
-    personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
-    culprits = tuple(distinct(who for e in personal for who in people_of(e) if who.rank is not None))
-    if by == "Ray" and hog is not None:
-        culprits = blamed(hog.who)
-    elif not culprits and by == "the kernel":
-        culprits = blamed(*(e.who for e in ooms if e.what.killed_pid))
+    by = ooms[0].what.said_by
+    culprits = _who_filled_it(ooms, by, hog)
     killed = _only_killed(story) if by != "Ray" and not culprits else None
-    culprits = blamed(*people_of(killed)) if killed is not None else culprits
-    full = next((event for event in ooms if event.what.share), None)
+    if killed is not None:
+        culprits = blamed(*people_of(killed))
     headline = f"{called(culprits) or 'a process'} used up the host's memory; {by} says so"
-    hosts = {event.who.host for event in ooms if event.who.host} if not culprits else set()
-    if len(hosts) == 1:
-        culprits = (Who(host=hosts.pop()),)
-        headline = f"the memory of {culprits[0].host} was used up; {by} says so"
-    if full is not None and all(who.pid is None and who.rank is None for who in culprits):
-        where = f" of {full.who.host}" if full.who.host else ""
-        headline = (
-            f"the memory{where} was full ({full.what.share}), and Ray killed process"
-            f" {full.what.killed_pid}, its newest, which need not be the one that filled it"
-        )
+    if not culprits:
+        hosts = {event.who.host for event in ooms if event.who.host}
+        culprits = (Who(host=hosts.pop()),) if len(hosts) == 1 else ()
+        headline = _without_a_process(ooms, culprits) or headline
     besides = [event for event in (hog, killed) if event is not None]
     evidence: tuple[Event[Any], ...] = (*ooms[:4], *besides)
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
+
+
+def _who_filled_it(ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None) -> tuple[Who, ...]:
+    """Whom the lines name: with Ray the first of its table, which is not the worker that it killed."""
+    if by == "Ray" and hog is not None:
+        return blamed(hog.who)
+    personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
+    ranks = tuple(distinct(who for e in personal for who in people_of(e) if who.rank is not None))
+    return ranks or (blamed(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ())
+
+
+def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Who, ...]) -> str:
+    """What is said where no line names who filled the memory; '' where none names a node either."""
+    full = next((event for event in ooms if event.what.share), None)
+    if full is not None:
+        where = f" of {full.who.host}" if full.who.host else ""
+        return (
+            f"the memory{where} was full ({full.what.share}), and Ray killed process"
+            f" {full.what.killed_pid}, its newest, which need not be the one that filled it"
+        )
+    return f"the memory of {nodes[0].host} was used up; {ooms[0].what.said_by} says so" if nodes else ""
 
 
 def _only_killed(story: Story) -> Event[ProcessExit] | None:

@@ -20,7 +20,8 @@ from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
 from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
 from nodedoctor.triage.events.system.elastic import ElasticBlock
-from nodedoctor.triage.events.trace import Continued, Gathered, Raised, Spawned, Tracebacks, own_rank
+from nodedoctor.triage.events.trace import Raised, Tracebacks, own_rank
+from nodedoctor.triage.events.trace_owners import Continued, Gathered, Spawned
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -198,10 +199,7 @@ def _about(event: Event[Any]) -> str:
     if not isinstance(event.what, Raised):
         return event.text
     frames = event.what.frames[-3:]
-    places = (
-        f"{frame.file.rpartition('/')[2].partition('.')[0]} {frame.function} {frame.source}"
-        for frame in frames
-    )
+    places = (f"{frame.name.partition('.')[0]} {frame.function} {frame.source}" for frame in frames)
     return " ".join((event.what.type, event.what.message, *places))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.manner import Manner, manner
-from nodedoctor.triage.model import LARGEST_WORLD, NOBODY, SERIOUS, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
 from nodedoctor.whole_numbers import whole
 
 AFTER = 3
@@ -19,15 +19,14 @@ LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
 
 _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
-_RAISED = re.compile(
+RAISED = re.compile(
     r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
     r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
 _QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$")
 """Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
-_SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
-_GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
+SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _OF_A_SIGNAL = re.compile(
@@ -51,6 +50,11 @@ class Frame:
     line: int
     function: str
     source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folders, of either system."""
+        return _SLASH.split(self.file)[-1]
 
 
 @record
@@ -104,7 +108,7 @@ def place(frames: Sequence[Frame]) -> str:
     if frame is None:
         return ""
     package = _PACKAGE.search(frame.file)
-    where = f"{_SLASH.split(frame.file)[-1]}, line {frame.line}"
+    where = f"{frame.name}, line {frame.line}"
     return f"{package[1]}'s {where}" if package is not None else where
 
 
@@ -117,14 +121,10 @@ def own_rank(message: str) -> int | None:
 _OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
 
 
-def _warned_at(current: _Open) -> bool:
-    """True where a warning is the end of a traceback: Python was told to raise them (`-W error`)."""
-    return bool(current.frames) and _WARNS.search(current.frames[-1].source) is not None
-
-
 _IGNORED = ("Exception ignored in", "Error in atexit")
 """Errors of a cleanup: neither changes a process's exit code."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
+"""Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
 
 
 def _announced(line: Line | None) -> Manner:
@@ -145,83 +145,6 @@ def _bare(text: str) -> str:
 def _of_handler(current: _Open) -> bool:
     """True for what was raised while a signal was handled, by what Python says or by a function's name."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
-
-
-class Gathered:
-    """torch.distributed.checkpoint gathers the exceptions of all ranks, and each rank shows all of them.
-
-    Whoever prints it, a traceback is of the rank that its head names
-    (`torch/distributed/checkpoint/api.py`).
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[str, int] = {}
-
-    def line(self, line: Line) -> Line:
-        """The line as the rank said it whose traceback it is in."""
-        named = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
-        if named is not None:
-            self._of[line.key] = int(named[1])
-        elif not self._of:
-            return line
-        rank = self._of.get(line.key)
-        if rank is None:
-            return line
-        if named is None and not line.text[:1].isspace():
-            del self._of[line.key]  # the line of the exception is the last one
-        who = replace(line.who, rank=rank, pid=None, local_rank=None, gpu=None, labels=())
-        return replace(line, who=who, key=f"{line.key}|{rank}")
-
-
-class Spawned:
-    """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
-
-    def __init__(self) -> None:
-        self._next: tuple[str, int] | None = None
-
-    def line(self, line: Line) -> Line:
-        """The line, with its rank where it begins what the process raised."""
-        named = _SPAWNED.search(line.text) if "Process " in line.text else None
-        if named is not None:
-            self._next = (line.place.source, int(named[1]))
-            return line
-        if self._next is None or not line.text.startswith("Traceback (most recent call last)"):
-            return line
-        (source, rank), self._next = self._next, None
-        return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
-
-
-class Continued:
-    """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
-
-    def __init__(self) -> None:
-        self._first: Line | None = None
-
-    def line(self, line: Line) -> Line:
-        """The line with the identity of the traceback that it continues."""
-        first, text = self._first, line.text
-        if text.startswith("Traceback (most recent call last)"):
-            self._first = line if line.who != NOBODY else None
-            return line
-        if first is None:
-            return line
-        inside = text[:1].isspace()
-        alone = line.who == NOBODY and line.time is None
-        if not inside:
-            self._first = None
-        if line.place.source != first.place.source or not _fits(line.who, first.who):
-            self._first = None
-            return line
-        if not (inside or alone or _RAISED.match(text)):
-            return line
-        return replace(line, who=first.who, key=first.key, time=first.time)
-
-
-def _fits(who: Who, known: Who) -> bool:
-    """True when an identity says nothing that another one does not say, too: collectors mark all lines."""
-    return who == NOBODY or (
-        who.filled(known) == replace(known, labels=who.labels) and who.labels in ((), known.labels)
-    )
 
 
 DIFFERENT = 4096
@@ -267,14 +190,14 @@ class Tracebacks:
             self._again.add(line.key)
         if text.startswith(_IGNORED):
             self._ignored.add(line.key)
-        spawned = _SPAWNED.search(text)
+        spawned = SPAWNED.search(text)
         if spawned:
             self._spawned[line.key] = int(spawned[1])
         current = self._open.get(line.key)
         if current is not None and self._grown(current, text):
             current.steps = self._steps
             return
-        raised = _RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        raised = RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
             how = "handled" if line.key in self._ignored else _announced(before)
             current = self._open[line.key] = _Open(line, manner=how, steps=self._steps)
@@ -282,12 +205,12 @@ class Tracebacks:
             return
         if raised is None and current is not None and current.frames:
             raised = _QUALIFIED.match(_bare(text))
+            if raised and raised[1].endswith("Warning") and not _WARNS.search(current.frames[-1].source):
+                return  # printed into the middle of it
         if raised is None:
             if current is not None and text and not text[0].isspace():
                 del self._open[line.key]
             return
-        if raised[1].endswith("Warning") and not (current is not None and _warned_at(current)):
-            return  # printed into the middle of it
         self._open.pop(line.key, None)
         self._ignored.discard(line.key)
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside

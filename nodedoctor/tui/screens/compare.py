@@ -33,7 +33,6 @@ class CompareScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "jump", "Open the check", id="jump", tooltip="on the Checks screen"),
-        Binding("d", "app.compare", "Compare with another", id="another", priority=True),
     ]
     EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("d", "Compare with"), ("s", "Save"), ("1", "Checks"))
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (

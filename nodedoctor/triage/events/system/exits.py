@@ -54,10 +54,11 @@ class Forced:
 class Stopped:
     """The launcher sends the others home: whoever dies after this is no culprit.
 
-    `by_kill`: it does so with SIGKILL at once.
+    `by_kill`: it does so with SIGKILL at once. `for_a_task`: because one of its tasks failed, as srun says.
     """
 
     by_kill: bool = False
+    for_a_task: bool = False
 
 
 @record
@@ -155,9 +156,9 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
     sign(
-        r"Job step aborted|Terminating (?:StepId|job step)\b"
+        r"Job step aborted|(?P<task>Terminating (?:StepId|job step))\b"
         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)",
-        lambda _: Stopped(),
+        lambda found: Stopped(for_a_task=found["task"] is not None),
     ),
     sign(
         r"[Rr]oot (?:[Cc]ause|failure)(?: on"

@@ -1,0 +1,88 @@
+"""Whose a traceback is: launchers and loggers tell at its head, or in front of it, and not in each line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from nodedoctor.triage.events.trace import RAISED, SPAWNED
+from nodedoctor.triage.model import NOBODY, Line, Who
+
+_GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
+
+
+class Gathered:
+    """torch.distributed.checkpoint gathers the exceptions of all ranks, and each rank shows all of them.
+
+    Whoever prints it, a traceback is of the rank that its head names
+    (`torch/distributed/checkpoint/api.py`).
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+
+    def line(self, line: Line) -> Line:
+        """The line as the rank said it whose traceback it is in."""
+        named = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
+        if named is not None:
+            self._of[line.key] = int(named[1])
+        elif not self._of:
+            return line
+        rank = self._of.get(line.key)
+        if rank is None:
+            return line
+        if named is None and not line.text[:1].isspace():
+            del self._of[line.key]  # the line of the exception is the last one
+        who = replace(line.who, rank=rank, pid=None, local_rank=None, gpu=None, labels=())
+        return replace(line, who=who, key=f"{line.key}|{rank}")
+
+
+class Spawned:
+    """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
+
+    def __init__(self) -> None:
+        self._next: tuple[str, int] | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line, with its rank where it begins what the process raised."""
+        named = SPAWNED.search(line.text) if "Process " in line.text else None
+        if named is not None:
+            self._next = (line.place.source, int(named[1]))
+            return line
+        if self._next is None or not line.text.startswith("Traceback (most recent call last)"):
+            return line
+        (source, rank), self._next = self._next, None
+        return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
+
+
+class Continued:
+    """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
+
+    def __init__(self) -> None:
+        self._first: Line | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line with the identity of the traceback that it continues."""
+        first, text = self._first, line.text
+        if text.startswith("Traceback (most recent call last)"):
+            self._first = line if line.who != NOBODY else None
+            return line
+        if first is None:
+            return line
+        inside = text[:1].isspace()
+        alone = line.who == NOBODY and line.time is None
+        if not inside:
+            self._first = None
+        if line.place.source != first.place.source or not _fits(line.who, first.who):
+            self._first = None
+            return line
+        if not (inside or alone or RAISED.match(text)):
+            return line
+        return replace(line, who=first.who, key=first.key, time=first.time)
+
+
+def _fits(who: Who, known: Who) -> bool:
+    """True when an identity says nothing that another one does not say, too: collectors mark all lines."""
+    return who == NOBODY or (
+        who.filled(known) == replace(known, labels=who.labels) and who.labels in ((), known.labels)
+    )
