@@ -256,7 +256,7 @@ SAID = {
     "amdgpu's reset": (
         "Nov 21 10:00:00 n1 kernel: amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!. Source:  3\n",
         "gpu_hardware_xid",
-        [],
+        ["n1"],
     ),
     "ROCm out of memory": (
         "[rank3]: RuntimeError: HIP out of memory. Tried to allocate 2.00 GiB.\n",
@@ -318,7 +318,7 @@ SAID = {
         "ip-10-0-0-4:31:87 [2] nccl_net_ofi_init_ep:88 NCCL WARN NET/OFI Could not open endpoint. RC: -12,"
         " ERROR: Cannot allocate memory\n",
         "network_ib",
-        [],
+        ["ip-10-0-0-4"],
     ),
     "a container that ended": (
         "Error pod bert-worker-3 container pytorch exitCode: 2 terminated message: \n",

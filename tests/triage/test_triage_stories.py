@@ -185,14 +185,14 @@ STORIES: dict[str, tuple[str, str, list[int]]] = {
         "Bootstrap : no socket"
         " interface found\n",
         "network_socket_interface",
-        [],
+        [None],
     ),
     "shared memory": (
         "a:1:2 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-UbzKZ9 to "
         "9637892 bytes, error: No"
         " space left on device (28)\n",
         "shm_or_limits",
-        [],
+        [None],
     ),
     "one GPU for two ranks": (
         "h:1:2 [0] init.cc:738 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA "

@@ -16,8 +16,9 @@ from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import ClientsMissing, Mismatch
-from nodedoctor.triage.events.system.exits import Ended, NodeLost, ProcessExit
+from nodedoctor.triage.events.system.exits import Ended, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
+from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.trace import Raised, place
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.nodes import NodeFault

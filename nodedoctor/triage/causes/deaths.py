@@ -11,7 +11,8 @@ from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
-from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
+from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
+from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Candidate, Confidence, Event, Owner, Who
 from nodedoctor.triage.story import Story, follows
@@ -49,13 +50,13 @@ def killed(story: Story) -> Iterator[Candidate]:
     people = tuple(distinct(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(story) or blamed(*(e.who for e in chosen if e.who.pid))
     ordered = len(people) == 1 or any(event.what.first for event in chosen)
-    helper = all(event.what.child for event in chosen)
+    helper = chosen[0].what.helper if all(event.what.helper for event in chosen) else ""
     # victims abort too, often before the guilty rank
     culprits = people if ordered and (signal != 6 or helper) else ()
     name = _SIGNALS.get(signal or 0, f"signal {signal}")
     who = called(people) or ("" if helper else "a process")
     if helper:
-        who = "a data-loader worker" + (f" of {who}" if who else "")
+        who = f"a {helper}" + (f" of {who}" if who else "")
     were = "were" if not helper and len(people) > 1 else "was"
     yield Candidate(
         "peer_died",
@@ -134,7 +135,7 @@ def _stopped_for_an_end(story: Story, event: Event[Ended]) -> bool:
         and exited.place.offset < event.place.offset
         and exited.what.code
         and exited.what.signal is None
-        and not exited.what.child
+        and not exited.what.helper
         for exited in story.of(ProcessExit)
     )
 
@@ -241,7 +242,7 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
         return False
     if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
-    return not (signal == 6 and not event.what.child and _watchdog_aborts(story))
+    return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
 
 
 def _watchdog_aborts(story: Story) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.causes.ended import people_of
 from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
+from nodedoctor.triage.causes.who import blamed, called, distinct, named, nodes_of, sole_failure
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import DuplicateGpu
@@ -42,6 +42,8 @@ _GROUND: dict[Cause, Ground] = {
 }
 _EXPLAINED = {"cannot-map": "open-files"}
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
+_HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
+"""Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
 _UNREACHABLE = frozenset(
     (
         "host-not-found",
@@ -76,18 +78,21 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     for event in story.of(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
     names = {name for _, name in by_name}
+    signalled = any(event.what.helper for event in story.of(ProcessExit))
     for (cause, name), events in by_name.items():
-        if _EXPLAINED.get(name) in names:
+        if _EXPLAINED.get(name) in names or (name in _HOW and signalled):
             continue
         first = min(events, key=story.moment)
         what = first.what
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
-        culprits = _guilty(story, _together(story, events)) if what.personal else ()
+        culprits = nodes_of(e.who for e in events) if what.of_node else ()
+        if what.personal:
+            culprits = _guilty(story, _together(story, events))
         yield Candidate(
             cause,
             ground,
             "low" if ground == "hint" else "medium" if ground == "path" else "high",
-            (f"{called(culprits)}: " if culprits else "") + _said(what),
+            (f"{named(culprits)}: " if culprits else "") + _said(what),
             tuple(events[:4]),
             culprits,
             owner=what.owner,
@@ -114,8 +119,9 @@ def _xid(story: Story, cause: Cause, ground: Ground, events: list[Event[Xid]]) -
     culprits = tuple(distinct(event.who for event in events))
     if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
         culprits = _only_device_error(story)
+    culprits = culprits or nodes_of(event.who for event in events)
     headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
-    headline += f" ({called(culprits)})" if culprits else ""
+    headline += f" ({named(culprits)})" if culprits else ""
     row = None if first.switch else xid(first.code)
     headline += f": {sentences(row.meaning)[0]}" if row is not None else ""
     return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
@@ -184,7 +190,7 @@ def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Who, ...]) -> st
 
 def _only_killed(story: Story) -> Event[ProcessExit] | None:
     """The one process that a launcher or a shell saw end by SIGKILL, which is how a memory limit ends one."""
-    killed = [e for e in story.of(ProcessExit) if e.what.signal == 9 and not e.what.child]
+    killed = [e for e in story.of(ProcessExit) if e.what.signal == 9 and not e.what.helper]
     people = blamed(*(who for event in killed for who in people_of(event)))
     return killed[0] if len(people) == 1 else None
 

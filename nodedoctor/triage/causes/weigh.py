@@ -15,8 +15,9 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.system.exits import NodeLost, ProcessExit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Stalled, Xid
+from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Candidate, Event, Ground, Who

@@ -27,6 +27,23 @@ def blamed(*people: Who) -> tuple[Who, ...]:
     return ranked or tuple(processes.values()) or tuple(gpus.values())
 
 
+def nodes_of(people: Iterable[Who]) -> tuple[Who, ...]:
+    """The one rank that is in trouble with its node, else the nodes that people are on, else the people."""
+    people = tuple(people)
+    hosts = sorted({who.host for who in people if who.host is not None})
+    ranked = tuple(distinct(people))
+    return ranked if len(ranked) == 1 else tuple(Who(host=host) for host in hosts) or blamed(*people)
+
+
+def named(people: Iterable[Who]) -> str:
+    """`node gpu-07` and `nodes a and b` for nodes, as `called` for the people that are known better."""
+    people = tuple(people)
+    hosts = sorted({who.host for who in people if who == Who(host=who.host) and who.host is not None})
+    if not hosts:
+        return called(people)
+    return f"node {hosts[0]}" if len(hosts) == 1 else f"nodes {separately(hosts)}"
+
+
 def called(people: Iterable[Who]) -> str:
     """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, `the process on GPU 2`, or nothing."""
     people = tuple(people)
@@ -56,8 +73,8 @@ def listed(ranks: Iterable[int]) -> str:
     return separately(ranks)
 
 
-def separately(numbers: Sequence[int]) -> str:
-    """As `listed`, where numbers that follow each other belong together no more than others: process ids."""
+def separately(numbers: Sequence[int | str]) -> str:
+    """As `listed`, where what follows each other belongs together no more than others: process ids, hosts."""
     shown = [str(number) for number in numbers[:12]]
     if len(numbers) > 12:
         return ", ".join(shown) + f" and {len(numbers) - 12} more"

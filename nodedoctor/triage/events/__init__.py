@@ -18,7 +18,7 @@ from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
-from nodedoctor.triage.events.system import exits, kernel, limits, oom, slurm
+from nodedoctor.triage.events.system import exits, helpers, kernel, limits, nodes, oom, slurm
 from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.trace import Raised, Tracebacks, own_rank
 from nodedoctor.triage.events.trace_owners import Continued, Gathered, Spawned
@@ -33,6 +33,8 @@ SIGNS: tuple[Sign, ...] = (
     *oom.SIGNS,
     *limits.SIGNS,
     *exits.SIGNS,
+    *helpers.SIGNS,
+    *nodes.SIGNS,
     *ray.SIGNS,
     *ras.SIGNS,
     *kernel.SIGNS,
@@ -58,7 +60,7 @@ SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 TOLD_AS_WARNING = (
-    exits.Stopped, exits.Forced, exits.Ended, exits.NodeLost, watchdog.Blamed,
+    exits.Stopped, exits.Forced, exits.Ended, nodes.NodeLost, watchdog.Blamed,
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, serving.ShutDown, nccl.Communicator,
     progress.Asleep, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess,

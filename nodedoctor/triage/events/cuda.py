@@ -136,6 +136,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|[Ff]abric ?[Mm]anager.*(?:not running"
         r"|fail|error|stopped|inactive|mismatch)",
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
+        of_node=True,
     ),
     symptom(
         "driver_problem",

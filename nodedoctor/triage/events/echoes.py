@@ -12,6 +12,7 @@ _ECHOES = re.compile(
     r"|LocalRayletDiedError"
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
+    r"|TerminatedWorkerError|WorkerLostError|KilledWorker"
     r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
@@ -27,7 +28,9 @@ _ECHO_WORDS = re.compile(
     r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
-    r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe|process group"
+    r"|subprocesses has abruptly died"
+    r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe"
+    r"|process group"
 )
 _OWN = re.compile(
     r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"

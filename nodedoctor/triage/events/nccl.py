@@ -101,6 +101,7 @@ SIGNS: tuple[Sign, ...] = (
         "no-interface",
         r"[Nn]o (?:socket )?interface found",
         "NCCL found no network interface that fits NCCL_SOCKET_IFNAME",
+        personal=True,
     ),
     symptom(
         _SOCKET,
@@ -154,6 +155,7 @@ SIGNS: tuple[Sign, ...] = (
         "ib-event",
         r"NET/IB ?: .*(?:async fatal event|Got async event|port error)",
         "the InfiniBand adapter reported a fault",
+        of_node=True,
     ),
     symptom(
         _IB,
@@ -171,18 +173,21 @@ SIGNS: tuple[Sign, ...] = (
         r"NCCL WARN NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+ .{0,200}?"
         r"(?:[Ff]ailed|[Ee]rror|[Cc]ould(?:n't| not)|[Uu]nable)",
         "NCCL's network plug-in reports that its adapter does not work",
+        personal=True,
     ),
     symptom(
         _IB,
         "network-plugin-missing",
         r"NCCL WARN Error: network \S+ not found",
         "the network that NCCL_NET asks for is not available",
+        personal=True,
     ),
     symptom(
         "shm_or_limits",
         "memlock",
         r"ibv_(?:reg_\w+|create_cq)\w* failed.*(?:Cannot allocate memory|error 12)",
         "memory could not be pinned for InfiniBand: the memlock limit",
+        personal=True,
     ),
     symptom(
         "shm_or_limits",
@@ -191,6 +196,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|open of|could not|"
         r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)",
         "shared memory (/dev/shm) is too small or not shared",
+        personal=True,
         owner="CONFIG",
     ),
     symptom(
@@ -232,6 +238,7 @@ SIGNS: tuple[Sign, ...] = (
         "p2p-broken",
         r"peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)",
         "the GPUs cannot reach each other's memory",
+        of_node=True,
     ),
     symptom(
         "collective_mismatch",

@@ -54,9 +54,10 @@ class Symptom:
     """A line that points to a cause by itself.
 
     `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
-    `personal` says that the process which printed it is the one in trouble, not a bystander. `as_warning`:
-    its program gives it the level of a warning although it is an error. `owner`: whose move it is, where it
-    is not that of its cause. `words`: the line's own, of a symptom that has many.
+    `personal` says that the process which printed it is the one in trouble, not a bystander; `of_node` that
+    it is the node on which it was printed. `as_warning`: its program gives it the level of a warning although
+    it is an error. `owner`: whose move it is, where it is not that of its cause. `words`: the line's own, of
+    a symptom that has many.
     """
 
     cause: Cause
@@ -64,6 +65,7 @@ class Symptom:
     says: str
     decisive: bool = True
     personal: bool = False
+    of_node: bool = False
     as_warning: bool = False
     owner: Owner | None = None
     words: str = ""
@@ -82,12 +84,13 @@ def symptom(
     *,
     decisive: bool = True,
     personal: bool = False,
+    of_node: bool = False,
     as_warning: bool = False,
     owner: Owner | None = None,
     quoted: bool = False,
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause; `quoted`: it says which of its forms it was."""
-    what = Symptom(cause, name, says, decisive, personal, as_warning, owner)
+    what = Symptom(cause, name, says, decisive, personal, of_node, as_warning, owner)
     if not quoted:
         return sign(pattern, lambda _: what)
     return sign(pattern, lambda found: replace(what, words=_from(found)))

@@ -228,6 +228,7 @@ SIGNS: tuple[Sign, ...] = (
         "interface-missing",
         r"Unable to find (?:address|interface) for: ?\S+",
         "the network interface that gloo is set to use does not exist here",
+        personal=True,
     ),
     symptom(
         _SOCKET,

@@ -88,7 +88,9 @@ def column(texts: Sequence[str]) -> int:
     rows = Column(begin, wide)
     often = sum(rows.is_head(text) for text in texts) if begin else 0
     inside = sum(not text[:begin].strip() and not rows.is_head(text) for text in texts if text.strip())
-    return begin if often > 1 and inside + often >= sum(bool(text.strip()) for text in texts) * 3 // 4 else 0
+    full = [text for text in texts if text.strip()]
+    padded = any(text[-1] == " " for text in full) and all(len(text) == wide for text in full)
+    return begin if often > 1 - padded and inside + often >= len(full) * 3 // 4 else 0
 
 
 class Column:

@@ -255,6 +255,7 @@ _READERS: tuple[Reader, ...] = (
     clocks.SECONDS,
     clocks.SHORT_DATE,
     clocks.UPTIME,
+    loggers.FIELD,
     loggers.PRIORITY,
     launchers.COMPOSER,
     launchers.TEE,

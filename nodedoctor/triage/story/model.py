@@ -25,7 +25,8 @@ from nodedoctor.triage.events.progress import (
 from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
-from nodedoctor.triage.events.system.exits import Ended, Forced, NodeLost, ProcessExit, Stopped
+from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
+from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Joined, Left, TimedOut

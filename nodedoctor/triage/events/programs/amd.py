@@ -10,6 +10,7 @@ SIGNS: tuple[Sign, ...] = (
         "amdgpu-reset",
         r"amdgpu\S*:? .*(?:GPU reset begin|MODE[12] reset|GPU Recovery Failed)",
         "the driver reset a GPU that hung: the GPU or its firmware, less often a kernel of the program",
+        of_node=True,
     ),
     symptom(
         "user_code_exception",

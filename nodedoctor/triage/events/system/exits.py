@@ -34,8 +34,8 @@ class ProcessExit:
     at: str = ""
     tasks: tuple[int, ...] = ()
     """Those that a scheduler lists together as ended this way."""
-    child: bool = False
-    """A helper of the process ended, which takes part in no collective: a worker that loads data."""
+    helper: str = ""
+    """What it was, where it was a helper of a process and took part in no collective: it loads data, say."""
     told: bool = True
     """False where its launcher says that it failed, and not with which code."""
 
@@ -68,14 +68,8 @@ class Ended:
     signal: int
 
 
-@record
-class NodeLost:
-    """A whole node went away, says a scheduler; `unstarted` is why it did not even start its task."""
-
-    unstarted: str = ""
-
-
-def _signal(word: str) -> int:
+def signal_of(word: str) -> int:
+    """The code of a process that the signal of a name, a shell's word or a number ended: it is negative."""
     return -(SIGNALS.get(word) or _WORDS.get(word) or number(word) or 9)
 
 
@@ -91,7 +85,7 @@ def tasks_of(text: str) -> tuple[int, ...]:
 
 
 def _prose(found: re.Match[str]) -> ProcessExit | None:
-    code = number(found["code"]) if found["code"] else _signal(found["signal"]) if found["signal"] else None
+    code = number(found["code"]) if found["code"] else signal_of(found["signal"]) if found["signal"] else None
     return ProcessExit(code, first=True) if code else None
 
 
@@ -118,28 +112,6 @@ def _ended(signal: int) -> Ended | OrderedStop:
 
 _NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*): "
 
-_LOST = (
-    # slurmctld (src/slurmctld/{ping_nodes,job_mgr}.c)
-    r"\bJobId=\S+ (?:on failed node|due to failure of node|missing from batch node) (?P<host>[\w.-]+)",
-    r"^(?:slurmctld: )?(?:\W*error: )?Nodes? (?P<host>[\w.-]+) not responding(?:, setting DOWN)?$",
-    # Ray's control store (src/ray/gcs/gcs_server), and the error of a task
-    r"[Tt]he node with (?:node|client) id:? \w+ and (?:ip|address): (?P<host>[\w.:-]+\w).{0,80}marked dead",
-    r"\bThe node IP: (?P<host>[\w.:-]+\w), node ID: ",
-    # Open MPI and PRRTE, behind `has lost communication with a remote daemon`
-    r"^\W*Remote daemon: \S+ on node (?P<host>[\w.-]+)",
-    # MPICH's hydra (pm/pmiserv), Torque's mother superior
-    r"connection to proxy \d+ at host (?P<host>[\w.-]+) failed",
-    r"job killed: node \d+ \((?P<host>[\w.-]+)\) requested job (?:terminate|die), 'EOF'",
-    # torchelastic (rendezvous/dynamic_rendezvous.py): a node is its address, a process id and a number
-    r"the node\(s\) '(?P<host>[\w.-]+?)(?:_\d+_\d+)?'.{0,400} removed from the rendezvous\b.{0,200}no heartb",
-    # Kubernetes (pkg/controller/nodelifecycle)
-    r"\b[Nn]ode (?P<host>[\w.-]+) (?:status is now: NodeNotReady|which was running pod \S+ is unresponsive)",
-    # ssh's client, of launchers that start the ranks of a node through it
-    r"^(?:[\w.-]+: )?Timeout, server (?P<host>[\w.-]+) not responding\.",
-    r"^(?:[\w.-]+: )?Connection to (?P<host>[\w.-]+) closed by remote host\.",
-)
-"""What launchers, agents and schedulers say of a node that does not answer any more."""
-
 SIGNS: tuple[Sign, ...] = (
     sign(
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
@@ -148,7 +120,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal"
         r"|SignalException: Process \d+ got signal: (?:Signals\.)?(?P<signal>\d+|SIG[A-Z]+)",
-        lambda found: _ended(-_signal(found["name"] or found["signal"])),
+        lambda found: _ended(-signal_of(found["name"] or found["signal"])),
     ),
     sign(
         r"Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit",
@@ -209,7 +181,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(  # handlers that programs and compiled frameworks install themselves
         r"\bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception"
         r"|Illegal instruction)\b.{0,24}\b(?:from|on|in|of) (?:[a-zA-Z_]{3,14} )?rank (?P<rank>\d+)",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(signal_of(found["signal"])),
     ),
     sign(
         r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
@@ -236,7 +208,7 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
         r"|Illegal instruction)",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(signal_of(found["signal"])),
     ),
     sign(
         _NODE + r"Exited with exit code (?P<code>\d+)",
@@ -246,7 +218,7 @@ SIGNS: tuple[Sign, ...] = (
         r"error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?:(?P<signal>Killed|Segmentation fault"
         r"|Bus error|Aborted)|Exited with exit code (?P<code>\d+))",
         lambda found: ProcessExit(
-            numeral(found["code"]) if found["code"] else _signal(found["signal"]),
+            numeral(found["code"]) if found["code"] else signal_of(found["signal"]),
             tasks=tasks_of(found["tasks"]),
         ),
     ),
@@ -274,12 +246,12 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
         r"(?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(signal_of(found["signal"])),
     ),
     sign(
         r"^\S*: line \d+: +(?P<pid>\d+) +(?P<signal>Floating point exception|Illegal instruction)"
         r"(?: +\(core dumped\))?(?: +\S.*)?$",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(signal_of(found["signal"])),
     ),
     sign(
         r"^\S*: line \d+: +(?P<pid>\d+) +Hangup(?: +\S.*)?$",
@@ -291,18 +263,18 @@ SIGNS: tuple[Sign, ...] = (
         r"|Floating point exception|Illegal instruction)"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
         lambda found: ProcessExit(
-            -int(found["n"] or found["n2"] or -_signal(found["fatal"] or found["signal"]))
+            -int(found["n"] or found["n2"] or -signal_of(found["fatal"] or found["signal"]))
         ),
     ),
     sign(  # gdb, of a process that runs under it and of a core dump
         r"^(?:Program|Thread \d{1,6} \"[^\"]{0,40}\") (?:received|terminated with) signal"
         r" (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL))\b",
-        lambda found: ProcessExit(_signal(found["signal"])),
+        lambda found: ProcessExit(signal_of(found["signal"])),
     ),
     sign(  # glog's and Ray's handlers of signals
         r"(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80}?)? received"
         r"(?: by PID (?P<pid>\d+))?",
-        lambda found: ProcessExit(_signal(found["received"])),
+        lambda found: ProcessExit(signal_of(found["received"])),
     ),
     sign(  # Open MPI's handler of signals, MPICH's and Intel MPI's hydra
         r"(?:^|\[(?P<host>[\w.-]+):(?P<pid>\d+)\] )Signal: [A-Z][A-Za-z -]{2,30} \((?P<signal>4|6|7|8|11)\)"
@@ -347,38 +319,5 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)"
         r"(?:.{0,12}\bpid ?[:=] ?(?P<pid>\d+))?",
         lambda found: ProcessExit(numeral(found["code"])),
-    ),
-    sign(
-        r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)(?:[, ]+\d+)*\) (?:exited )?is killed"
-        r" by signal: (?P<signal>Killed|Segmentation fault|Aborted)",
-        lambda found: ProcessExit(_signal(found["signal"]), child=True),
-    ),
-    sign(
-        r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
-        lambda found: ProcessExit(-11 if found["signal"][0] == "s" else -8),
-    ),
-    symptom(
-        "peer_died",
-        "loader-ended",
-        # how it ended may be cut off: the end of what a viewer shows, or of what was pasted
-        r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)(?:[, ]+\d+)*\) "
-        r"(?:exited unexpectedly|exited(?: un[a-z]{0,8})?[ .]*$"
-        r"|(?:exited )?is killed(?: by?(?: s[ignal]{0,5}:?)?)?[ .]*$)",
-        "a data-loader worker ended, the log does not say how",
-        personal=True,
-    ),
-    sign(
-        r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",
-        lambda _: NodeLost(),
-    ),
-    *(sign(pattern, lambda _: NodeLost()) for pattern in _LOST),
-    sign(  # srun (src/api/step_launch.c)
-        r"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.{1,80})",
-        lambda found: NodeLost(found["why"].strip()),
-    ),
-    sign(
-        r"health check failed|missed too many heartbeats|node was terminated unexpectedly"
-        r"|Node is dead|NodeDiedError",
-        lambda _: NodeLost(),
     ),
 )

@@ -42,6 +42,7 @@ SIGNS: tuple[Sign, ...] = (
         "link-down",
         r"(?:mlx\d|ib\d|hfi1|bnxt|irdma|port \d).*[Ll]ink (?:is )?(?:down|DOWN)",
         "a network link went down",
+        of_node=True,
     ),
     symptom(
         "gpu_hardware_xid",
@@ -49,6 +50,7 @@ SIGNS: tuple[Sign, ...] = (
         r"AER:.*Uncorrect\w* \((?:Fatal|Non-Fatal)\)|AER: .*[Ff]atal error",
         "a PCIe device reported an uncorrectable error",
         decisive=False,
+        of_node=True,
     ),
     sign(
         r"task (?P<name>\S+):(?P<pid>\d+) blocked for more than \d+ seconds"

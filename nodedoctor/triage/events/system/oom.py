@@ -80,6 +80,14 @@ SIGNS: tuple[Sign, ...] = (
         r"Memory on the node \(IP: (?P<host>[\w.:-]{1,64}), (?!.*\bmemory used=)",
         lambda _: HostOom("Ray"),
     ),
+    symptom(  # distributed (worker_memory.py); Dask starts the worker again, and the job may go on
+        "peer_host_oom",
+        "dask-memory",
+        r"\bWorker (?:\w+://(?P<host>[\w.-]+):\d+ \(pid=(?P<pid>\d+)\) )?exceeded \d+% memory budget",
+        "Dask killed a worker that had nearly used up its share of the host's memory",
+        personal=True,
+        as_warning=True,
+    ),
     sign(
         r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+|\S*python\S* .*)",
         lambda found: MemoryUser(numeral(found["pid"]), float(found["gb"]), found["command"]),

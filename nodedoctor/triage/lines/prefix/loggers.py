@@ -34,6 +34,8 @@ _RANKED = re.compile(r"(rank[_-]?)?(\d{1,6})(?![\w.])")
 """The rank of a process in the place of a logger's name."""
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
+_FIELD = re.compile(r" {4}MESSAGE=(?=\S)")
+"""The text of an entry that `journalctl -o verbose` prints, a field per line."""
 _MARKUP = re.compile(r"[ \t]{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
 _GLOG = re.compile(
     r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
@@ -86,5 +88,6 @@ GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
 PRIORITY: Reader = (_PRIORITY, nothing, "<")
 NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
 LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
+FIELD: Reader = (_FIELD, nothing, " ")
 COMMAND: Reader = (_COMMAND, _read_command, "#:")
 MARKUP: Reader = (_MARKUP, nothing, " \t#>*-`")

@@ -1,0 +1,88 @@
+"""Helpers of a process that ended, which nobody but the exception of their owner tells of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+BROKEN = "concurrent.futures.process.BrokenProcessPool: "
+LOKY = (
+    "joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process managed by the executor "
+    "was unexpectedly terminated. This could be caused by a segmentation fault while calling the function or "
+    "by an excessive memory usage causing the Operating System to kill the worker.\n"
+)
+DASK = "Worker tcp://{host}:4{pid} (pid={pid}) exceeded 95% memory budget. Restarting..."
+WARNED = "2026-03-01 09:00:{n:02},120 - distributed.nanny.memory - WARNING - {said}\n"
+GONE = (
+    "distributed.scheduler.KilledWorker: Attempted to run task ('tokens', {n}) on 4 different workers, but "
+    "all those workers died while running it. The last worker that attempt to run the task was "
+    "tcp://{host}:4{pid}.\n"
+)
+
+
+def raised(error: str, prefix: str = "") -> str:
+    """A traceback of a program's own that ends in an error."""
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/job/prepare.py", line 61, in <module>',
+        "    main()",
+    ]
+    return "".join(f"{prefix}{line}\n" for line in [*lines, *error.splitlines()])
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank2]: ", "2026-03-01 09:00:00 "])
+@pytest.mark.parametrize(
+    "error",
+    [
+        BROKEN
+        + "A process in the process pool was terminated abruptly while the future was running or pending.",
+        BROKEN + "A child process terminated abruptly, the process pool is not usable anymore",
+        LOKY,
+        "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, "
+        "disable multiprocessing.",
+        "billiard.exceptions.WorkerLostError: Worker exited prematurely: exitcode 155 Job: 3.",
+    ],
+)
+def test_a_broken_pool_is_a_worker_that_ended(error: str, prefix: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 5) + raised(error, prefix)).verdict
+    assert verdict.cause == "peer_died"
+    assert "worker of a process pool" in verdict.headline
+    assert [who.rank for who in verdict.culprits] == ([2] if "rank2" in prefix else [])
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSEGV", "SIGABRT"])
+def test_the_signal_that_ended_it_is_told(signal: str, tmp_path: Path) -> None:
+    number = {"SIGKILL": 9, "SIGSEGV": 11, "SIGABRT": 6}[signal]
+    loky = raised(LOKY) + f"\nThe exit codes of the workers are {{{signal}(-{number}), EXIT(0)}}\n"
+    billiard = raised(
+        f"billiard.exceptions.WorkerLostError: Worker exited prematurely: signal {number} ({signal}) Job: 8."
+    )
+    for text in (loky, billiard):
+        verdict = judged(tmp_path, steps(1, 5) + text).verdict
+        assert verdict.cause == "peer_died"
+        assert f"worker of a process pool was ended by {signal}" in verdict.headline
+
+
+def test_an_exit_code_of_a_worker_is_no_signal(tmp_path: Path) -> None:
+    text = raised(LOKY) + "\nThe exit codes of the workers are {EXIT(1)}\n"
+    assert "ended, the log does not say how" in judged(tmp_path, text).verdict.headline
+
+
+@pytest.mark.parametrize("level", ["WARNING", "ERROR"])
+def test_dask_says_which_worker_filled_its_memory(level: str, tmp_path: Path) -> None:
+    full = WARNED.replace("WARNING", level).format(n=1, said=DASK.format(host="10.8.0.3", pid=5151))
+    verdict = judged(tmp_path, full + raised(GONE.format(n=2, host="10.8.0.3", pid=5151))).verdict
+    assert verdict.cause == "peer_host_oom"
+    assert [(who.host, who.pid) for who in verdict.culprits] == [("10.8.0.3", 5151)]
+
+
+def test_without_the_nannys_word_dasks_workers_just_died(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, raised(GONE.format(n=2, host="10.8.0.3", pid=5151))).verdict
+    assert (verdict.cause, verdict.culprits) == ("peer_died", ())
+
+
+def test_a_worker_that_dask_started_again_ended_nothing(tmp_path: Path) -> None:
+    full = WARNED.format(n=1, said=DASK.format(host="10.8.0.3", pid=5151))
+    assert judged(tmp_path, steps(1, 30) + full + steps(31, 90)).verdict.cause == "none"

@@ -1,0 +1,65 @@
+"""A fault of a node names the node, or the one rank on it that met the fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, steps
+
+SYSLOG = "Nov 21 03:1{n}:15 {host} kernel: [8123{n}.678901] {said}\n"
+NCCL = "{host}:22{n}1:22{n}9 [{n}] {said}\n"
+
+FAULTS = {
+    "fallen off the bus": (
+        SYSLOG,
+        "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+    ),
+    "double-bit error": (SYSLOG, "NVRM: Xid (PCI:0000:4e:00): 48, An uncorrectable double bit error (DBE)"),
+    "link down": (SYSLOG, "mlx5_core 0000:86:00.0 mlx5_2: Link down"),
+    "reset of an AMD GPU": (SYSLOG, "amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!. Source:  3"),
+    "port error": (NCCL, "transport/net_ib.cc:92 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error"),
+}
+LOCAL = {
+    "shared memory": "misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-pQ1 to 9637 bytes",
+    "memlock": "misc/ibvwrap.cc:262 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory",
+    "no interface": "bootstrap.cc:126 (bootstrapNetInit) NCCL WARN Bootstrap : no socket interface found",
+    "no plug-in": "NCCL WARN Error: network AWS not found.",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_node_is_named(name: str, tmp_path: Path) -> None:
+    form, said = FAULTS[name]
+    one = form.format(n=1, host="gpu-07", said=said)
+    verdict = judged(tmp_path, steps(1, 9) + one).verdict
+    assert [(who.host, who.rank, who.pid) for who in verdict.culprits] == [("gpu-07", None, None)]
+    assert "node gpu-07" in verdict.headline
+    two = judged(tmp_path, steps(1, 9) + one + form.format(n=2, host="gpu-03", said=said)).verdict
+    assert two.cause == verdict.cause
+    assert {who.host for who in two.culprits} == {"gpu-03", "gpu-07"}
+    assert "nodes gpu-03 and gpu-07" in two.headline
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_who_is_not_known_is_not_named(name: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + FAULTS[name][1] + "\n").verdict
+    assert verdict.culprits == ()
+    assert "node" not in verdict.headline
+
+
+def test_the_one_rank_on_it_is_named_with_its_node(tmp_path: Path) -> None:
+    said = "gpu-03:2201:2230 [1] NCCL INFO comm 0x5 rank 3 nranks 8 cudaDev 1 - Init START\n"
+    error = "[rank{}]: RuntimeError: CUDA error: system not yet initialized\n"
+    one = judged(tmp_path, said + error.format(3)).verdict
+    assert [who.rank for who in one.culprits] == [3]
+    assert one.headline.startswith("rank 3")
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_limit_of_a_process_names_the_process(name: str, tmp_path: Path) -> None:
+    line = NCCL.format(n=1, host="gpu-07", said=LOCAL[name])
+    verdict = judged(tmp_path, steps(1, 9) + line).verdict
+    assert [(who.host, who.pid) for who in verdict.culprits] == [("gpu-07", 2211)]
+    ranked = judged(tmp_path, steps(1, 9) + f"[rank5]: {LOCAL[name]}\n").verdict
+    assert [who.rank for who in ranked.culprits] == [5]
