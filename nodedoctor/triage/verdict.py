@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import distinct
 from nodedoctor.triage.events.nccl import NcclError, SetUp
 from nodedoctor.triage.events.programs.serving import ShutDown
-from nodedoctor.triage.events.progress import Finished, LongWork, Mentions, Serving, TrainingStep
+from nodedoctor.triage.events.progress import Finished, Gone, LongWork, Mentions, Serving, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
@@ -26,6 +27,8 @@ from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
 SIGTERM = 15
+_LENGTH = re.compile(r"/(\d{1,12})$")
+"""How long the bar is that a series of steps was read from."""
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
@@ -85,12 +88,15 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     stops = story.of(OrderedStop)
     done = story.of(Finished)
     running, serving = story.of(RasRunning), story.of(Serving)
-    alive = story.alive or rested
+    left_off = "" if stops or done or story.of(ShutDown) else _left_off(story)
+    alive = (story.alive or rested) and not left_off
     told_by_dumps = rested and not (stops or done or running or story.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
+    elif left_off:
+        headline = f"the program ended in the middle of its work ({left_off}), and no line says why"
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif rested and not story.steps:
@@ -127,6 +133,17 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         incidents=story.incidents,
         coverage=coverage,
     )
+
+
+def _left_off(story: Story) -> str:
+    """How far a bar of known length was when all of its processes were gone; '' unless one was not full."""
+    gone = {event.place.source: event.place.offset for event in story.of(Gone)}
+    for event in reversed(story.of(TrainingStep)):
+        whole = _LENGTH.search(event.what.series)
+        if event.place.offset <= gone.get(event.place.source, -1) and whole is not None:
+            done = int(event.what.last[-1])
+            return f"{done} of {whole[1]}" if done < int(whole[1]) else ""
+    return ""
 
 
 def _of_no_job(story: Story, coverage: Coverage) -> bool:

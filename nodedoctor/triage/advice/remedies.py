@@ -512,5 +512,6 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     ),
     "ib-event": _adapter,
     "ib-setup": _adapter,
+    "ib-left-out": _adapter,
 }
 """By the name of a symptom."""

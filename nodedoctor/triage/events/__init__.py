@@ -18,7 +18,7 @@ from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
-from nodedoctor.triage.events.system import exits, helpers, kernel, limits, nodes, oom, slurm
+from nodedoctor.triage.events.system import exits, helpers, kernel, limits, nodes, oom, schedulers, slurm
 from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.trace import Raised, Tracebacks, own_rank
 from nodedoctor.triage.events.trace_owners import Continued, Gathered, Spawned
@@ -39,6 +39,7 @@ SIGNS: tuple[Sign, ...] = (
     *ras.SIGNS,
     *kernel.SIGNS,
     *slurm.SIGNS,
+    *schedulers.SIGNS,
     *jax.SIGNS,
     *horovod.SIGNS,
     *paddle.SIGNS,
@@ -53,7 +54,7 @@ SIGNS: tuple[Sign, ...] = (
 LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
-ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, Complaint)
+ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, progress.Gone, Complaint)
 """What a line tells in passing: it may still be one about progress."""
 
 SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
@@ -63,8 +64,8 @@ TOLD_AS_WARNING = (
     exits.Stopped, exits.Forced, exits.Ended, nodes.NodeLost, watchdog.Blamed,
     watchdog.CollectiveStatus, watchdog.Left, watchdog.GilHeld, watchdog.Heartbeat,
     slurm.Attempt, slurm.Begun, slurm.OrderedStop, serving.ShutDown, nccl.Communicator,
-    progress.Asleep, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning, ras.RasProcess,
-    ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
+    progress.Asleep, progress.Gone, UnreadTrouble, kernel.Stalled, kernel.Xid, ras.RasCount, ras.RasRunning,
+    ras.RasProcess, ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.Dying,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 

@@ -53,6 +53,8 @@ _GIVEN = re.compile(
     r"^\++ \S"
     r"|^(?=.{1,200}$)\W*(?:[\w.-]+ )?[\w.-]*(?i:time_?out)[\w.-]*"
     r"(?: ?\(\w{1,8}\))?\s*[:=]\s*\d[\d.]*\s?\w{0,3}\W*$"
+    r"|\b(?:with|using) (?:a |an )?\d[\d.]{0,9} ?-?(?:ms|s|sec(?:ond)?s?|min(?:ute)?s?|hours?) [Tt]ime-?out\b"
+    r"|\b[Tt]ime-?out (?:is |was )?set to:? ?\d"
 )
 """What was asked for: a command that a shell shows before it runs it (`set -x`), a limit and its number."""
 

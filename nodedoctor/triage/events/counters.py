@@ -47,7 +47,7 @@ class _Counter:
         line = self.line
         if line is None:
             return None
-        what = TrainingStep(self.series, self.part, self.first, self.last, self.rises)
+        what = TrainingStep(self.series, self.part, self.first, self.last, self.rises, self.stride)
         return Event(what, line.place, self.who, line.time, line.text, line.repeated, line.origin)
 
 

@@ -44,6 +44,8 @@ _TOLD_KEYS = re.compile(
 """Keys whose values are what happened."""
 _TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
+_OF_A_SCREEN = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
+"""How an X server marks its lines (`man Xorg`, its log), which bug reports hold: it is no part of a job."""
 _REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
 """What compilers and asserts print behind the name of a program, which may look like that of a setting."""
 _WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
@@ -68,7 +70,7 @@ def manner(line: Line, start: int, end: int, words: int | None = None) -> Manner
         return "warning"
     if _HANDLED.search(text) and line.level != "F":  # what ends a program is not handled, whatever it says
         return "handled"
-    if _OPTION.match(text) or _is_setting(text, end):
+    if _OPTION.match(text) or _OF_A_SCREEN.match(text) or _is_setting(text, end):
         return "quoted"
     if not line.level and is_talk(text, start if words is None else words, end):
         return "quoted"

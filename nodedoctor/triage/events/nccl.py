@@ -160,12 +160,19 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _IB,
         "ib-setup",
-        r"(?:Call to )?ibv_(?:modify_qp|create_qp|open_device|poll_cq|query_port|query_gid"
-        r"|alloc_pd)\w* failed"
+        r"(?:Call to )?ibv_(?:modify_qp|create_qp|poll_cq|query_gid|alloc_pd)\w* failed"
         # other users of libibverbs: perftest, UCX, UCCL, NVSHMEM, Mooncake
         r"|(?:[Ff]ailed|[Uu]nable|[Ee]rror) to (?:modify|create|transition) (?:the )?"
         r"(?:QP|[Qq]ueue [Pp]air)\b",
         "an InfiniBand queue pair could not be set up",
+    ),
+    symptom(  # ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
+        _IB,
+        "ib-left-out",
+        r"Call to ibv_(?:open_device|query_device|query_port)\w* failed",
+        "NCCL left out an InfiniBand adapter that it could not open",
+        decisive=False,
+        of_node=True,
     ),
     symptom(
         _IB,

@@ -17,6 +17,7 @@ class TrainingStep:
     `series` is the counter's own name and process: only the same series can go on. `part` counts how often it
     began again (a new epoch, a new run); `first` and `last` are its values in this part so far. `rises`: how
     often it passed its highest value of this part since the last event about it; a redrawn bar rises never.
+    `stride`: its largest step so far, which is 50 where a program tells of every 50th.
     """
 
     series: str = ""
@@ -24,11 +25,13 @@ class TrainingStep:
     first: tuple[float, ...] = ()
     last: tuple[float, ...] = ()
     rises: int = 0
+    stride: float = 0.0
 
     @property
     def begins(self) -> bool:
-        """True when this part of the counter starts where counters start."""
-        return all(value <= BEGINNING for value in self.first)
+        """True when this part of the counter starts where counters start: with one of its steps at most."""
+        *outer, inner = self.first or (0.0,)
+        return all(value <= BEGINNING for value in outer) and inner <= max(BEGINNING, self.stride)
 
     @property
     def answers(self) -> bool:
@@ -61,6 +64,11 @@ class LongWork:
 @record
 class Asleep:
     """A rank says it is waiting or sleeping on purpose."""
+
+
+@record
+class Gone:
+    """Python's tracker of shared resources outlived its processes: all that used them have ended."""
 
 
 @record
@@ -177,9 +185,14 @@ _DONE = re.compile(
     r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
     r'|"key": "(?:run_stop|status)".{1,300}"success"'
 )
+_TESTED = re.compile(
+    r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
+    r"|\b[Ff]inished evaluation for\b"
+)
+"""The same of what measures and judges instead of training."""
 
 
-PATTERNS = (_DONE, _SERVING, *(pattern for _, pattern in _WORKS))
+PATTERNS = (_DONE, _TESTED, _SERVING, *(pattern for _, pattern in _WORKS))
 """What `read` looks for, beside a roster."""
 
 
@@ -190,7 +203,7 @@ def read(text: str) -> object | None:
         return Roster(tuple(whole(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
-    if _DONE.search(text):
+    if _DONE.search(text) or _TESTED.search(text):
         return Finished()
     for kind, pattern in _WORKS:
         if pattern.search(text) and not _soon_done(text):
@@ -258,6 +271,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?"
         r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
         lambda _: Asleep(),
+    ),
+    sign(  # Lib/multiprocessing/resource_tracker.py, main()
+        r"resource_tracker: There appear to be \d+ leaked \w+ objects to clean up at shutdown",
+        lambda _: Gone(),
     ),
     sign(
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"

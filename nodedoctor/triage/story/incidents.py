@@ -201,7 +201,10 @@ def _alike(text: str) -> str:
 
 
 def _not_sent_home(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without the exit codes of tasks that a scheduler had stopped, for a reason outside the job."""
+    """Without the exit codes of jobs, and of tasks where the reason is outside the job, that were stopped."""
+    ordered = next((i for i, e in enumerate(events) if isinstance(e.what, OrderedStop)), len(events))
+    told = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[ordered:])
+    events = [*events[:ordered], *(e for e, job in zip(events[ordered:], told, strict=True) if not job)]
     stop = next((i for i, e in enumerate(events) if isinstance(e.what, OrderedStop) and e.what.outside), None)
     if stop is None or any(not isinstance(event.what, QUIET) for event in events[:stop]):
         return events

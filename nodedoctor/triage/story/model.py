@@ -14,6 +14,7 @@ from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import (
     Asleep,
     Finished,
+    Gone,
     Mentions,
     RankOfPid,
     Refused,
@@ -36,7 +37,7 @@ W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, Asleep, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster, Mentions,
+    *LIFE, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster, Mentions,
     Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article, Complaint,
     RasCount, RasProcess, RasRunning,
 )  # fmt: skip

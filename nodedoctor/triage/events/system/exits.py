@@ -38,6 +38,8 @@ class ProcessExit:
     """What it was, where it was a helper of a process and took part in no collective: it loads data, say."""
     told: bool = True
     """False where its launcher says that it failed, and not with which code."""
+    of_job: bool = False
+    """The whole job's, as its scheduler reports it: also of one that the scheduler ended itself."""
 
     @property
     def signal(self) -> int | None:

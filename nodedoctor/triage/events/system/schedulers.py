@@ -1,0 +1,57 @@
+"""How LSF, PBS and HTCondor tell in a job's own log that they ended it, or how it ended.
+
+LSF's report of a job (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS's and Torque's node daemons
+(src/resmom/mom_main.c) and HTCondor's event log (manual, "Job Event Log Codes").
+"""
+
+from __future__ import annotations
+
+from nodedoctor.triage.events.progress import Finished
+from nodedoctor.triage.events.sign import Sign, numeral, sign
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.system.slurm import OrderedStop
+
+_LARGEST_SIGNAL = 64
+
+SIGNS: tuple[Sign, ...] = (
+    sign(
+        r"^TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE): |^=>> PBS: job killed: (?:walltime|cput)\b",
+        lambda _: OrderedStop("time limit"),
+    ),
+    sign(
+        r"^TERM_(?:OWNER|ADMIN|FORCE_OWNER|FORCE_ADMIN|REMOVE_HUNG_JOB): "
+        r"|^009 \(\d+\.\d+\.\d+\) .{1,40} Job was aborted\b",
+        lambda _: OrderedStop("cancelled"),
+    ),
+    sign(
+        r"^TERM_PREEMPT: |^004 \(\d+\.\d+\.\d+\) .{1,40} Job was evicted\b",
+        lambda _: OrderedStop("preempted"),
+    ),
+    sign(
+        r"^TERM_(?:MEMLIMIT|SWAP): ",
+        lambda _: HostOom("LSF"),
+    ),
+    sign(
+        r"^=>> PBS: job killed: (?:v?mem|pv?mem) \S+ exceeded limit",
+        lambda _: HostOom("PBS"),
+    ),
+    sign(
+        r"\bJob has gone over (?:cgroup )?memory limit of \d+",
+        lambda _: HostOom("HTCondor"),
+    ),
+    sign(
+        r"^Exited with exit code (?P<code>[1-9]\d{0,2})\.$"
+        r"|^\s*\(1\) Normal termination \(return value (?P<value>-?[1-9]\d{0,2})\)",
+        lambda found: ProcessExit(numeral((found["code"] or found["value"]).lstrip("-")), of_job=True),
+    ),
+    sign(
+        r"^Exited (?:by signal|with signal termination:) (?P<signal>\d{1,2})\b"
+        r"|^\s*\(0\) Abnormal termination \(signal (?P<number>\d{1,2})\)",
+        lambda found: ProcessExit(-numeral(found["signal"] or found["number"], _LARGEST_SIGNAL), of_job=True),
+    ),
+    sign(
+        r"^Successfully completed\.$|^\s*\(1\) Normal termination \(return value 0\)",
+        lambda _: Finished(),
+    ),
+)
