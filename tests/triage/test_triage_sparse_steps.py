@@ -57,7 +57,7 @@ def test_an_adapter_that_nccl_leaves_out_ends_no_job(call: str, behind: str, tmp
 
 
 TRACKER = (
-    "/opt/lib/python3.12/multiprocessing/resource_tracker.py:279: UserWarning: resource_tracker: There appear to "
+    "/opt/lib/python3.12/resource_tracker.py:279: UserWarning: resource_tracker: There appear to "
     "be 3 leaked semaphore objects to clean up at shutdown\n"
     "  warnings.warn('resource_tracker: There appear to be %d '\n"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import shorten
 from typing import Any
 
@@ -302,9 +302,28 @@ def left_early(story: Story) -> Iterator[Candidate]:
 
 
 def _guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
-    """Who said these things of himself: by rank, else as the one rank that failed, else by process or GPU."""
+    """Who said these things of himself: by rank, else as those that failed, else by process or GPU."""
+    events = tuple(events)
     people = [event.who for event in events]
-    return tuple(distinct(people)) or sole_failure(story) or blamed(*people)
+    known = tuple(distinct(people)) or sole_failure(story)
+    if not known and all(who.pid is None for who in people):
+        known = _all_that_failed(story, events)
+    return known or blamed(*people)
+
+
+def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
+    """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
+
+    All ranks are started with the same words: where as many cannot begin with them, these are all.
+    """
+    times = len(said)
+    alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
+    if story.expected == 1 or (alike and story.expected == times):
+        return tuple(Who(rank=rank) for rank in range(story.expected))
+    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
+    ended = distinct(who for event in exits for who in people_of(event))
+    coded = all(event.what.signal is None for event in exits)
+    return tuple(ended) if coded and len(ended) == times > 1 and story.sources == 1 else ()
 
 
 def _together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:

@@ -157,7 +157,9 @@ SIGNS: tuple[Sign, ...] = (
         r"|devices?(?:\(s\))? (?:is/)?are busy or unavailable|CUDA unknown error"
         r"|Driver/library version mismatch"
         r"|nvidia-container-cli: .*error|NVML Shared Library Not Found|no GPUs found"
-        r"|libcuda\.so\S*: cannot open shared object|CUDA_ERROR_NO_DEVICE|RmInitAdapter failed",
+        r"|libcuda\.so\S*: cannot open shared object|CUDA_ERROR_NO_DEVICE|RmInitAdapter failed"
+        # unsloth, Colossal-AI, vLLM
+        r"|cannot find any torch accelerator|No supported gpu backend found|[Ff]ailed to infer device type",
         "the driver is not loaded, does not match its libraries, or shows no GPU",
         personal=True,
         quoted=True,

@@ -13,7 +13,7 @@ _ECHOES = re.compile(
     r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
     r"|TerminatedWorkerError|WorkerLostError|KilledWorker"
-    r"|Rendezvous\w+|NodeDiedError|EngineDeadError"
+    r"|Rendezvous\w+|NodeDiedError|EngineDeadError|PapermillExecutionError|CellExecutionError"
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 _ECHO_WORDS = re.compile(

@@ -124,13 +124,15 @@ BAR = re.compile(
     r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
 )
 """A bar, and one of work whose length nobody knows: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
-ETA = re.compile(r"^\s*\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})\] +eta: \d")
-"""How far torchvision's MetricLogger is where it was given no name (`references/detection/utils.py`)."""
+ETA = re.compile(
+    r"^\s*(?P<name>[A-Z][\w ()-]{0,40}?:? +)?\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})\] +eta: \d"
+)
+"""How far torchvision's MetricLogger is (`references/detection/utils.py`), with a name or without one."""
 COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
 """A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
 _ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
 """Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
-_NAMES = {ETA: r"eta/\g<total>", COLUMN: r"\g<name>"}
+_NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
 BARS = (BAR, ETA, COLUMN)
 """What `bar` reads."""
 _OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
@@ -278,8 +280,9 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
-        r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)",
-        lambda found: Size(world_size(found["n"] or found["n2"] or found["n3"])),
+        r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)"
+        r"|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b",
+        lambda found: Size(world_size(next(filter(None, found.groups())))),
     ),
     sign(
         r"(?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)"

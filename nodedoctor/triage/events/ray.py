@@ -54,7 +54,8 @@ SIGNS: tuple[Sign, ...] = (
     # Ray Train's index of the worker whose task failed first (ray/train/_internal/utils.py)
     sign(r"^Worker (?P<rank>\d+) has failed\.$", lambda _: ActorPid()),
     sign(
-        r"RayTaskError(?:\((?P<error>\w+)\))?.*pid=(?P<pid>\d+)",
+        r"(?:RayTaskError(?:\((?P<error>\w+)\))?.*|\bray::[\w.:<>-]{1,200}(?:\(\))? \()pid=(?P<pid>\d+)"
+        r"(?:, ip=(?P<host>[\w.:-]+))?",
         lambda f: TaskFailed(f["error"] or ""),
     ),
     sign(

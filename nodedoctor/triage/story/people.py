@@ -144,15 +144,20 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
             if event.place.offset == same.place.offset:
                 speaker[source] = event.who.pid
             elif event.who.rank is None and not told:
-                event = replace(event, who=replace(event.who, pid=same.who.pid))
+                event = replace(event, who=_of(event.who, same.who))
             if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
                 del task[source]
         elif isinstance(event.what, CutShort) and same is not None:
             own = event.who.rank is not None or event.who.pid not in (None, speaker.get(source))
             if not own:
-                event = replace(event, who=replace(event.who, pid=same.who.pid), what=_cut(event.what, same))
+                event = replace(event, who=_of(event.who, same.who), what=_cut(event.what, same))
         found.append(event)
     return found
+
+
+def _of(speaker: Who, task: Who) -> Who:
+    """Who printed a task's exception, as the process that Ray names in front of it, and on its node."""
+    return replace(speaker, pid=task.pid, host=task.host or speaker.host)
 
 
 def _cut(what: CutShort, task: Event[TaskFailed]) -> CutShort:

@@ -291,6 +291,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)",
         "the program could not begin with what it was started with",
         quoted=True,
+        personal=True,
         owner="CONFIG",
     ),
     symptom(

@@ -1,0 +1,163 @@
+"""Whose an error without a rank is: of all that ended, of the only rank, of the process that Ray names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import culprits, judged, steps
+
+TABLE = """\
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+{others}------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-03-14_09:26:53
+  host      : g1
+  rank      : {first} (local_rank: {first})
+  exitcode  : 1 (pid: {pid})
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+ENTRY = """\
+[{n}]:
+  time      : 2025-03-14_09:26:53
+  host      : g1
+  rank      : {rank} (local_rank: {rank})
+  exitcode  : {code} (pid: {pid})
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+"""
+RAISED = """\
+Traceback (most recent call last):
+  File "/job/train.py", line 31, in <module>
+    main()
+  File "/job/data.py", line 12, in load
+    return rows.split(",")
+AttributeError: 'list' object has no attribute 'split'
+"""
+FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+USAGE = "train.py: error: unrecognized arguments: --fast\n"
+
+
+def table(first: int, *others: int, code: int = 1) -> str:
+    """torchelastic's list of the ranks that ended."""
+    entries = (ENTRY.format(n=n, rank=rank, code=code, pid=700 + rank) for n, rank in enumerate(others, 1))
+    return TABLE.format(first=first, pid=700 + first, others="".join(entries))
+
+
+@pytest.mark.parametrize("error", [RAISED, USAGE])
+@pytest.mark.parametrize("ranks", [(0, 1), (2, 0, 1), (0, 3, 5, 6)])
+def test_an_error_told_once_by_each_that_ended_is_of_them_all(
+    error: str, ranks: tuple[int, ...], tmp_path: Path
+) -> None:
+    examined = judged(tmp_path, error * len(ranks) + table(*ranks))
+    assert examined.verdict.cause == "user_code_exception"
+    assert culprits(examined) == sorted(ranks)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_error_told_by_fewer_or_more_is_of_none_for_sure(times: int, tmp_path: Path) -> None:
+    examined = judged(tmp_path, RAISED * times + table(0, 1))
+    assert examined.verdict.cause == "user_code_exception"
+    assert not examined.verdict.culprits
+
+
+def test_ranks_that_were_killed_raised_nothing(tmp_path: Path) -> None:
+    assert not judged(tmp_path, RAISED * 2 + table(0, 1, code=-11)).verdict.culprits
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_what_all_were_started_with_wrongly_is_of_all(world: int, tmp_path: Path) -> None:
+    text = f"[INFO] [launch.py:163:main] dist_world_size={world}\n" + USAGE * world
+    assert culprits(judged(tmp_path, text)) == list(range(world))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "INFO:root:Running... (rank: 0/1)",
+        "| distributed init (rank 0/1)",
+        "[Rank 0/1] ready",
+        "Global rank 0 of 1",
+        "world_size: 1",
+    ],
+)
+@pytest.mark.parametrize(
+    "error", [RAISED, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"]
+)
+def test_the_only_rank_is_rank_0(said: str, error: str, tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, said + "\n" + steps(1, 9) + error)) == [0]
+
+
+@pytest.mark.parametrize("said", ["local rank 0/1", "tp rank 0/1", "expert rank 0 of 1", "rank 0/8"])
+def test_a_rank_within_a_part_of_the_job_tells_no_world_of_one(said: str, tmp_path: Path) -> None:
+    assert not judged(tmp_path, said + "\n" + steps(1, 9) + RAISED).verdict.culprits
+
+
+TASK = "{begin}ray::{name} (pid={pid}, ip=10.1.2.{host}, actor_id=7c54, repr=<worker.Worker at 0x7f>)\n"
+REMOTE = """\
+  File "/job/actor.py", line 483, in update
+    loss.backward()
+{error}
+"""
+BEGINS = (
+    "",
+    "Unhandled error (suppress with 'RAY_IGNORE_UNHANDLED_ERRORS=1'): ",
+    "Training:   0%|          | 0/559 [00:00<?, ?it/s]Unhandled error (suppress with 'X=1'): ",
+    "ray.exceptions.RayTaskError(OutOfMemoryError): ",
+)
+
+
+@pytest.mark.parametrize("begin", BEGINS)
+@pytest.mark.parametrize("name", ["WorkerDict.actor_rollout_update_actor()", "train_loop", "Actor.step()"])
+@pytest.mark.parametrize("error", [FULL, "KeyError: 'x'"])
+def test_ray_names_the_process_in_front_of_what_it_raised(
+    begin: str, name: str, error: str, tmp_path: Path
+) -> None:
+    told = [TASK.format(begin=begin, name=name, pid=pid, host=pid - 4000) for pid in (4011, 4012)]
+    text = "".join(line + REMOTE.format(error=error) for line in told)
+    verdict = judged(tmp_path, steps(1, 3) + text).verdict
+    assert [(who.host, who.pid) for who in verdict.culprits] == [("10.1.2.11", 4011), ("10.1.2.12", 4012)]
+    (tmp_path / "one").mkdir()
+    one = judged(tmp_path / "one", steps(1, 3) + told[0] + REMOTE.format(error=error)).verdict
+    assert [(who.host, who.pid) for who in one.culprits] == [("10.1.2.11", 4011)]
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["papermill.exceptions.PapermillExecutionError: ", "nbclient.exceptions.CellExecutionError: "]
+)
+def test_who_runs_a_notebook_only_shows_what_it_raised(wrapper: str, tmp_path: Path) -> None:
+    text = (
+        f'Traceback (most recent call last):\n  File "/opt/run.py", line 8, in run\n    raise error\n'
+        f"{wrapper}: \n"
+        'Exception encountered at "In [4]":\n'
+        "ValueError                                Traceback (most recent call last)\nCell In[4], line 5\n"
+        "----> 5 load(rows)\n\nValueError: 3 columns passed, 4 wanted\n"
+    )
+    assert "3 columns passed" in judged(tmp_path, text).verdict.headline
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NotImplementedError: Unsloth cannot find any torch accelerator? You need a GPU.",
+        "RuntimeError: Failed to infer device type, please set `VLLM_LOGGING_LEVEL=DEBUG`",
+        "RuntimeError: No supported gpu backend found!",
+    ],
+)
+def test_a_framework_that_finds_no_gpu_says_so(said: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, said + "\n").verdict.cause == "driver_problem"
+
+
+@pytest.mark.parametrize("name", ["Evaluation  ", "Test:  ", "Epoch (train): ", ""])
+def test_a_meter_with_a_name_counts(name: str, tmp_path: Path) -> None:
+    scare = (
+        "g1:31:31 [0] misc/nvmlwrap.cc:100 NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch"
+    )
+    rows = "".join(f"{name}[{n:4}/2007]  eta: 0:00:33    time: 6.1840\n" for n in range(0, 2007, 40))
+    assert judged(tmp_path, f"{scare}\n{scare.replace('31', '32')}\n{rows}").verdict.cause == "none"
