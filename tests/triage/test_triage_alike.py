@@ -161,3 +161,19 @@ def test_a_meter_with_a_name_counts(name: str, tmp_path: Path) -> None:
     )
     rows = "".join(f"{name}[{n:4}/2007]  eta: 0:00:33    time: 6.1840\n" for n in range(0, 2007, 40))
     assert judged(tmp_path, f"{scare}\n{scare.replace('31', '32')}\n{rows}").verdict.cause == "none"
+
+
+@pytest.mark.parametrize(
+    "behind", ["WARNING:root:the mirror is slow: No space left on device, using /tmp\n", "bye\n"]
+)
+def test_ranks_that_say_the_same_long_thing_show_no_width_of_a_terminal(behind: str, tmp_path: Path) -> None:
+    """The longest line of a log is there once for each of them: nothing was broken, and nothing belongs to it."""
+    told = [TASK.format(begin=BEGINS[1], name="step()", pid=pid, host=11) for pid in (4011, 4012, 4013)]
+    error = (
+        FULL + " GPU 0 has 39.56 GiB of which 4.51 GiB is free. Of that memory 50.32 GiB is PyTorch's." * 3
+    )
+    text = "".join(line + REMOTE.format(error=error) for line in told)
+    verdict = judged(tmp_path, steps(1, 3) + text + behind).verdict
+    assert verdict.cause == "peer_cuda_oom"
+    assert [who.pid for who in verdict.culprits] == [4011, 4012, 4013]
+    assert behind.strip() not in " ".join(line.text for line in verdict.evidence)

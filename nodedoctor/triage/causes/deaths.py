@@ -7,7 +7,8 @@ from typing import Any
 
 from nodedoctor.record import replace
 from nodedoctor.triage.causes.ended import before_stop, people_of
-from nodedoctor.triage.causes.who import blamed, called, distinct, sole_failure
+from nodedoctor.triage.causes.guilty import sole_failure
+from nodedoctor.triage.causes.who import blamed, called, distinct
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait

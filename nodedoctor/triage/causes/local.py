@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.causes.ended import people_of
 from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.who import blamed, called, distinct, named, nodes_of, sole_failure
+from nodedoctor.triage.causes.guilty import guilty
+from nodedoctor.triage.causes.who import blamed, called, distinct, named, nodes_of
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import DuplicateGpu
@@ -87,7 +88,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
         culprits = nodes_of(e.who for e in events) if what.of_node else ()
         if what.personal:
-            culprits = _guilty(story, _together(story, events))
+            culprits = guilty(story, _together(story, events))
         yield Candidate(
             cause,
             ground,
@@ -201,7 +202,7 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
     if not full:
         return
     early = [event for event in full if not story.late(event)] or full
-    culprits = _guilty(story, _together(story, early))
+    culprits = guilty(story, _together(story, early))
     crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
     headline = f"{called(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
@@ -258,7 +259,7 @@ def exceptions(story: Story) -> Iterator[Candidate]:
         return
     first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
     same = [e for e in chosen if e.what.type == first.what.type]
-    culprits = _guilty(story, same)
+    culprits = guilty(story, same)
     said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
     at = place(first.what.frames)
     where = f" ({at})" if at else ""
@@ -299,31 +300,6 @@ def left_early(story: Story) -> Iterator[Candidate]:
     if culprits:
         headline = f"{called(culprits)} ended its process groups and left while the others waited"
         yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
-
-
-def _guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
-    """Who said these things of himself: by rank, else as those that failed, else by process or GPU."""
-    events = tuple(events)
-    people = [event.who for event in events]
-    known = tuple(distinct(people)) or sole_failure(story)
-    if not known and all(who.pid is None for who in people):
-        known = _all_that_failed(story, events)
-    return known or blamed(*people)
-
-
-def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
-    """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
-
-    All ranks are started with the same words: where as many cannot begin with them, these are all.
-    """
-    times = len(said)
-    alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
-    if story.expected == 1 or (alike and story.expected == times):
-        return tuple(Who(rank=rank) for rank in range(story.expected))
-    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
-    ended = distinct(who for event in exits for who in people_of(event))
-    coded = all(event.what.signal is None for event in exits)
-    return tuple(ended) if coded and len(ended) == times > 1 and story.sources == 1 else ()
 
 
 def _together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:

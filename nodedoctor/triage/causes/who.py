@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.model import Who
-from nodedoctor.triage.story import Story
 
 
 def distinct(people: Iterable[Who]) -> list[Who]:
@@ -79,18 +77,3 @@ def separately(numbers: Sequence[int | str]) -> str:
     if len(numbers) > 12:
         return ", ".join(shown) + f" and {len(numbers) - 12} more"
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-
-
-def sole_failure(story: Story) -> tuple[Who, ...]:
-    """The only rank, or process, that was seen to fail by itself: who an error line without a rank is of."""
-    exits = story.of(ProcessExit)
-    people = [
-        who
-        for event in exits
-        if event.what.signal != 15
-        for who in ([Who(rank=task) for task in event.what.tasks] or [event.who])
-    ]
-    if len(exits) == 1 and "local_rank: " in exits[0].text:
-        return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
-    alone = blamed(*people)
-    return alone if len(alone) == 1 and story.sources == 1 else ()

@@ -19,13 +19,14 @@ WALLED = 0.6
 _FRAMES = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
 """Ends of lines that were filled up to a width and not broken at it."""
 _HEAD = re.compile(r"\d+|\s+")
+_NUMBER = re.compile(r"\d+")
 
 
 def width(texts: Sequence[str]) -> int:
     """The width at which the lines of a file were broken; 0 when they were not.
 
-    Then no line is longer, several are exactly as long, hardly any is one or two shorter, and what follows
-    them does not begin like the other lines do.
+    Then no line is longer, several different ones are exactly as long, hardly any is one or two shorter, and
+    what follows them does not begin like the other lines do.
     """
     lengths = Counter(len(text) for text in texts)
     widest = max(lengths, default=0)
@@ -33,6 +34,8 @@ def width(texts: Sequence[str]) -> int:
     often = OFTEN - (widest in TERMINALS)
     if widest < NARROWEST or lengths[widest] < often or near > lengths[widest]:
         return 0
+    if len({_NUMBER.sub("0", text) for text in texts if len(text) == widest}) < often:
+        return 0  # ranks that say the same
     if sum(text[-1] in _FRAMES for text in texts if len(text) == widest) * 2 > lengths[widest]:
         return 0  # filled up with blanks
     full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]

@@ -1,0 +1,47 @@
+"""Whose an error is: by the line's own words, else by who was seen to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nodedoctor.triage.causes.ended import people_of
+from nodedoctor.triage.causes.who import blamed, distinct
+from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.model import Event, Who
+from nodedoctor.triage.story import Story
+
+
+def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
+    """Who said these things of himself: by rank, else as those that failed, else by process or GPU."""
+    events = tuple(events)
+    people = [event.who for event in events]
+    known = tuple(distinct(people)) or sole_failure(story)
+    if not known and all(who.pid is None for who in people):
+        known = _all_that_failed(story, events)
+    return known or blamed(*people)
+
+
+def sole_failure(story: Story) -> tuple[Who, ...]:
+    """The only rank, or process, that was seen to fail by itself: who an error line without a rank is of."""
+    exits = story.of(ProcessExit)
+    if len(exits) == 1 and "local_rank: " in exits[0].text:
+        return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
+    alone = blamed(*(who for event in exits if event.what.signal != 15 for who in people_of(event)))
+    return alone if len(alone) == 1 and story.sources == 1 else ()
+
+
+def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
+    """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
+
+    All ranks are started with the same words: where as many cannot begin with them, these are all.
+    """
+    times = len(said)
+    alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
+    if story.expected == 1 or (alike and story.expected == times):
+        return tuple(Who(rank=rank) for rank in range(story.expected))
+    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
+    ended = distinct(who for event in exits for who in people_of(event))
+    coded = all(event.what.signal is None for event in exits)
+    return tuple(ended) if coded and len(ended) == times > 1 and story.sources == 1 else ()
