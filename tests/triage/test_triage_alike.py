@@ -167,7 +167,7 @@ def test_a_meter_with_a_name_counts(name: str, tmp_path: Path) -> None:
     "behind", ["WARNING:root:the mirror is slow: No space left on device, using /tmp\n", "bye\n"]
 )
 def test_ranks_that_say_the_same_long_thing_show_no_width_of_a_terminal(behind: str, tmp_path: Path) -> None:
-    """The longest line of a log is there once for each of them: nothing was broken, and nothing belongs to it."""
+    """The longest line is there once for each of them: nothing was broken, and nothing belongs to it."""
     told = [TASK.format(begin=BEGINS[1], name="step()", pid=pid, host=11) for pid in (4011, 4012, 4013)]
     error = (
         FULL + " GPU 0 has 39.56 GiB of which 4.51 GiB is free. Of that memory 50.32 GiB is PyTorch's." * 3
