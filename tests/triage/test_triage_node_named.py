@@ -41,6 +41,25 @@ def test_the_node_is_named(name: str, tmp_path: Path) -> None:
     assert "nodes gpu-03 and gpu-07" in two.headline
 
 
+@pytest.mark.parametrize(
+    "pid", ["pid=1248209, name=python3, ", "pid='<unknown>', name=<unknown>, ", "pid=0, name=, "]
+)
+@pytest.mark.parametrize("host", ["", "gpu-07"])
+def test_the_process_on_a_broken_gpu_is_its_victim(host: str, pid: str, tmp_path: Path) -> None:
+    said = f"NVRM: Xid (PCI:0000:4e:00): 48, {pid}An uncorrectable double bit error (DBE)"
+    line = SYSLOG.format(n=1, host=host, said=said) if host else f"[81231.678901] {said}\n"
+    verdict = judged(tmp_path, line).verdict
+    assert verdict.cause == "gpu_hardware_xid"
+    assert [(who.host, who.pid) for who in verdict.culprits] == ([(host, None)] if host else [])
+
+
+def test_a_switch_is_no_node(tmp_path: Path) -> None:
+    said = (
+        "[81231.678901] nvidia-nvswitch{n}: SXid (PCI:0000:0{n}:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"
+    )
+    assert not judged(tmp_path, said.format(n=1) + said.format(n=2)).verdict.culprits
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_who_is_not_known_is_not_named(name: str, tmp_path: Path) -> None:
     verdict = judged(tmp_path, steps(1, 9) + FAULTS[name][1] + "\n").verdict

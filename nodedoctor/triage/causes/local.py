@@ -120,7 +120,10 @@ def _xid(story: Story, cause: Cause, ground: Ground, events: list[Event[Xid]]) -
     culprits = tuple(distinct(event.who for event in events))
     if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
         culprits = _only_device_error(story)
-    culprits = culprits or nodes_of(event.who for event in events)
+    if not culprits and cause == "user_code_exception":
+        culprits = blamed(*(event.who for event in events))
+    elif not culprits:  # the process that the driver names met the fault of its GPU
+        culprits = nodes_of(Who(host=event.who.host) for event in events)
     headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
     headline += f" ({named(culprits)})" if culprits else ""
     row = None if first.switch else xid(first.code)

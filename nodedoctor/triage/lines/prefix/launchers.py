@@ -40,7 +40,7 @@ _POD = re.compile(
 """Pods as kubectl and compose name them; those of Kubeflow's jobs also as stern and kail do."""
 _SKY = re.compile(r"\(([\w.-]{1,60}), rank=(\d{1,6}), pid=\d{1,7}(?:, ip=([0-9a-fA-F.:]+))?\) ?")
 """SkyPilot counts nodes, and calls their number a rank."""
-_PDSH = re.compile(r"((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
+_PDSH = re.compile(r"(?!nvidia-nvswitch\d)((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 
