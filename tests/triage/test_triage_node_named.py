@@ -53,6 +53,21 @@ def test_the_process_on_a_broken_gpu_is_its_victim(host: str, pid: str, tmp_path
     assert [(who.host, who.pid) for who in verdict.culprits] == ([(host, None)] if host else [])
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "OSError: [Errno 28] No space left on device: '/scratch/ck.pt'",
+        "OSError: [Errno 122] Disk quota exceeded",
+        "OSError: Not enough disk space. Needed: Unknown size (download: 4.32 MiB, generated: 15.54 MiB)",
+        "RuntimeError: Not enough free disk space to download the file. The expected file size is: 4 MB.",
+    ],
+)
+def test_a_full_disk_names_the_ranks_that_met_it(said: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + f"[rank3]: {said}\n").verdict
+    assert verdict.cause == "shm_or_limits"
+    assert [who.rank for who in verdict.culprits] == [3]
+
+
 def test_a_switch_is_no_node(tmp_path: Path) -> None:
     said = (
         "[81231.678901] nvidia-nvswitch{n}: SXid (PCI:0000:0{n}:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"

@@ -46,6 +46,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(  # inotify(7) calls its limit of watches so: the disk has room, and what watches goes on without
         r"(?P<watch>inotify_add_watch\([^()]{0,255}\) failed: )?No space left on device|Disk quota exceeded"
+        r"|Error: Not enough (?:free )?(?:disk )?space\b"  # datasets, huggingface_hub
         r"|low on resource: ephemeral-storage|\bOutOfDiskError\b",
         lambda found: None if found["watch"] else _FULL,
     ),
