@@ -138,12 +138,13 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
 def _left_off(story: Story) -> str:
     """How far a bar of known length was when all of its processes were gone; '' unless one was not full."""
     gone = {event.place.source: event.place.offset for event in story.of(Gone)}
-    for event in reversed(story.of(TrainingStep)):
-        whole = _LENGTH.search(event.what.series)
-        if event.place.offset <= gone.get(event.place.source, -1) and whole is not None:
-            done = int(event.what.last[-1])
-            return f"{done} of {whole[1]}" if done < int(whole[1]) else ""
-    return ""
+    before = [e for e in story.of(TrainingStep) if e.place.offset <= gone.get(e.place.source, -1)]
+    last = max(reversed(before), key=lambda event: event.place.offset, default=None)
+    whole = _LENGTH.search(last.what.series) if last is not None else None
+    if last is None or whole is None:
+        return ""
+    done = int(last.what.last[-1])
+    return f"{done} of {whole[1]}" if done < int(whole[1]) else ""
 
 
 def _of_no_job(story: Story, coverage: Coverage) -> bool:

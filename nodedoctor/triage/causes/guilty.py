@@ -7,6 +7,8 @@ from typing import Any
 
 from nodedoctor.triage.causes.ended import people_of
 from nodedoctor.triage.causes.who import blamed, distinct
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.model import Event, Who
@@ -37,11 +39,14 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
 
     All ranks are started with the same words: where as many cannot begin with them, these are all.
     """
+    if story.sources > 1:
+        return ()
     times = len(said)
     alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
-    if story.expected == 1 or (alike and story.expected == times):
-        return tuple(Who(rank=rank) for rank in range(story.expected))
+    sizes = {event.what.ranks for event in story.of(Size)} | {e.what.ranks for e in story.of(Communicator)}
+    if sizes == {1} or (alike and story.expected == times):
+        return tuple(Who(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     ended = distinct(who for event in exits for who in people_of(event))
     coded = all(event.what.signal is None for event in exits)
-    return tuple(ended) if coded and len(ended) == times > 1 and story.sources == 1 else ()
+    return tuple(ended) if coded and len(ended) == times > 1 else ()
