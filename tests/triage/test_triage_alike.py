@@ -154,6 +154,40 @@ def test_a_framework_that_finds_no_gpu_says_so(said: str, tmp_path: Path) -> Non
     assert judged(tmp_path, said + "\n").verdict.cause == "driver_problem"
 
 
+NCCL_TESTS = """\
+# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#  Rank  0 Group  0 Pid 448056 on node-1 device  0 [0x4f] NVIDIA H100
+{said}
+ .. node-1 pid 448056: Test failure common.cu:501
+ .. node-1 pid 448056: Test failure common.cu:1100
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            "Test NCCL failure common.cu:401 'remote process exited or there was a network error / '",
+            "undetermined",
+        ),
+        (
+            "Test NCCL failure common.cu:1012 'unhandled system error (run with NCCL_DEBUG=INFO) / '",
+            "undetermined",
+        ),
+        ("Test CUDA failure common.cu:892 'out of memory'", "peer_cuda_oom"),
+        ("Test CUDA failure common.cu:892 'no CUDA-capable device is detected'", "driver_problem"),
+    ],
+)
+@pytest.mark.parametrize("behind", ["", "# Avg bus bandwidth    : 0.880000\n# Out of bounds values : 0 OK\n"])
+def test_a_test_of_nccl_tests_that_fails_is_no_healthy_job(
+    said: str, cause: str, behind: str, tmp_path: Path
+) -> None:
+    """Another one of them may follow in the same log, and come to its end."""
+    verdict = judged(tmp_path, NCCL_TESTS.format(said=f"node-1: {said}") + behind).verdict
+    assert verdict.cause == cause
+    assert verdict.outcome in ("failure", "undetermined")
+
+
 @pytest.mark.parametrize("name", ["Evaluation  ", "Test:  ", "Epoch (train): ", ""])
 def test_a_meter_with_a_name_counts(name: str, tmp_path: Path) -> None:
     scare = (
