@@ -87,9 +87,9 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         r"\b(nccl(?:Remote|System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)(?:Error)?)\b"
-        r"|(?:(?P<host>[\w.-]+): )?Test NCCL failure \S+:\d+ '([^'/]{1,120})"  # nccl-tests (src/common.h)
+        r"|Test NCCL failure \w{1,40}\.\w{1,4}:\d{1,6} '([^'/]{1,120})"  # nccl-tests (src/common.h)
         r"|(unhandled (?:cuda|system) error)",
-        lambda found: NcclError((found[1] or found[3] or found[4]).strip()),
+        lambda found: NcclError((found[1] or found[2] or found[3]).strip()),
     ),
     sign(
         r"rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).*?"
