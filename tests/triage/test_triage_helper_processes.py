@@ -70,6 +70,27 @@ def test_an_exit_code_of_a_worker_is_no_signal(tmp_path: Path) -> None:
     assert "ended, the log does not say how" in judged(tmp_path, text).verdict.headline
 
 
+SPAWN = (
+    'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\n'
+    '  File "/opt/python3.10/multiprocessing/spawn.py", line 116, in spawn_main\n'
+    "    exitcode = _main(fd, parent_sentinel)\n"
+    '  File "/opt/python3.10/multiprocessing/{file}", line 126, in _main\n'
+    "    self = reduction.pickle.load(from_parent)\n{error}\n"
+)
+
+
+@pytest.mark.parametrize(
+    "error", ["_pickle.UnpicklingError: pickle data was truncated", "EOFError: Ran out of input"]
+)
+def test_a_process_whose_starter_ended_meanwhile_tells_no_cause(error: str, tmp_path: Path) -> None:
+    own = raised("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    spawned = SPAWN.format(file="spawn.py", error=error)
+    assert judged(tmp_path, steps(1, 5) + spawned + own + spawned).verdict.cause == "peer_cuda_oom"
+    assert judged(tmp_path, steps(1, 5) + spawned).verdict.cause == "undetermined"
+    file = SPAWN.format(file="reader.py", error=error)
+    assert judged(tmp_path, steps(1, 5) + file).verdict.cause == "user_code_exception"
+
+
 @pytest.mark.parametrize("level", ["WARNING", "ERROR"])
 def test_dask_says_which_worker_filled_its_memory(level: str, tmp_path: Path) -> None:
     full = WARNED.replace("WARNING", level).format(n=1, said=DASK.format(host="10.8.0.3", pid=5151))

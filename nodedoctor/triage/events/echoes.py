@@ -45,15 +45,19 @@ _STARTED = re.compile(
 def is_echo(raised: Raised) -> bool:
     """True for exceptions that only report that something elsewhere ended."""
     name = raised.type.rpartition(".")[2]
+    if name in _CUT_OFF and raised.frames and _SPAWN.search(raised.frames[-1].file):
+        return True
     if _OWN.search(raised.message):
         return False
-    if (
-        name == "CalledProcessError"
-    ):  # of a launcher about the program it started, or of a program about a tool
+    # of a launcher about the program it started, or of a program about a tool
+    if name == "CalledProcessError":
         return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
 
 
+_CUT_OFF = ("UnpicklingError", "EOFError")
+_SPAWN = re.compile(r"[/\\]multiprocessing[/\\]spawn\.py$")
+"""Where a new process reads what it is to do from the one that starts it, which may have ended meanwhile."""
 _HELPERS = re.compile(r"[/\\]multiprocessing[/\\]")
 
 
