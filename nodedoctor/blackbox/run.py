@@ -216,8 +216,9 @@ class StartedJob:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGTERM)
         await asyncio.sleep(KILLING)
-        # torchrun gives each rank a session of its own, and one that is stopped does not end by SIGTERM.
-        for pid in (*(rank.pid for rank in self._watch.living), -self.pid):
+        # torchrun gives each rank a session of its own, and one that is stopped does not end by SIGTERM. The
+        # command goes first: one that saw its ranks end might itself end with 0, as if all were well.
+        for pid in (-self.pid, *(rank.pid for rank in self._watch.living)):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
