@@ -42,7 +42,7 @@ def test_the_node_is_named(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "pid", ["pid=1248209, name=python3, ", "pid='<unknown>', name=<unknown>, ", "pid=0, name=, "]
+    "pid", ["pid=40417, name=python3, ", "pid='<unknown>', name=<unknown>, ", "pid=0, name=, "]
 )
 @pytest.mark.parametrize("host", ["", "gpu-07"])
 def test_the_process_on_a_broken_gpu_is_its_victim(host: str, pid: str, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_process_on_a_broken_gpu_is_its_victim(host: str, pid: str, tmp_path
     [
         "OSError: [Errno 28] No space left on device: '/scratch/ck.pt'",
         "OSError: [Errno 122] Disk quota exceeded",
-        "OSError: Not enough disk space. Needed: Unknown size (download: 4.32 MiB, generated: 15.54 MiB)",
+        "OSError: Not enough disk space. Needed: Unknown size (download: 7.10 MiB, generated: 21.08 MiB)",
         "RuntimeError: Not enough free disk space to download the file. The expected file size is: 4 MB.",
     ],
 )

@@ -10,9 +10,9 @@ from say import judged, steps
 REPORT = (
     "\n------------------------------------------------------------\nSender: LSF System <lsfadmin@g12>\n"
     "Subject: Job 8812: <train> in cluster <c1> {how}\n\nJob was executed on host(s) <4*g12>, in queue <q>\n"
-    "Started at Fri Mar 14 11:31:44 2025\nTerminated at Fri Mar 14 14:02:20 2025\n\n{reason}\n"
-    "Resource usage summary:\n\n    CPU time :                                   2.27 sec.\n"
-    "    Max Memory :                                 205 MB\n"
+    "Started at Fri Mar 14 08:10:05 2025\nTerminated at Fri Mar 14 09:45:31 2025\n\n{reason}\n"
+    "Resource usage summary:\n\n    CPU time :                                   8.14 sec.\n"
+    "    Max Memory :                                 911 MB\n"
 )
 CONDOR = "009 (88.000.000) 2025-03-14 06:41:33 Job was aborted.\n\tvia condor_rm (by user ann)\n...\n"
 ENDED = "005 (88.000.000) 2025-03-14 06:41:33 Job terminated.\n\t{how}\n...\n"

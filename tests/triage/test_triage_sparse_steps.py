@@ -18,7 +18,7 @@ def told(every: int, count: int, begin: int = 0) -> str:
     """A counter of which every so many-th step is told, as Megatron's, Swift's and PaddleOCR's are."""
     first = begin + every
     return "".join(
-        f"epoch: [0/120], iter: {n}, 'lr': 0.00025, 'loss': 2.5\n"
+        f"epoch: [0/90], iter: {n}, 'lr': 0.0004, 'loss': 2.5\n"
         for n in range(first, first + count * every, every)
     )
 
@@ -86,15 +86,15 @@ def test_a_full_bar_or_a_told_end_is_one(end: str, tmp_path: Path) -> None:
 
 
 SETTINGS = (
-    "2024-12-26 12:30:13,518 INFO    MainThread:173 [init.py:init():814] talking with 90.0 second timeout",
-    "Timeout set to: 10800 seconds",
+    "2026-02-11 10:04:51,007 INFO    MainThread:173 [start.py:begin():61] talking with 45.0 second timeout",
+    "Timeout set to: 5400 seconds",
     "connecting with a 30s timeout",
     "the timeout is set to 600",
 )
 DONE = (
     "All tests completed!",
     "all benchmarks finished",
-    "2025-08-27 00:30:38,262 - evalscope - INFO - Finished evaluation for Qwen3-14B on ['data']",
+    "2026-02-11 10:04:51,007 - judge - INFO - Finished evaluation for gemma-3-27b on ['data']",
 )
 
 
@@ -114,11 +114,11 @@ def test_what_measures_comes_to_an_end_too(line: str, tmp_path: Path) -> None:
     "said",
     [
         "Caught signal 11 (Segmentation fault). Server aborting",
-        "/dev/dri/card0: failed to set DRM interface version 1.4: Permission denied",
+        "/dev/dri/card0: failed to set DRM interface version 1.2: Permission denied",
         "NVIDIA(GPU-0): Failed to acquire modesetting permission.",
     ],
 )
 def test_the_screen_of_a_workstation_is_no_part_of_the_job(said: str, tmp_path: Path) -> None:
-    for text in (f"[  1527.588] (EE) {said}\n", f"(EE) {said}\n"):
+    for text in (f"[    81.204] (EE) {said}\n", f"(EE) {said}\n"):
         assert judged(tmp_path, text).verdict.cause == "undetermined"
         assert judged(tmp_path, steps(1, 30) + text).verdict.cause == "none"
