@@ -42,6 +42,7 @@ AttributeError: 'dict' object has no attribute 'lower'
 """
 FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 USAGE = "train.py: error: unrecognized arguments: --fast\n"
+ABSENT = 'FATAL:   "trainer": executable file not found in $PATH\n'
 
 
 def table(first: int, *others: int, code: int = 1) -> str:
@@ -71,9 +72,10 @@ def test_ranks_that_were_killed_raised_nothing(tmp_path: Path) -> None:
     assert not judged(tmp_path, RAISED * 2 + table(0, 1, code=-11)).verdict.culprits
 
 
+@pytest.mark.parametrize("said", [USAGE, ABSENT])
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_what_all_were_started_with_wrongly_is_of_all(world: int, tmp_path: Path) -> None:
-    text = f"[INFO] [launch.py:163:main] dist_world_size={world}\n" + USAGE * world
+def test_what_all_were_started_with_wrongly_is_of_all(world: int, said: str, tmp_path: Path) -> None:
+    text = f"[INFO] [launch.py:163:main] dist_world_size={world}\n" + said * world
     assert culprits(judged(tmp_path, text)) == list(range(world))
 
 

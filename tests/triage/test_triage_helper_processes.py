@@ -99,6 +99,20 @@ def test_dask_says_which_worker_filled_its_memory(level: str, tmp_path: Path) ->
     assert [(who.host, who.pid) for who in verdict.culprits] == [("10.8.0.3", 5151)]
 
 
+@pytest.mark.parametrize("code", [-4, -9, -11, 137])
+def test_a_command_that_pip_tried_is_no_process_of_the_job(code: int, tmp_path: Path) -> None:
+    box = f"  × git did not run successfully.\n  │ exit code: {code}\n  ╰─> [2 lines of output]\n"
+    assert judged(tmp_path, box + steps(1, 60)).verdict.cause == "none"
+    assert judged(tmp_path, steps(1, 60) + f"exit code: {code}\n").verdict.cause == "peer_died"
+
+
+def test_tensorflow_names_the_gpu_that_is_full(tmp_path: Path) -> None:
+    said = "OOM when allocating tensor with shape[8,64] and type float on /job:x/task:0/device:GPU:{gpu} by"
+    for gpu in (0, 3):
+        verdict = judged(tmp_path, f"ResourceExhaustedError: {said.format(gpu=gpu)} allocator\n").verdict
+        assert (verdict.cause, [who.gpu for who in verdict.culprits]) == ("peer_cuda_oom", [gpu])
+
+
 def test_without_the_nannys_word_dasks_workers_just_died(tmp_path: Path) -> None:
     verdict = judged(tmp_path, raised(GONE.format(n=2, host="10.8.0.3", pid=5151))).verdict
     assert (verdict.cause, verdict.culprits) == ("peer_died", ())

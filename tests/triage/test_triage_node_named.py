@@ -68,6 +68,33 @@ def test_a_full_disk_names_the_ranks_that_met_it(said: str, tmp_path: Path) -> N
     assert [who.rank for who in verdict.culprits] == [3]
 
 
+OWN_SIDE = (
+    "ibv_create_cq",
+    "ibv_create_qp",
+    "ibv_alloc_pd",
+    "ibv_reg_mr",
+    "ibv_reg_mr_iova2",
+    "ibv_post_send",
+)
+
+
+@pytest.mark.parametrize("call", OWN_SIDE)
+def test_a_rank_that_fails_on_its_own_side_of_infiniband_is_named(call: str, tmp_path: Path) -> None:
+    """The others only see that it closed its connections; old versions tell no number of the error."""
+    line = "{rank}: gpu-0{rank}:22{rank}1:40 [{rank}] NCCL INFO comm 0x7 rank {rank} nranks 4 - Init START\n"
+    failed = "{rank}: gpu-0{rank}:22{rank}1:40 [{rank}] misc/ibvwrap.cc:118 NCCL WARN Call to {call} failed\n"
+    closed = failed.replace("misc/ibvwrap.cc:118", "socket.h:42").replace(
+        "Call to {call} failed", "Net : Connection closed by remote peer"
+    )
+    text = "".join(line.format(rank=rank) for rank in range(4)) + failed.format(rank=2, call=call)
+    text += "".join(closed.format(rank=rank) for rank in (0, 1, 3))
+    verdict = judged(tmp_path, text).verdict
+    assert verdict.cause == "network_ib"
+    assert [who.rank for who in verdict.culprits] == [2]
+    assert call in verdict.headline
+    assert any("locked memory" in fix.text for fix in verdict.fixes)
+
+
 def test_a_switch_is_no_node(tmp_path: Path) -> None:
     said = (
         "[81231.678901] nvidia-nvswitch{n}: SXid (PCI:0000:0{n}:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n"

@@ -286,6 +286,15 @@ def _steps(text: str, *commands: str) -> Callable[[str], Fixes]:
     return lambda _: (Fix(text, tuple(look(command) for command in commands)),)
 
 
+def _own_side(text: str) -> Fixes:
+    """Without an error's number it may be the limit of locked memory: queues and buffers count against it."""
+    limit = Fix(
+        "Check the limit of locked memory in the job, not in a shell: it should be unlimited.",
+        (look("ulimit -l"),),
+    )
+    return (limit, *_adapter(text))
+
+
 def _adapter(text: str) -> Fixes:
     found = _HCA.search(text)
     first = Fix("Check the ports and links on both ends.", (look("nodedoctor ib"), look("ibstat")))
@@ -513,5 +522,6 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "ib-event": _adapter,
     "ib-setup": _adapter,
     "ib-left-out": _adapter,
+    "ib-own-side": _own_side,
 }
 """By the name of a symptom."""

@@ -82,10 +82,14 @@ SIGNS: tuple[Sign, ...] = (
         r"|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"
         r"|RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)"
         r"|Ran out of memory in memory space (?:hbm|HBM)"  # XLA, when it compiles for a TPU
-        r"|cudaErrorMemoryAllocation|OOM when allocating tensor"
+        r"|cudaErrorMemoryAllocation"
         r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
         r"|(?:NPU|XPU) out of memory)",
         _gpu_full,
+    ),
+    sign(  # TensorFlow
+        r"OOM when allocating tensor(?:.{0,400}?/device:GPU:(?P<gpu>\d{1,3})\b)?",
+        lambda _: GpuFull(""),
     ),
     symptom(
         "gpu_hardware_xid",

@@ -161,11 +161,20 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _IB,
         "ib-setup",
-        r"(?:Call to )?ibv_(?:modify_qp|create_qp|poll_cq|query_gid|alloc_pd)\w* failed"
+        r"(?:Call to )?ibv_(?:modify_qp|poll_cq)\w* failed"
         # other users of libibverbs: perftest, UCX, UCCL, NVSHMEM, Mooncake
         r"|(?:[Ff]ailed|[Uu]nable|[Ee]rror) to (?:modify|create|transition) (?:the )?"
         r"(?:QP|[Qq]ueue [Pp]air)\b",
         "an InfiniBand queue pair could not be set up",
+    ),
+    symptom(  # NCCL before 2.20 does not tell the error's number
+        _IB,
+        "ib-own-side",
+        r"ibv_(?:create_(?:cq|qp)|alloc_pd|reg_\w{1,20}|query_gid|post_(?:send|recv))\w{0,20} failed"
+        r"(?!.*(?:Cannot allocate memory|error 12))",
+        "a process could not set up or use its own side of InfiniBand",
+        quoted=True,
+        personal=True,
     ),
     symptom(  # ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
         _IB,

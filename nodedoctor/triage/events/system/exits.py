@@ -226,7 +226,8 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
     sign(
-        r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b",
+        # pip tells so of a command that it tried, behind a line of its box
+        r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b",
         lambda found: ProcessExit(numeral(found["code"])),
     ),
     sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
@@ -288,7 +289,8 @@ SIGNS: tuple[Sign, ...] = (
         "user_code_exception",
         "not-begun",
         r"^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )"
-        r"|^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)",
+        r"|^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)"
+        r"|\"[^\"]{1,80}\": executable file not found in \$PATH",  # runc, Podman, Apptainer
         "the program could not begin with what it was started with",
         quoted=True,
         personal=True,
