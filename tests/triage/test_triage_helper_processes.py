@@ -101,7 +101,7 @@ def test_dask_says_which_worker_filled_its_memory(level: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("code", [-4, -9, -11, 137])
 def test_a_command_that_pip_tried_is_no_process_of_the_job(code: int, tmp_path: Path) -> None:
-    box = f"  × git did not run successfully.\n  │ exit code: {code}\n  ╰─> [2 lines of output]\n"
+    box = f"  git did not run successfully.\n  │ exit code: {code}\n  ╰─> [2 lines of output]\n"
     assert judged(tmp_path, box + steps(1, 60)).verdict.cause == "none"
     assert judged(tmp_path, steps(1, 60) + f"exit code: {code}\n").verdict.cause == "peer_died"
 
