@@ -135,6 +135,8 @@ class StartedJob:
             if signal.getsignal(number) is signal.SIG_IGN:
                 continue  # nohup(1) means it, for the command, too
             loop.add_signal_handler(number, self._forward, number)
+        # Many signals at once fill the pipe that wakes the loop, which is awake then: no error of the job.
+        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
         self._child_changed()
         watching = asyncio.ensure_future(self._watching())
