@@ -118,16 +118,45 @@ BEGINS = (
 @pytest.mark.parametrize("begin", BEGINS)
 @pytest.mark.parametrize("name", ["WorkerDict.actor_rollout_update_actor()", "train_loop", "Actor.step()"])
 @pytest.mark.parametrize("error", [FULL, "KeyError: 'x'"])
+@pytest.mark.parametrize("teller", ["", "(main_task pid=3900) "])
 def test_ray_names_the_process_in_front_of_what_it_raised(
-    begin: str, name: str, error: str, tmp_path: Path
+    begin: str, name: str, error: str, teller: str, tmp_path: Path
 ) -> None:
     told = [TASK.format(begin=begin, name=name, pid=pid, host=pid - 4000) for pid in (4011, 4012)]
     text = "".join(line + REMOTE.format(error=error) for line in told)
+    text = "".join(teller + line for line in text.splitlines(keepends=True))
     verdict = judged(tmp_path, steps(1, 3) + text).verdict
     assert [(who.host, who.pid) for who in verdict.culprits] == [("10.1.2.11", 4011), ("10.1.2.12", 4012)]
     (tmp_path / "one").mkdir()
     one = judged(tmp_path / "one", steps(1, 3) + told[0] + REMOTE.format(error=error)).verdict
     assert [(who.host, who.pid) for who in one.culprits] == [("10.1.2.11", 4011)]
+
+
+ENGINE = "(EngineCore pid=118) ERROR 11-07 18:21:23 [{file}] "
+WORKER = "(Worker_TP{rank} pid={pid}) ERROR 11-07 18:21:23 [multiproc_executor.py:1007] "
+
+
+@pytest.mark.parametrize(
+    "error", ["OSError: [Errno 122] Disk quota exceeded: '/home/ed/.cache'", FULL, "KeyError: 'experts'"]
+)
+def test_an_engine_that_repeats_what_its_worker_raised(error: str, tmp_path: Path) -> None:
+    """Nor is the worker that it then calls dead the one that the engine's own number belongs to."""
+    worker, engine = WORKER.format(rank=0, pid=127), ENGINE.format(file="core.py:1330")
+    text = (
+        f"{worker}WorkerProc hit an exception.\n{worker}Traceback (most recent call last):\n"
+        f'{worker}  File "/job/vllm/runner.py", line 640, in profile_run\n{worker}    self.dummy()\n'
+        f"{worker}{error}\n"
+        f"{engine}EngineCore failed to start.\n{engine}Traceback (most recent call last):\n"
+        f'{engine}  File "/job/executor.py", line 394, in get_response\n{engine}    raise RuntimeError(\n'
+        f"{engine}RuntimeError: Worker failed with error '{error}', please check the stack trace above\n"
+    )
+    ended = ENGINE.format(file="multiproc_executor.py:284")
+    ended += "Worker proc VllmWorker-1 died unexpectedly (exit code: None), shutting down executor.\n"
+    for log in (text, text + ended):
+        (tmp_path / "log").unlink(missing_ok=True)
+        verdict = judged(tmp_path, log).verdict
+        assert [who.pid for who in verdict.culprits] == [127]
+    assert [(who.rank, who.pid) for who in judged(tmp_path, ended).verdict.culprits] == [(1, None)]
 
 
 @pytest.mark.parametrize(

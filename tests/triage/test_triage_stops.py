@@ -153,6 +153,48 @@ def test_a_request_that_is_refused_as_the_clients_fault(tmp_path: Path, status: 
     assert judged(tmp_path, UP + failed + answer).verdict.outcome == "failure"
 
 
+def asgi(error: str) -> str:
+    """What uvicorn logs of an exception that a request's handler raised."""
+    return "".join(
+        f"(APIServer pid=41) {line}\n"
+        for line in (
+            "ERROR:    Exception in ASGI application",
+            "Traceback (most recent call last):",
+            '  File "/venv/lib/python3.12/site-packages/uvicorn/protocols/http/httptools_impl.py", line 409,'
+            " in run_asgi",
+            "    result = await app(",
+            '  File "/venv/lib/python3.12/site-packages/vllm/renderers/params.py", line 418, in _check',
+            "    raise error",
+            error,
+        )
+    )
+
+
+def test_an_exception_that_is_logged_behind_a_refusal_is_of_the_request(tmp_path: Path) -> None:
+    refusal = ANSWERED.format(port=50009).replace("200 OK", "400 Bad Request")
+    behind = asgi("vllm.exceptions.VLLMValidationError: the prompt has 40101 tokens")
+    down = "(APIServer pid=41) INFO:     Application shutdown complete.\n"
+    assert (
+        judged(tmp_path, UP + answers(0, 9) + refusal + behind + refusal + behind + down).verdict.cause
+        == "none"
+    )
+    broken = refusal.replace("400 Bad Request", "500 Internal Server Error")
+    assert judged(tmp_path, UP + answers(0, 9) + broken + behind).verdict.outcome == "failure"
+    failed = raised(3, "ValueError: no such shard")
+    assert judged(tmp_path, UP + answers(0, 9) + refusal + failed).verdict.outcome == "failure"
+    assert judged(tmp_path, UP + answers(0, 9) + refusal + behind + failed).verdict.outcome == "failure"
+
+
+def test_a_wait_that_an_answer_ended_does_not_spoil_an_orderly_end(tmp_path: Path) -> None:
+    slow = (
+        "(EngineCore pid=44) INFO 11-07 10:20:34 [shm_broadcast.py:681] No available shared memory broadcast"
+        " block found in 60 seconds. This typically happens when some processes are hanging.\n"
+    )
+    verdict = judged(tmp_path, UP + slow + answers(0, 9) + ASKED["vllm"] + DEAD).verdict
+    assert (verdict.outcome, verdict.headline) == ("clean", "no failure: the server was shut down in order")
+    assert judged(tmp_path, UP + answers(0, 9) + slow + DEAD).verdict.outcome != "clean"
+
+
 @pytest.mark.parametrize(
     ("name", "signal"), [("Segmentation fault", "SIGSEGV"), ("Termination signal", "SIGTERM")]
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodedoctor.triage.causes.ended import people_of
 from nodedoctor.triage.causes.who import blamed, distinct
+from nodedoctor.triage.events.echoes import handed_on
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
@@ -16,8 +17,12 @@ from nodedoctor.triage.story import Story
 
 
 def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
-    """Who said these things of himself: by rank, else as those that failed, else by process or GPU."""
+    """Who said these things of himself: by rank, else as those that failed, else by process or GPU.
+
+    Engines repeat what a worker raised: they count only where no worker is heard itself.
+    """
     events = tuple(events)
+    events = tuple(event for event in events if not handed_on(event.text)) or events
     people = [event.who for event in events]
     known = tuple(distinct(people)) or sole_failure(story)
     if not known and all(who.pid is None for who in people):

@@ -76,7 +76,7 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP) out of memory"
         r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
-        r"|(?:CUDA error|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
+        r"|(?:CUDA [Ee]rror|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
         r"|Test CUDA failure \w{1,40}\.\w{1,4}:\d{1,6} 'out of memory"  # nccl-tests
         r"|\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED"
         r"|Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY"

@@ -29,7 +29,7 @@ _ECHO_WORDS = re.compile(
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
-    r"|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe"
+    r"|^cancell?ed$|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe"
     r"|process group"
 )
 _OWN = re.compile(
@@ -53,6 +53,17 @@ def is_echo(raised: Raised) -> bool:
     if name == "CalledProcessError":
         return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
+
+
+def handed_on(text: str) -> bool:
+    """True for an exception that tells in its own words what another process raised."""
+    return _HANDED_ON.search(text) is not None
+
+
+_HANDED_ON = re.compile(
+    r"\b(?:[Ww]orker|[Aa]ctor|[Tt]ask|[Cc]hild|[Pp]rocess|[Ee]ngine|[Ee]xecutor|[Ss]cheduler|[Rr]ank)(?:s|es|ren)?\b"
+    r".{0,40}\b(?:failed|raised|died|exited|crashed)\b.{0,80}(?:Error|Exception)\b"
+)
 
 
 _CUT_OFF = ("UnpicklingError", "EOFError")

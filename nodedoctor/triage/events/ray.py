@@ -24,9 +24,13 @@ OF_ANOTHER = (ActorDied, ActorPid)
 
 @record
 class TaskFailed:
-    """`ray.get` shows the first failed task in list order, which is seldom the first that failed."""
+    """`ray.get` shows the first failed task in list order, which is seldom the first that failed.
+
+    `teller` is the process that prints it, where the line has its id in front.
+    """
 
     error: str
+    teller: int | None = None
 
 
 SIGNS: tuple[Sign, ...] = (

@@ -57,7 +57,7 @@ class Symptom:
     `personal` says that the process which printed it is the one in trouble, not a bystander; `of_node` that
     it is the node on which it was printed. `as_warning`: its program gives it the level of a warning although
     it is an error. `owner`: whose move it is, where it is not that of its cause. `words`: the line's own, of
-    a symptom that has many.
+    a symptom that has many. `of_another`: a process says it of another one, which the line itself names.
     """
 
     cause: Cause
@@ -69,6 +69,7 @@ class Symptom:
     as_warning: bool = False
     owner: Owner | None = None
     words: str = ""
+    of_another: bool = False
 
 
 def sign(pattern: str, make: Callable[[re.Match[str]], object | None]) -> Sign:
@@ -88,9 +89,10 @@ def symptom(
     as_warning: bool = False,
     owner: Owner | None = None,
     quoted: bool = False,
+    of_another: bool = False,
 ) -> Sign:
     """A sign that is nothing but a symptom of one cause; `quoted`: it says which of its forms it was."""
-    what = Symptom(cause, name, says, decisive, personal, of_node, as_warning, owner)
+    what = Symptom(cause, name, says, decisive, personal, of_node, as_warning, owner, of_another=of_another)
     if not quoted:
         return sign(pattern, lambda _: what)
     return sign(pattern, lambda found: replace(what, words=_from(found)))

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.complaints import Complaint
-from nodedoctor.triage.events.counters import speaker
-from nodedoctor.triage.events.progress import Finished, LongWork, Mentions, Refused, TrainingStep
+from nodedoctor.triage.events.progress import Finished, LongWork, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
+from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
@@ -20,6 +19,7 @@ from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
+from nodedoctor.triage.story.requests import of_a_request, without_refusals
 from nodedoctor.triage.story.stops import unstopped
 
 SURVIVED = 3
@@ -127,7 +127,7 @@ def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
 
 def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
-    events = _without_refusals(_not_sent_home(events))
+    events = without_refusals(_not_sent_home(events))
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
     alive = False
@@ -219,9 +219,10 @@ def _survived(
     alone: bool,
 ) -> bool:
     """True when a counter of before went on after this, or one began and came far."""
-    needed = SURVIVED if alone or isinstance(event.what, UnreadTrouble) or event.manner != "plain" else FAR
+    mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
+    needed = SURVIVED if alone or mild else FAR
     for key, steps in later.items():
-        if steps[0].answers and not _of_a_request(event, key[0]):
+        if steps[0].answers and not (of_a_request(event, key[0]) or _is_hint(event.what)):
             continue
         rises = sum(step.rises for step in steps)
         if rises >= SURVIVED and known[key] > 0:
@@ -231,34 +232,9 @@ def _survived(
     return False
 
 
-def _without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what a server logged of a request right before it told the client that the fault was there."""
-    kept: list[Event[Any]] = []
-    for event in events:
-        if isinstance(event.what, Refused):
-            own = speaker(event.place, event.who)
-            begin = len(kept)
-            while begin and isinstance(kept[begin - 1].what, _LOGGED) and _speaks(kept[begin - 1], own):
-                begin -= 1
-            kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, Mentions)]
-        kept.append(event)
-    return kept
-
-
-_LOGGED = (UnreadTrouble, Raised, Complaint, Mentions)
-
-
-def _speaks(event: Event[Any], name: str) -> bool:
-    """True for what this process logs: the exception that ends one has neither a logger's mark nor a time."""
-    bare = isinstance(event.what, Raised) and not event.what.logged and event.time is None
-    return speaker(event.place, event.who) == name and not bare
-
-
-def _of_a_request(event: Event[Any], series: str) -> bool:
-    """True for what a server logs of one request: its others go on, which says nothing of other processes."""
-    same = series.startswith(f"{speaker(event.place, event.who)}|")
-    logged = isinstance(event.what, UnreadTrouble) or (isinstance(event.what, Raised) and event.what.logged)
-    return same and (event.who.pid is not None or logged)
+def _is_hint(what: object) -> bool:
+    """True for what may pass, such as a long wait: an engine that answers again waits no more."""
+    return isinstance(what, Symptom) and not what.decisive
 
 
 def _is_told_in_full(event: Event[Any]) -> bool:

@@ -140,7 +140,7 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
         if isinstance(event.what, TaskFailed):
             task[source] = event
         elif isinstance(event.what, (Raised, GpuFull)) and same is not None:
-            told = event.who.pid is not None and event.who.pid != speaker.get(source)
+            told = event.who.pid not in (None, speaker.get(source), same.what.teller)
             if event.place.offset == same.place.offset:
                 speaker[source] = event.who.pid
             elif event.who.rank is None and not told:
@@ -148,7 +148,11 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
             if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
                 del task[source]
         elif isinstance(event.what, CutShort) and same is not None:
-            own = event.who.rank is not None or event.who.pid not in (None, speaker.get(source))
+            own = event.who.rank is not None or event.who.pid not in (
+                None,
+                speaker.get(source),
+                same.what.teller,
+            )
             if not own:
                 event = replace(event, who=_of(event.who, same.who), what=_cut(event.what, same))
         found.append(event)

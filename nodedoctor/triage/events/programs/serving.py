@@ -25,6 +25,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|Engine core proc \S+ died unexpectedly",
         "an inference worker's process ended, the log does not say how",
         personal=True,
+        of_another=True,
     ),
     symptom(
         "peer_cuda_oom",

@@ -1,0 +1,59 @@
+"""What a server logs of one request: its others go on, and a client's fault is no failure of the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodedoctor.triage.events.complaints import Complaint
+from nodedoctor.triage.events.counters import speaker
+from nodedoctor.triage.events.progress import Mentions, Refused, TrainingStep
+from nodedoctor.triage.events.seen import UnreadTrouble
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.model import Event
+
+
+def without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what a server logged of a request that it told the client to be at fault of.
+
+    Handlers log the exception and then answer; what uvicorn catches it logs behind the answer.
+    """
+    kept: list[Event[Any]] = []
+    refused: dict[str, bool] = {}
+    """Servers of which nothing came behind a refusal but, where True, the head of its exception."""
+    for event in events:
+        what, own = event.what, speaker(event.place, event.who)
+        if own in refused and not isinstance(what, (Mentions, TrainingStep)):
+            told = refused.pop(own)
+            if isinstance(what, UnreadTrouble) and _BEHIND_ANSWER in event.text:
+                refused[own] = True
+                continue
+            if told and isinstance(what, (Raised, UnreadTrouble, Complaint)):
+                if not isinstance(what, Raised):
+                    refused[own] = True
+                continue
+        if isinstance(what, Refused):
+            begin = len(kept)
+            while begin and isinstance(kept[begin - 1].what, _LOGGED) and _speaks(kept[begin - 1], own):
+                begin -= 1
+            kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, Mentions)]
+            refused[own] = False
+        kept.append(event)
+    return kept
+
+
+_BEHIND_ANSWER = "Exception in ASGI application"
+"""uvicorn's word for what a request's handler raised (`uvicorn/protocols/http/httptools_impl.py`)."""
+_LOGGED = (UnreadTrouble, Raised, Complaint, Mentions)
+
+
+def _speaks(event: Event[Any], name: str) -> bool:
+    """True for what this process logs: the exception that ends one has neither a logger's mark nor a time."""
+    bare = isinstance(event.what, Raised) and not event.what.logged and event.time is None
+    return speaker(event.place, event.who) == name and not bare
+
+
+def of_a_request(event: Event[Any], series: str) -> bool:
+    """True for what a server logs of one request: its others go on, which says nothing of other processes."""
+    same = series.startswith(f"{speaker(event.place, event.who)}|")
+    logged = isinstance(event.what, UnreadTrouble) or (isinstance(event.what, Raised) and event.what.logged)
+    return same and (event.who.pid is not None or logged)
