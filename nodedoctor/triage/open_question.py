@@ -8,8 +8,8 @@ from typing import Any
 
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import FirstEnd, first_end
+from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.last_words import complaints
-from nodedoctor.triage.causes.local import SAID
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import TaskFailed

@@ -242,3 +242,26 @@ def test_ranks_that_say_the_same_long_thing_show_no_width_of_a_terminal(behind: 
     assert verdict.cause == "peer_cuda_oom"
     assert [who.pid for who in verdict.culprits] == [4011, 4012, 4013]
     assert behind.strip() not in " ".join(line.text for line in verdict.evidence)
+
+
+def test_a_worker_that_only_its_engine_tells_of(tmp_path: Path) -> None:
+    engine = ENGINE.format(file="core.py:1330")
+    text = (
+        f"{engine}Traceback (most recent call last):\n"
+        f'{engine}  File "/job/executor.py", line 394, in get_response\n{engine}    raise e\n'
+        f"{engine}RuntimeError: Worker failed with error 'shape mismatch: [5] against [1, 8]', please check\n"
+    )
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, list(verdict.culprits)) == ("user_code_exception", [])
+    assert "shape mismatch: [5] against [1, 8]" in verdict.headline
+
+
+@pytest.mark.parametrize("size", [2, 4, 7])
+def test_as_many_of_one_error_as_there_are_ranks(size: int, tmp_path: Path) -> None:
+    said = f"[INFO] [launch.py:163:main] dist_world_size={size}\nusing world size: {size}\n"
+    assert culprits(judged(tmp_path, said + RAISED * size)) == list(range(size))
+    (tmp_path / "fewer").mkdir()
+    assert culprits(judged(tmp_path / "fewer", said + RAISED * (size - 1))) == []
+    (tmp_path / "other").mkdir()
+    other = RAISED.replace("line 31", "line 44").replace("'lower'", "'upper'")
+    assert culprits(judged(tmp_path / "other", said + RAISED * (size - 1) + other)) == []

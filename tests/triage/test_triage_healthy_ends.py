@@ -84,3 +84,42 @@ def test_what_was_announced_as_ignored_may_lack_the_head_of_its_traceback(
 def test_who_tells_of_its_own_node_is_named(line: str, cause: str, tmp_path: Path) -> None:
     verdict = judged(tmp_path, steps(1, 9) + line + "\n").verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == (cause, [3])
+
+
+UNHEARD = (
+    "W1107 10:41:25.176000 538977 torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1331] The node"
+    " 'n1_538977_0' has failed to send a keep-alive heartbeat to the rendezvous '1365' due to an error of"
+    " type RendezvousTimeoutError.\n"
+)
+
+
+def test_an_agent_that_outlives_the_one_that_holds_the_rendezvous(tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 30) + UNHEARD).verdict.outcome == "clean"
+    assert judged(tmp_path, UNHEARD).verdict.cause == "network_socket_interface"  # it got nowhere
+    failed = judged(tmp_path, steps(1, 30) + UNHEARD + "RuntimeError: connectFullMesh failed\n").verdict
+    assert failed.cause == "network_socket_interface"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ':::MLL 1558666280.925 run_stop: {"metadata": {"status": "success", "lineno": 977}, "value": null}\n',
+        "Exit code: 0\n",
+        "TRAINING COMPLETE!\n",
+    ],
+)
+def test_a_program_says_in_its_own_words_that_it_is_done(said: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, "Error: the cache is cold\n" + said).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "scanning labels... 8114 images, 8 backgrounds, 0 corrupt: 100%",
+        "RELATIVE ERROR over r from 0.0 to the cutoff",
+        "Ewald error estimate:   0.7695E-04",
+        "mean squared error 0.25 on the test set, 0 invalid",
+    ],
+)
+def test_a_count_of_none_and_a_measure_are_no_words_of_failure(said: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, "reading\n" + said + "\n").verdict.outcome == "nothing"

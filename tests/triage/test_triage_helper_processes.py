@@ -121,3 +121,11 @@ def test_without_the_nannys_word_dasks_workers_just_died(tmp_path: Path) -> None
 def test_a_worker_that_dask_started_again_ended_nothing(tmp_path: Path) -> None:
     full = WARNED.format(n=1, said=DASK.format(host="10.8.0.3", pid=5151))
     assert judged(tmp_path, steps(1, 30) + full + steps(31, 90)).verdict.cause == "none"
+
+
+@pytest.mark.parametrize(("signal", "name"), [("Hangup", "SIGHUP"), ("Terminated", "SIGTERM")])
+def test_a_signal_that_all_of_a_job_gets_comes_from_outside(signal: str, name: str, tmp_path: Path) -> None:
+    killed = raised(f"RuntimeError: DataLoader worker (pid 25432) is killed by signal: {signal}. ")
+    verdict = judged(tmp_path, steps(1, 9) + killed * 3).verdict
+    assert (verdict.cause, list(verdict.culprits)) == ("peer_died", [])
+    assert f"a data-loader worker was ended by {name}" in verdict.headline

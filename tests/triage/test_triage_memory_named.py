@@ -74,3 +74,8 @@ def test_the_node_of_the_process_that_open_mpi_lost_is_named(tmp_path: Path, pre
     assert [(who.host, who.rank) for who in verdict.culprits] == [("gpu-16", None)]
     other = "".join(f"{prefix}{line}\n" for line in text.format("gpu-3", "gpu-17").splitlines())
     assert judged(tmp_path, told + other).verdict.culprits == ()
+
+
+def test_slurm_puts_the_node_behind_its_own_name(tmp_path: Path) -> None:
+    said = SLURM[0].replace("slurmstepd:", "slurmstepd-gpu016:")
+    assert [who.host for who in judged(tmp_path, steps(1, 9) + said).verdict.culprits] == ["gpu016"]

@@ -509,6 +509,10 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "rank-given-twice": _text(
         "Give each process its own RANK: two launchers of one job have the same node rank."
     ),
+    "agent-unheard": _text(
+        "Look at the node that holds the rendezvous (torchrun's `--rdzv-endpoint`): its agent ended first, or"
+        " cannot be reached from here."
+    ),
     "rendezvous-failed": _text("Find the missing node: it has no log, or failed before its start."),
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": lambda _: _CUDA_FAULT,

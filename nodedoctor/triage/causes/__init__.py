@@ -11,6 +11,7 @@ from nodedoctor.triage.causes import (
     bare,
     collectives,
     deaths,
+    exceptions,
     groups,
     last_words,
     local,
@@ -28,6 +29,7 @@ Rule = Callable[[Story], Iterator[Candidate]]
 
 RULES: tuple[Rule, ...] = (
     *local.RULES,
+    *exceptions.RULES,
     *deaths.RULES,
     *collectives.RULES,
     *groups.RULES,

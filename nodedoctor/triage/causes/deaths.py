@@ -125,7 +125,8 @@ def signalled(story: Story) -> Iterator[Candidate]:
         15: "a scheduler, the kubelet or a person ended it",
         2: "somebody pressed Ctrl-C",
     }.get(signal, "somebody else sent it")
-    headline = f"the launcher was ended by {name}: {why}"
+    whom = ended[0].what.what
+    headline = f"{'the' if whom == 'launcher' else 'a'} {whom} was ended by {name}: {why}"
     owner: Owner | None = "CONFIG" if signal == 1 else None
     yield Candidate("peer_died", "death", "medium", headline, tuple(ended[:3]), owner=owner)
 

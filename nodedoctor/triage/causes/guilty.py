@@ -12,6 +12,7 @@ from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, Who
 from nodedoctor.triage.story import Story
 
@@ -30,6 +31,11 @@ def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
     return known or blamed(*people)
 
 
+def together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events of ranks that failed by themselves, not as a consequence of the first one giving up."""
+    return [event for event in events if not story.late(event)] or events
+
+
 def sole_failure(story: Story) -> tuple[Who, ...]:
     """The only rank, or process, that was seen to fail by itself: who an error line without a rank is of."""
     exits = story.of(ProcessExit)
@@ -42,12 +48,14 @@ def sole_failure(story: Story) -> tuple[Who, ...]:
 def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
     """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
 
-    All ranks are started with the same words: where as many cannot begin with them, these are all.
+    All ranks are started with the same words: where as many cannot begin with them, or fail in the same
+    place with the same message, these are all.
     """
     if story.sources > 1:
         return ()
     times = len(said)
     alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
+    alike = alike or _is_one_error(said)
     sizes = {event.what.ranks for event in story.of(Size)} | {e.what.ranks for e in story.of(Communicator)}
     if sizes == {1} or (alike and story.expected == times):
         return tuple(Who(rank=rank) for rank in range(story.expected or 0))
@@ -55,3 +63,11 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     ended = distinct(who for event in exits for who in people_of(event))
     coded = all(event.what.signal is None for event in exits)
     return tuple(ended) if coded and len(ended) == times > 1 else ()
+
+
+def _is_one_error(said: Sequence[Event[Any]]) -> bool:
+    """True for several exceptions of one kind, place and message, each with its own stack."""
+    first = said[0].what
+    return len(said) > 1 and all(
+        isinstance(event.what, Raised) and event.what.frames and event.what == first for event in said
+    )

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from textwrap import shorten
 from typing import Any
 
+from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.local import SAID
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.seen import Article, UnreadTrouble

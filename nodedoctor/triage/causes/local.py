@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from textwrap import shorten
+from collections.abc import Iterator
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.causes.ended import people_of
-from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.guilty import guilty
+from nodedoctor.triage.causes.guilty import guilty, together
 from nodedoctor.triage.causes.who import blamed, called, distinct, named, nodes_of
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
-from nodedoctor.triage.events.trace import Raised, place
 from nodedoctor.triage.events.watchdog import Left
 from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Owner, Who
-from nodedoctor.triage.story import QUIET, Story
+from nodedoctor.triage.story import Story
 from nodedoctor.wording import sentences
 
 _GROUND: dict[Cause, Ground] = {
@@ -55,6 +51,7 @@ _UNREACHABLE = frozenset(
         "mesh-failed",
         "name-unresolved",
         "rendezvous-failed",
+        "agent-unheard",
     )
 )
 
@@ -66,11 +63,6 @@ HARMLESS = frozenset((45, 63, 92, 121, 154))
 
 DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
 """Names of symptoms that a program reports when its GPU fails under it."""
-
-SAID = 160
-"""Characters of an exception that a headline quotes."""
-NEXT = 400
-"""Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
 
 
 def symptoms(story: Story) -> Iterator[Candidate]:
@@ -88,7 +80,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
         ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
         culprits = nodes_of(e.who for e in events) if what.of_node else ()
         if what.personal:
-            culprits = guilty(story, _together(story, events))
+            culprits = guilty(story, together(story, events))
         yield Candidate(
             cause,
             ground,
@@ -205,7 +197,7 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
     if not full:
         return
     early = [event for event in full if not story.late(event)] or full
-    culprits = guilty(story, _together(story, early))
+    culprits = guilty(story, together(story, early))
     crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
     headline = f"{called(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
@@ -245,56 +237,6 @@ def duplicate_gpu(story: Story) -> Iterator[Candidate]:
         yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
 
 
-def exceptions(story: Story) -> Iterator[Candidate]:
-    """The first exception that is not an echo of somebody else's end."""
-    explained = [
-        e
-        for e in story.events
-        if not isinstance(e.what, (*QUIET, Raised))
-        and not (isinstance(e.what, Symptom) and not e.what.decisive)
-    ]
-    own = [e for e in story.of(Raised) if not is_echo(e.what) and not _goes_on(e, explained)]
-    if any(_says_what(event.what) for event in story.of(Raised)):
-        own = [event for event in own if _says_what(event.what)]
-    early = [event for event in own if not story.late(event)]
-    chosen = early or own
-    if not chosen:
-        return
-    first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
-    same = [e for e in chosen if e.what.type == first.what.type]
-    culprits = guilty(story, same)
-    said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
-    at = place(first.what.frames)
-    where = f" ({at})" if at else ""
-    headline = f"{called(culprits) or 'the program'} raised {said}{where}"
-    kind = family(f"{first.what.type}: {first.what.message}")
-    cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
-    owner = kind.owner if kind is not None else None
-    yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
-
-
-def _says_what(raised: Raised) -> bool:
-    """False for a mere `Exception:`, behind which another one tells what it was: so mp.spawn shows it."""
-    return bool(raised.message) or raised.type != "Exception"
-
-
-def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:
-    """True when another event was read from an exception's line, or from the next one of its message."""
-    end = raised.place.offset + len(raised.text)
-    return any(
-        e.place.source == raised.place.source
-        and (
-            e.place.offset == raised.place.offset
-            or (
-                isinstance(e.what, (GpuFull, Symptom))
-                and e.who.rank == raised.who.rank
-                and 0 < e.place.offset - end < NEXT
-            )
-        )
-        for e in others
-    )
-
-
 def left_early(story: Story) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
     waiting = {wait.who.rank for wait in story.waits}
@@ -305,9 +247,4 @@ def left_early(story: Story) -> Iterator[Candidate]:
         yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
 
 
-def _together(story: Story, events: list[Event[Any]]) -> list[Event[Any]]:
-    """The events of ranks that failed by themselves, not as a consequence of the first one giving up."""
-    return [event for event in events if not story.late(event)] or events
-
-
-RULES = (symptoms, xids, host_memory, gpu_memory, duplicate_gpu, exceptions, left_early)
+RULES = (symptoms, xids, host_memory, gpu_memory, duplicate_gpu, left_early)

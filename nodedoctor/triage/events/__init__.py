@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events.anew import Anew, Beginnings
 from nodedoctor.triage.events.broken import joined
 from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
@@ -56,6 +57,9 @@ LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Se
 
 ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, progress.Gone, Complaint)
 """What a line tells in passing: it may still be one about progress."""
+
+ENDS = (Raised, exits.ProcessExit, exits.Ended, exits.Forced, watchdog.TimedOut)
+"""Behind which somebody may have started the program again."""
 
 SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
 """What may be handled by the program that says it, so that it matters how it is said."""
@@ -107,7 +111,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
-    gathered = Gathered()
+    gathered, beginnings = Gathered(), Beginnings()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -117,7 +121,12 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         shape = _SHAPES.of(line.text)
         events = last_errors.told(line, list(_events(line, shape, traces, block)))
         yield from open_errors.told(line)
+        if not shape.counters and beginnings.read(line):
+            yield from open_errors.released()
+            yield Event(Anew(), line.place, line.who, line.time, line.text)
         if events:
+            if any(isinstance(event.what, ENDS) for event in events):
+                beginnings.ended(line)
             yield from open_errors.released()
             if any(isinstance(event.what, Raised) for event in events):
                 yield from counters.flush()

@@ -63,7 +63,17 @@ def handed_on(text: str) -> bool:
 _HANDED_ON = re.compile(
     r"\b(?:[Ww]orker|[Aa]ctor|[Tt]ask|[Cc]hild|[Pp]rocess|[Ee]ngine|[Ee]xecutor|[Ss]cheduler|[Rr]ank)(?:s|es|ren)?\b"
     r".{0,40}\b(?:failed|raised|died|exited|crashed)\b.{0,80}(?:Error|Exception)\b"
+    r"|\b[Ww]orker failed with error '"
 )
+
+
+def quoted(raised: Raised) -> str:
+    """What another process raised, where an engine repeats no more of it than its message (vLLM)."""
+    found = _QUOTED.search(raised.message)
+    return found[1] if found is not None else ""
+
+
+_QUOTED = re.compile(r"\b[Ww]orker failed with error '(.{8,1000}?)'(?:, please|$)")
 
 
 _CUT_OFF = ("UnpicklingError", "EOFError")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.bars import bar
 from nodedoctor.triage.events.sign import Sign, sign, world_size
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole
@@ -118,23 +119,6 @@ COUNTED = re.compile(
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
 )
 """In a text of small letters."""
-BAR = re.compile(
-    r"(?P<done>\d{1,12})(?:\.\d+)?"
-    r"(?:/(?P<total>\d{1,12}|\?)(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
-    r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
-)
-"""A bar, and one of work whose length nobody knows: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
-ETA = re.compile(
-    r"^\s*(?P<name>[A-Z][\w ()-]{0,40}?:? +)?\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})\] +eta: \d"
-)
-"""How far torchvision's MetricLogger is (`references/detection/utils.py`), with a name or without one."""
-COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
-"""A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
-_ROW = re.compile(r"(?P<done>\d{1,7})/(?P<total>\d{1,7})\s+(?=\S)")
-"""Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
-_NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
-BARS = (BAR, ETA, COLUMN)
-"""What `bar` reads."""
 _OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
 """How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
 _VALUE = re.compile(r"[\d.]+")
@@ -177,19 +161,19 @@ _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 _DONE = re.compile(
     r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
     r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
-    r"|Done training"
-    r"|exit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
+    r"|Done training|TRAINING COMPLETED?\b"
+    r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
     r"|[Jj]ob (?:completed|finished) success"
     r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
     r"|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
     r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
     r"|peak memory consumption"
     r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
-    r'|"key": "(?:run_stop|status)".{1,300}"success"'
 )
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|\b[Ff]inished evaluation for\b"
+    r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
 )
 """The same of what measures and judges instead of training."""
 
@@ -227,21 +211,6 @@ def _soon_done(text: str) -> bool:
 def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
     """Name and value of the counter of steps in a line, None when it has none."""
     return bar(text) or (None if TROUBLE.search(text) else counted(text))
-
-
-def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """How far a bar is; its name is what stands in front, so that two bars are two series."""
-    found = BAR.search(text)
-    if found is None:
-        plain = ETA.match(text) or COLUMN.match(text)
-        return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
-    title = re.sub(r"\d+(?:\.\d+)?%.*", "", text[: found.start()]).strip()
-    row = _ROW.match(title)
-    total = found["total"] or "?"
-    if row is not None:
-        name = _VALUE.sub("0", title[row.end() :])
-        return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), float(found["done"]))
-    return f"{title[-60:]}/{total}", (float(found["done"]),)
 
 
 def answered(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import complaints, progress, seen
+from nodedoctor.triage.events import bars, complaints, progress, seen
 from nodedoctor.triage.events.needles import needles
 from nodedoctor.triage.events.sign import Sign
 
@@ -43,7 +43,7 @@ class Shapes:
         self._announces = _words((seen.ANNOUNCES,))
         self._counted, self._bar = (
             _words((progress.COUNTED,)),
-            _words(progress.BARS, shortest=2),
+            _words(bars.BARS, shortest=2),
         )
 
     def of(self, text: str) -> Shape:
@@ -58,7 +58,7 @@ class Shapes:
 
     def _read(self, masked: str) -> Shape:
         lower = masked.lower()
-        counters: list[Counter] = [progress.bar] if _has(self._bar, masked) else []
+        counters: list[Counter] = [bars.bar] if _has(self._bar, masked) else []
         if _has(self._counted, lower) and not progress.TROUBLE.search(masked):
             counters.append(progress.counted)
         return Shape(

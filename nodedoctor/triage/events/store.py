@@ -116,6 +116,8 @@ _RUNNING = re.compile(
 _CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
 _WAITED = re.compile(r"[Tt]ime(?:d )?[ -]?[Oo]ut|^\W*$")
 """Other errors are of the store's connection itself, and nobody was waited for."""
+UNHEARD = "agent-unheard"
+"""The symptom of an agent whose rendezvous is gone: it is, too, when the node that holds it is done."""
 _SOCKET: Cause = "network_socket_interface"
 
 
@@ -260,8 +262,15 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "rendezvous-failed",
-        r"Rendezvous(?:Timeout|Connection)Error",
+        r"^(?!.*keep-alive heartbeat).*Rendezvous(?:Timeout|Connection)Error",
         "the nodes did not all meet at the rendezvous",
+        as_warning=True,
+    ),
+    symptom(  # torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
+        _SOCKET,
+        UNHEARD,
+        r"has failed to send a keep-alive heartbeat to the rendezvous",
+        "an agent of torchrun could not reach the rendezvous any more",
         as_warning=True,
     ),
     symptom(

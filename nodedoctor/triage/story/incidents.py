@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.progress import Finished, LongWork, TrainingStep
+from nodedoctor.triage.events.anew import Anew
+from nodedoctor.triage.events.progress import Finished, LongWork, Serving, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import BarrierMissed
@@ -20,7 +21,7 @@ from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.requests import of_a_request, without_refusals
-from nodedoctor.triage.story.stops import unstopped
+from nodedoctor.triage.story.stops import parted, unstopped
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
@@ -63,6 +64,7 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     for index, event in enumerate(events):
         what = event.what
         again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
+        again = again or (isinstance(what, Anew) and trouble and _works(events[index + 1 :]))
         if again or (isinstance(what, Attempt) and trouble):
             cuts.append(index)
             died[-1] = fatal or trouble
@@ -77,6 +79,19 @@ def runs(events: list[Event[Any]]) -> list[Run]:
         died.pop()
     ends = [*cuts[1:], len(events)]
     return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+
+
+def _works(events: list[Event[Any]]) -> bool:
+    """True for a run that counts or serves before anything in it, or the next one, ends."""
+    for event in events:
+        what = event.what
+        if isinstance(what, (Finished, Serving)) or (
+            isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
+        ):
+            return True
+        if isinstance(what, (*FATAL, Anew)):
+            return False
+    return False
 
 
 def _other_jobs(events: list[Event[Any]]) -> set[int]:
@@ -151,7 +166,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             or not _survived(event, later, known, alone)
         ):
             kept.append(event)
-    return unstopped(_without_habits(kept[::-1], events))
+    return parted(unstopped(_without_habits(kept[::-1], events)))
 
 
 def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:

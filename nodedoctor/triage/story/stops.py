@@ -11,7 +11,7 @@ from nodedoctor.triage.events.progress import Finished, LongWork, Serving, Train
 from nodedoctor.triage.events.ray import ActorDied, TaskFailed
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, PeerGone, StoreWait
+from nodedoctor.triage.events.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import CutShort, Raised, place
@@ -48,6 +48,20 @@ def unstopped(events: list[Event[Any]]) -> list[Event[Any]]:
     )
     rest = [event for event in events[stop:again] if not _in_disorder(event, moved)]
     return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[again:]]
+
+
+def parted(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events without the words of agents that outlived the one they report to: the first to be done ends.
+
+    Only of a job that worked, and of which nothing else is told.
+    """
+    worked = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events)
+    others = any(_is_trouble(event) and not _is_unheard(event.what) for event in events)
+    return [e for e in events if not _is_unheard(e.what)] if worked and not others else events
+
+
+def _is_unheard(what: object) -> bool:
+    return isinstance(what, Symptom) and what.name == UNHEARD
 
 
 def _by_people(event: Event[Any]) -> bool:

@@ -21,6 +21,10 @@ LOOKS_LIKE_PROGRESS = {
         f"Train:  42%|####2     | 420/1000 [07:1{second}<10:00,  1.03s/it]\r" for second in range(5)
     )
     + "\n",
+    "a redrawn bar of rich": "".join(
+        f"Epoch 1/3 ━━━━━━╸━━━━━ 420/1000 0:07:1{second} • 0:10:00 1.03it/s\r" for second in range(5)
+    )
+    + "\n",
     "heartbeats": "".join(f"2026-11-21 11:00:0{second} worker alive, loss 0.0\n" for second in range(6)),
     "a monitor": "".join(
         f"gpu0 util 98 % mem 71000 MiB batch 4 power {watt} W\n" for watt in range(300, 306)
@@ -159,5 +163,10 @@ def test_counters() -> None:
     assert counter("  [ 40/79]  eta: 0:00:06  time: 0.16") == ("eta/79", (40.0,))
     assert counter("1987 train 3.418830") == ("train", (1987.0,))
     assert counter("4 train cars") is None
+    assert counter("Epoch 2/9 ━━━━━━╸━━━━━━ 120/508 0:00:10 • 0:00:50 12.3it/s") == ("/9/508", (2.0, 120.0))
+    assert counter("scanning: 8% ━━────────── 640/8122 4.2Kit/s 2.1s") == ("scanning:/8122", (640.0,))
+    assert counter("120/508 ━━━━━━━━━━━━━━━━━━━━ 10s 12ms/step - loss: 0.3") == ("/508", (120.0,))
+    assert counter(" 12/508 [=====>.......] - ETA: 10s - loss: 0.3") == ("/508", (12.0,))
+    assert counter("take 3/4 [by mail]") is None
     assert counter('"metadata": {"epoch_num": 0.4537205081669691}') == ("epoch", (0.4537205081669691,))
     assert counter("save_steps=500 lr=1e-5 loss 2.0 98 %") is None

@@ -65,9 +65,13 @@ class Stopped:
 
 @record
 class Ended:
-    """The launcher got a signal and took its workers down: the terminal closed, or somebody ended it."""
+    """A launcher got a signal and took its workers down: the terminal closed, or somebody ended it.
+
+    `what`: who got it, where it was no launcher.
+    """
 
     signal: int
+    what: str = "launcher"
 
 
 def signal_of(word: str) -> int:

@@ -8,7 +8,7 @@ scheduler.py).
 from __future__ import annotations
 
 from nodedoctor.triage.events.sign import Sign, numeral, sign, symptom
-from nodedoctor.triage.events.system.exits import ProcessExit, signal_of
+from nodedoctor.triage.events.system.exits import Ended, ProcessExit, signal_of
 
 _LOADER = "data-loader worker"
 _POOL = "worker of a process pool"
@@ -18,6 +18,11 @@ SIGNS: tuple[Sign, ...] = (
         r"DataLoader (?:worker|process) \(pid(?:\(s\))? +(?P<worker>\d+)(?:[, ]+\d+)*\) (?:exited )?is killed"
         r" by signal: (?P<signal>Killed|Segmentation fault|Aborted)",
         lambda found: ProcessExit(signal_of(found["signal"]), helper=_LOADER),
+    ),
+    sign(  # these are sent to all processes of a session, or of a job
+        r"DataLoader worker \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal: "
+        r"(?P<signal>Hangup|Terminated)",
+        lambda found: Ended(-signal_of(found["signal"]), _LOADER),
     ),
     sign(
         r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",

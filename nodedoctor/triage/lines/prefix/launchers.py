@@ -40,7 +40,11 @@ _POD = re.compile(
 """Pods as kubectl and compose name them; those of Kubeflow's jobs also as stern and kail do."""
 _SKY = re.compile(r"\(([\w.-]{1,60}), rank=(\d{1,6}), pid=\d{1,7}(?:, ip=([0-9a-fA-F.:]+))?\) ?")
 """SkyPilot counts nodes, and calls their number a rank."""
-_PDSH = re.compile(r"(?!nvidia-nvswitch\d)((?:[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)")
+_PDSH = re.compile(
+    r"(?!nvidia-nvswitch\d)(?:slurmstepd-(?P<slurm>[\w.-]{1,255})"
+    r"|(?P<pdsh>[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)"
+)
+"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where it is told to."""
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 
@@ -110,7 +114,7 @@ def _read_sky(found: re.Match[str], said: Said) -> None:
 
 
 def _read_pdsh(found: re.Match[str], said: Said) -> None:
-    said.know(host=found[1])
+    said.know(host=found["slurm"] or found["pdsh"])
 
 
 def _read_sglang(found: re.Match[str], said: Said) -> None:

@@ -1,0 +1,85 @@
+"""What a program raised: the first exception that is not an echo of somebody else's end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from textwrap import shorten
+from typing import Any
+
+from nodedoctor.triage.causes.families import family
+from nodedoctor.triage.causes.guilty import guilty
+from nodedoctor.triage.causes.who import called
+from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.echoes import is_echo, quoted
+from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.events.trace import Raised, place
+from nodedoctor.triage.model import Candidate, Cause, Event
+from nodedoctor.triage.story import QUIET, Story
+
+SAID = 160
+"""Characters of an exception that a headline quotes."""
+NEXT = 400
+"""Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
+
+
+def exceptions(story: Story) -> Iterator[Candidate]:
+    """The first exception that is not an echo of somebody else's end."""
+    explained = [
+        e
+        for e in story.events
+        if not isinstance(e.what, (*QUIET, Raised))
+        and not (isinstance(e.what, Symptom) and not e.what.decisive)
+    ]
+    own = [e for e in story.of(Raised) if not is_echo(e.what) and not _goes_on(e, explained)]
+    if any(_says_what(event.what) for event in story.of(Raised)):
+        own = [event for event in own if _says_what(event.what)]
+    early = [event for event in own if not story.late(event)]
+    chosen = early or own
+    if not chosen:
+        yield from _repeated(story)
+        return
+    first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
+    same = [e for e in chosen if e.what.type == first.what.type]
+    culprits = guilty(story, same)
+    said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
+    at = place(first.what.frames)
+    where = f" ({at})" if at else ""
+    headline = f"{called(culprits) or 'the program'} raised {said}{where}"
+    kind = family(f"{first.what.type}: {first.what.message}")
+    cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
+    owner = kind.owner if kind is not None else None
+    yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
+
+
+def _repeated(story: Story) -> Iterator[Candidate]:
+    """What an engine says that a worker raised, where the worker itself is not heard."""
+    told = [event for event in story.of(Raised) if quoted(event.what)]
+    if told:
+        said = shorten(quoted(told[0].what), SAID, placeholder=" ...")
+        headline = f"a worker of the engine raised {said}"
+        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(told[:4]))
+
+
+def _says_what(raised: Raised) -> bool:
+    """False for a mere `Exception:`, behind which another one tells what it was: so mp.spawn shows it."""
+    return bool(raised.message) or raised.type != "Exception"
+
+
+def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:
+    """True when another event was read from an exception's line, or from the next one of its message."""
+    end = raised.place.offset + len(raised.text)
+    return any(
+        e.place.source == raised.place.source
+        and (
+            e.place.offset == raised.place.offset
+            or (
+                isinstance(e.what, (GpuFull, Symptom))
+                and e.who.rank == raised.who.rank
+                and 0 < e.place.offset - end < NEXT
+            )
+        )
+        for e in others
+    )
+
+
+RULES = (exceptions,)

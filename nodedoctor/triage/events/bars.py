@@ -1,0 +1,44 @@
+"""Bars of progress: how far each is, and its name, so that two bars are two counters."""
+
+from __future__ import annotations
+
+import re
+
+BAR = re.compile(
+    r"(?P<done>\d{1,12})(?:\.\d+)?"
+    r"(?:/(?P<total>\d{1,12}|\?)(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
+    r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
+)
+"""A bar, and one of work whose length nobody knows: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
+DRAWN = re.compile(r"(?:━ |─ |╸ |╺ )(?P<done>\d{1,12})/(?P<total>\d{1,12})\b")
+"""A bar of rich or of ultralytics: the count stands behind it."""
+KERAS = re.compile(r"(?<![\d.])(?P<done>\d{1,12})/(?P<total>\d{1,12}) (?:━━|\[==|\[=>|\[>\.|\[\.\.\.)")
+"""A bar of Keras: the count stands in front of it."""
+ETA = re.compile(
+    r"^\s*(?P<name>[A-Z][\w ()-]{0,40}?:? +)?\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})\] +eta: \d"
+)
+"""How far torchvision's MetricLogger is (`references/detection/utils.py`), with a name or without one."""
+COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
+"""A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
+_ROW = re.compile(r"(?:[Ee]poch:? )?(?P<done>\d{1,7})/(?P<total>\d{1,7})(?:\s+(?=\S)|$)")
+"""Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
+_PERCENT = re.compile(r"\d+(?:\.\d+)?%.*")
+_VALUE = re.compile(r"[\d.]+")
+_NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
+BARS = (BAR, DRAWN, KERAS, ETA, COLUMN)
+"""What `bar` reads."""
+
+
+def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """How far a bar is; its name is what stands in front, so that two bars are two series."""
+    found = BAR.search(text) or DRAWN.search(text) or KERAS.search(text)
+    if found is None:
+        plain = ETA.match(text) or COLUMN.match(text)
+        return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
+    title = _PERCENT.sub("", text[: found.start()]).rstrip("━─╸╺ ").strip()
+    row = _ROW.match(title)
+    done, total = float(found["done"]), found["total"] or "?"
+    if row is not None:
+        name = _VALUE.sub("0", title[row.end() :])
+        return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), done)
+    return f"{title[-60:]}/{total}", (done,)

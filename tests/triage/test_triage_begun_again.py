@@ -1,0 +1,63 @@
+"""One file, several runs that people started by hand: the last one is judged, if it got anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import elastic, judged, steps
+
+BANNER = (
+    "[2026-11-07 10:00:00,926] [INFO] [real_accelerator.py:219:get_accelerator] Setting ds_accelerator\n"
+    "INFO 11-07 10:00:02 __init__.py:183] Automatically detected platform cuda.\n"
+)
+HEADER = "Sat Nov  7 10:00:00 2026\nrunning on gpu017 as job 8812\nmodel gemma, 4 GPUs\n"
+ERROR = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line {line}, in <module>\n    main()\n'
+    "{error}\n"
+)
+BROKEN = ERROR.format(line=12, error="ValueError: peft is not installed")
+SERVES = "INFO:     Application startup complete.\n" + "".join(
+    f'INFO:     10.0.0.9:{port} - "POST /act HTTP/1.1" 200 OK\n' for port in range(50000, 50006)
+)
+WORKS = {"it counts": steps(1, 9), "it serves": SERVES, "it ends": "{'train_runtime': 211.4}\n"}
+
+
+@pytest.mark.parametrize("begin", [BANNER, HEADER])
+@pytest.mark.parametrize("works", WORKS)
+def test_a_run_that_failed_and_was_started_again(begin: str, works: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, begin + BROKEN + begin + WORKS[works]).verdict
+    assert (verdict.outcome, verdict.cause, verdict.incidents) == ("recovered", "none", 1)
+
+
+def test_the_log_may_begin_with_an_error(tmp_path: Path) -> None:
+    first = ERROR.format(line=1, error="IndentationError: unexpected indent")
+    verdict = judged(tmp_path, first + BANNER + BROKEN + BANNER + steps(1, 9)).verdict
+    assert (verdict.outcome, verdict.incidents) == ("recovered", 1)
+
+
+def test_a_run_that_fails_in_its_turn(tmp_path: Path) -> None:
+    again = ERROR.format(line=44, error="KeyError: 'labels'")
+    verdict = judged(tmp_path, BANNER + BROKEN + BANNER + steps(1, 9) + again).verdict
+    assert (verdict.outcome, "KeyError: 'labels'" in verdict.headline) == ("failure", True)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        BANNER,  # got nowhere
+        BANNER + BROKEN,
+        steps(1, 9),  # another program, or other ranks: nothing says that it began again
+        BANNER.partition("\n")[0] + "\n" + steps(1, 9),
+        BANNER + elastic([(2, 1)], 2) + steps(1, 9),  # a rank that came later to the same failure
+    ],
+)
+def test_an_error_that_nothing_got_past(behind: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, BANNER + BROKEN + behind).verdict.outcome == "failure"
+
+
+def test_lines_that_count_are_no_beginning(tmp_path: Path) -> None:
+    """Other ranks go on a little after one has failed."""
+    assert judged(tmp_path, steps(1, 9) + BROKEN + steps(10, 9)).verdict.incidents < 2
+    told = "".join(f"round {number} of the data\nloss {number}.25 after it\n" for number in range(4))
+    assert judged(tmp_path, told + BROKEN + told).verdict.outcome == "failure"
