@@ -56,8 +56,38 @@ def test_an_error_that_nothing_got_past(behind: str, tmp_path: Path) -> None:
     assert judged(tmp_path, BANNER + BROKEN + behind).verdict.outcome == "failure"
 
 
+def test_what_a_program_says_of_each_error_is_no_beginning(tmp_path: Path) -> None:
+    told = BROKEN + "the row could not be read\nanother row is taken for it\n"
+    text = BANNER + steps(1, 9) + told + steps(10, 3) + told + steps(13, 30) + told + steps(43, 5)
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.outcome, verdict.incidents) == ("clean", 0)
+
+
 def test_lines_that_count_are_no_beginning(tmp_path: Path) -> None:
     """Other ranks go on a little after one has failed."""
     assert judged(tmp_path, steps(1, 9) + BROKEN + steps(10, 9)).verdict.incidents < 2
     told = "".join(f"round {number} of the data\nloss {number}.25 after it\n" for number in range(4))
     assert judged(tmp_path, told + BROKEN + told).verdict.outcome == "failure"
+
+
+TRACKED = "wandb: Tracking run with wandb version 0.24.2\n"
+FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.70 GiB."
+NO_ROOM = "OSError: [Errno 28] No space left on device: '/data/checkpoint'"
+
+
+def test_a_program_says_that_each_of_them_is_a_run(tmp_path: Path) -> None:
+    """Then the last one counts, wherever it got to; the others stay to be read."""
+    text = TRACKED + ERROR.format(line=41, error=FULL) + TRACKED + ERROR.format(line=60, error=NO_ROOM)
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, [run.cause for run in verdict.earlier]) == ("shm_or_limits", ["peer_cuda_oom"])
+
+
+@pytest.mark.parametrize("echo", ["EOFError", "ConnectionResetError: [Errno 104] Connection reset by peer"])
+def test_a_process_that_is_tracked_later_and_only_lost_its_peer(echo: str, tmp_path: Path) -> None:
+    text = TRACKED + ERROR.format(line=41, error=FULL) + TRACKED + ERROR.format(line=60, error=echo)
+    assert judged(tmp_path, text).verdict.cause == "peer_cuda_oom"
+
+
+def test_all_ranks_may_be_tracked(tmp_path: Path) -> None:
+    text = TRACKED * 4 + ERROR.format(line=41, error=FULL) + elastic([(2, 1)], 2)
+    assert judged(tmp_path, text).verdict.cause == "peer_cuda_oom"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
-from nodedoctor.triage.events.anew import Anew, Beginnings
+from nodedoctor.triage.events.anew import Beginnings
 from nodedoctor.triage.events.broken import joined
 from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
@@ -121,9 +121,9 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         shape = _SHAPES.of(line.text)
         events = last_errors.told(line, list(_events(line, shape, traces, block)))
         yield from open_errors.told(line)
-        if not shape.counters and beginnings.read(line):
+        if not shape.counters and (anew := beginnings.read(line)) is not None:
             yield from open_errors.released()
-            yield Event(Anew(), line.place, line.who, line.time, line.text)
+            yield Event(anew, line.place, line.who, line.time, line.text)
         if events:
             if any(isinstance(event.what, ENDS) for event in events):
                 beginnings.ended(line)

@@ -23,9 +23,18 @@ _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z]{3}")
 
 
+_TRACKED = "Tracking run with wandb version"
+"""What Weights & Biases prints once for each run (`wandb/sdk/wandb_init.py`)."""
+
+
 @record
 class Anew:
-    """The log says what an earlier run of it began with, in the same order."""
+    """The log says what an earlier run of it began with, in the same order.
+
+    `told`: it is a program's own word for a new run, and not only lines that are alike.
+    """
+
+    told: bool = False
 
 
 class Beginnings:
@@ -37,16 +46,20 @@ class Beginnings:
         self._met: list[int] = []
         """How many lines of each known beginning came since the last failure."""
         self._left = WITHIN
-        self._failed = False
+        self._failed = self._tracked = False
 
-    def read(self, line: Line) -> bool:
-        """True at the line that completes a beginning which the log has already had.
+    def read(self, line: Line) -> Anew | None:
+        """Where a beginning is complete that the log has already had.
 
         Lines that count are for others: a program says them all the time.
         """
         text = line.text
+        if _TRACKED in text:
+            again = self._tracked and self._failed
+            self._tracked, self._failed = True, False
+            return Anew(told=True) if again else None
         if not self._left or text[:1].isspace() or text.startswith("Traceback (") or not _WORD.search(text):
-            return False
+            return None
         self._left -= 1
         said = _NUMBER.sub("0", text)
         if len(self._told) < FIRST:
@@ -55,15 +68,15 @@ class Beginnings:
         elif not self._known:
             self._left = 0
         if not self._failed:
-            return False
+            return None
         for index, begins in enumerate(self._known):
             if begins[self._met[index]] == said:
                 self._met[index] += 1
                 if self._met[index] == len(begins):
                     self._met = [0] * len(self._known)
                     self._failed = False
-                    return True
-        return False
+                    return Anew()
+        return None
 
     def ended(self, line: Line) -> None:
         """This line told of a failure: the next run may begin behind it."""

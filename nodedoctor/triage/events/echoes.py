@@ -14,6 +14,7 @@ _ECHOES = re.compile(
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
     r"|TerminatedWorkerError|WorkerLostError|KilledWorker"
     r"|Rendezvous\w+|NodeDiedError|EngineDeadError|PapermillExecutionError|CellExecutionError"
+    r"|SockClientClosedError|MessageRouterClosedError"  # of wandb, when the program that it serves ends
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 _ECHO_WORDS = re.compile(

@@ -7,31 +7,27 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from nodedoctor.record import record
-from nodedoctor.triage.events.anew import Anew
-from nodedoctor.triage.events.progress import Finished, LongWork, Serving, TrainingStep
+from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit
+from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.oom import HostOom
-from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
+from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.requests import of_a_request, without_refusals
+from nodedoctor.triage.story.runs import SURVIVED
 from nodedoctor.triage.story.stops import parted, unstopped
 
-SURVIVED = 3
-"""Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
 another program, which began after the first one had died. Ours."""
 WORDS = 4
 """Words of a message that stay the same when a program fails in the same place again. Ours."""
 _DIGITS = re.compile(r"\d+")
-_JOB_ENDED = re.compile(r"\*\*\* JOB (\d+) ON \S+ CANCELLED AT ")
 
 
 def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
@@ -40,104 +36,6 @@ def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
     for event in events:
         sources[event.place.source].append(event)
     return list(sources.values())
-
-
-@record
-class Run:
-    """The events of one run of a job, and whether it ended in a death."""
-
-    events: tuple[Event[Any], ...]
-    died: bool = False
-
-
-def runs(events: list[Event[Any]]) -> list[Run]:
-    """The runs in the log of one source, in order; the last one is judged.
-
-    Only a launcher that begins again ends a run that died. What looks like progress does not, since bars are
-    drawn again and monitors go on after a death. A launcher that begins after a run said that it is done
-    begins another one. A restart after which neither trouble nor progress is seen leaves the run before it
-    as the last that is known.
-    """
-    cuts, died = [0], [False]
-    fatal = trouble = done = moved = False
-    others = _other_jobs(events)
-    for index, event in enumerate(events):
-        what = event.what
-        again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
-        again = again or (isinstance(what, Anew) and trouble and _works(events[index + 1 :]))
-        if again or (isinstance(what, Attempt) and trouble):
-            cuts.append(index)
-            died[-1] = fatal or trouble
-            died.append(False)
-            fatal = trouble = done = moved = False
-        fatal = fatal or isinstance(what, FATAL)
-        trouble = trouble or not isinstance(what, QUIET)
-        done = done or isinstance(what, Finished)
-        moved = moved or isinstance(what, TrainingStep)
-    while len(cuts) > 1 and cuts[-1] not in others and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
-        events = events[: cuts.pop()]
-        died.pop()
-    ends = [*cuts[1:], len(events)]
-    return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
-
-
-def _works(events: list[Event[Any]]) -> bool:
-    """True for a run that counts or serves before anything in it, or the next one, ends."""
-    for event in events:
-        what = event.what
-        if isinstance(what, (Finished, Serving)) or (
-            isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
-        ):
-            return True
-        if isinstance(what, (*FATAL, Anew)):
-            return False
-    return False
-
-
-def _other_jobs(events: list[Event[Any]]) -> set[int]:
-    """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end.
-
-    A script may also run one program after another: the next one reads its model or data before it counts.
-    """
-    begins: set[int] = set()
-    ended, job = None, ""
-    killed, again = None, False
-    for index, event in enumerate(events):
-        found = _JOB_ENDED.search(event.text) if isinstance(event.what, OrderedStop) else None
-        what = event.what
-        counts = isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
-        moved = counts or isinstance(what, LongWork)
-        if ended is not None and ((found and found[1] != job) or moved):
-            begins.add(ended + 1)
-            ended = None
-        if isinstance(what, ProcessExit) and OF_A_SCRIPT.match(event.text):
-            killed, again = index, False
-        elif killed is not None and counts and again:
-            begins.add(killed + 1)
-            killed = None
-        again = again or isinstance(what, LongWork)
-        if found:
-            ended, job = index, found[1]
-    return begins
-
-
-def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
-    """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
-    told = (e for e in after if e.manner == "plain")
-    if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in told):
-        return True
-    reached: dict[str, tuple[float, ...]] = {}
-    for event in before:
-        if isinstance(event.what, TrainingStep):
-            name = event.what.series.rpartition("|")[2]
-            reached[name] = max(reached.get(name, ()), event.what.last)
-    steps: Counter[str] = Counter()
-    for event in after:
-        if isinstance(event.what, TrainingStep):
-            name = event.what.series.rpartition("|")[2]
-            if event.what.last > reached.get(name, ()):
-                steps[name] += event.what.rises
-    return max(steps.values(), default=0) >= SURVIVED
 
 
 def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -11,9 +11,10 @@ from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size, TrainingStep
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup
-from nodedoctor.triage.story.incidents import by_source, runs, unsurvived
+from nodedoctor.triage.story.incidents import by_source, unsurvived
 from nodedoctor.triage.story.model import QUIET, Story, Wait
 from nodedoctor.triage.story.people import identified
+from nodedoctor.triage.story.runs import runs
 from nodedoctor.triage.story.streams import copies, not_before
 from nodedoctor.triage.story.ties import hinted
 
