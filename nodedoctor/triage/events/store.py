@@ -248,7 +248,9 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "port-in-use",
-        r"EADDRINUSE|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use",
+        # NCCL's RAS answers questions on a port of its own, and a job goes on without (ras/client_support.cc)
+        r"^(?!.*\bras/\w+\.cc:\d+).*(?:EADDRINUSE"
+        r"|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use)",
         "the port of the rendezvous store is taken by another process",
         personal=True,
     ),
