@@ -42,7 +42,7 @@ _NONE = re.compile(
     r"(?<![\w.])(?:0|no|without|zero)\s(?:\w+\s)?"
     r"(?:[Ee]rrors?|[Ff]ail(?:s|ed|ures?)?|[Tt]imeouts?|[Cc]orrupt(?:ed)?|[Ii]nvalid)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\W{1,3}(?:0|none|None|False|false|null)\b"
-    r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?))\b[^:=]{1,40}[:=] ?0\s*$"
+    r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?))\b[^:=]{1,40}[:=]\s*0\s*$"
     r"|\b[Ee]rror(?: \([^()]{1,40}\))?[:=] ?-?\d{1,9}\.\d+(?![\w.])"
     r"|\b[Ee]rror (?:rate|bars?|bound|feedback|correct\w*|margin|estimate)"
     r"|\b(?i:relative|absolute|mean|squared?|standard|percent\w*|rounding|numerical|truncation|reconstruction)"

@@ -39,6 +39,8 @@ _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
 """A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
+_OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w*Error|Environment(?:Name|Location)NotFound")
+"""What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
 _AGAIN = "During handling of the above exception"
 
 
@@ -198,6 +200,8 @@ class Tracebacks:
             current.steps = self._steps
             return
         raised = RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        if raised and current is None and _OF_CONDA.match(raised[1]):
+            return
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
             how = "handled" if line.key in self._ignored else _announced(before)
             current = self._open[line.key] = _Open(line, manner=how, steps=self._steps)
