@@ -58,11 +58,11 @@ SIGNS: tuple[Sign, ...] = (
         "a file could not be written to its end: its file system is full, over quota or no longer there",
         personal=True,
     ),
-    symptom(
+    symptom(  # where a shell's tool ends its line in it, a container was never writable there
         _LIMITS,
         "storage-lost",
         r"\[Errno 5\] Input/output error: |Remote I/O error|Stale (?:NFS )?file handle"
-        r"|Read-only file system|Transport endpoint is not connected"
+        r"|Read-only file system(?=: ['\"/]| \(os error)|Transport endpoint is not connected"
         r"|Cannot send after transport endpoint shutdown",
         "a file system went away under the program",
         quoted=True,
