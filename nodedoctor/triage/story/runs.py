@@ -32,21 +32,19 @@ class Run:
 def runs(events: list[Event[Any]]) -> list[Run]:
     """The runs in the log of one source, in order; the last one is judged.
 
-    Only a launcher that begins again ends a run that died. What looks like progress does not, since bars are
-    drawn again and monitors go on after a death. A launcher that begins after a run said that it is done
-    begins another one. A restart after which neither trouble nor progress is seen leaves the run before it
-    as the last that is known.
+    Only a launcher that begins again ends a run that died, or a program that says again what it said first
+    and then gets somewhere. What looks like progress does not, since bars are drawn again and monitors go on
+    after a death. A launcher that begins after a run said that it is done begins another one. A restart after
+    which neither trouble nor progress is seen leaves the run before it as the last that is known.
     """
     cuts, died = [0], [False]
     fatal = trouble = done = moved = False
     others = _other_jobs(events)
+    anew = _begun_anew(events)
     for index, event in enumerate(events):
         what = event.what
         again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
-        again = again or (
-            isinstance(what, Anew) and trouble and _stands_alone(what, events[:index], events[index:])
-        )
-        if again or (isinstance(what, Attempt) and trouble):
+        if again or (trouble and (isinstance(what, Attempt) or index in anew)):
             cuts.append(index)
             died[-1] = fatal or trouble
             died.append(False)
@@ -62,34 +60,37 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
 
 
-def _stands_alone(anew: Anew, before: list[Event[Any]], after: list[Event[Any]]) -> bool:
-    """True for a run that got somewhere, or that a program calls one and that failed by itself."""
-    counted = {
-        (event.what.series, event.what.part) for event in before if isinstance(event.what, TrainingStep)
-    }
-    return _works(counted, after[1:]) or (anew.told and any(map(_is_own_failure, after)))
+def _begun_anew(events: list[Event[Any]]) -> set[int]:
+    """Where the log begins again as a run before it did, and that run got somewhere.
+
+    It counts or serves before anything in it ends, and no counter goes on that had begun before. One that a
+    program calls a run may also have failed by itself.
+    """
+    found: set[int] = set()
+    failed = max((index for index, event in enumerate(events) if _is_own_failure(event)), default=-1)
+    counted: dict[tuple[str, int], int] = {}
+    open_at: int | None = None
+    for index, event in enumerate(events):
+        what = event.what
+        if isinstance(what, Anew):
+            open_at = index
+            if what.told and failed > index:
+                found.add(index)
+        elif isinstance(what, TrainingStep):
+            began = counted.setdefault((what.series, what.part), index)
+            if open_at is not None and what.rises and began < open_at:
+                open_at = None
+            elif open_at is not None and what.begins and what.rises >= SURVIVED:
+                found.add(open_at)
+        elif isinstance(what, (Finished, Serving)) and open_at is not None:
+            found.add(open_at)
+        if isinstance(what, FATAL):
+            open_at = None
+    return found
 
 
 def _is_own_failure(event: Event[Any]) -> bool:
     return isinstance(event.what, Raised) and event.manner == "plain" and not is_echo(event.what)
-
-
-def _works(counted: set[tuple[str, int]], events: list[Event[Any]]) -> bool:
-    """True for a run that counts or serves before anything in it, or the next one, ends.
-
-    Where a counter goes on that had begun before, it is no other run.
-    """
-    for event in events:
-        what = event.what
-        if isinstance(what, TrainingStep) and what.rises and (what.series, what.part) in counted:
-            return False
-        if isinstance(what, (Finished, Serving)) or (
-            isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
-        ):
-            return True
-        if isinstance(what, (*FATAL, Anew)):
-            return False
-    return False
 
 
 def _other_jobs(events: list[Event[Any]]) -> set[int]:
