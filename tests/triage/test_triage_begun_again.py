@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import elastic, judged, steps
+from say import culprits, elastic, judged, raised, steps
 
 BANNER = (
     "[2026-11-07 10:00:00,926] [INFO] [real_accelerator.py:219:get_accelerator] Setting ds_accelerator\n"
@@ -91,3 +91,19 @@ def test_a_process_that_is_tracked_later_and_only_lost_its_peer(echo: str, tmp_p
 def test_all_ranks_may_be_tracked(tmp_path: Path) -> None:
     text = TRACKED * 4 + ERROR.format(line=41, error=FULL) + elastic([(2, 1)], 2)
     assert judged(tmp_path, text).verdict.cause == "peer_cuda_oom"
+
+
+def test_another_rank_is_tracked_later(tmp_path: Path) -> None:
+    text = BANNER + TRACKED
+    for rank in (3, 1, 2):
+        text += raised(rank, "OSError: [Errno 28] No space left on device: '/data/checkpoint'")
+    text += TRACKED + BANNER + raised(0, "OSError: [Errno 28] No space left on device: '/data/checkpoint'")
+    examined = judged(tmp_path, text)
+    assert (examined.verdict.cause, examined.verdict.incidents) == ("shm_or_limits", 1)
+    assert sorted(culprits(examined)) == [0, 1, 2, 3]
+
+
+def test_the_next_stage_of_a_script_fails_where_the_one_before_it_did(tmp_path: Path) -> None:
+    stage = ERROR.format(line=60, error="FileNotFoundError: no checkpoint").replace("train.py", "sft.py")
+    text = BANNER + TRACKED + ERROR.format(line=41, error=NO_ROOM) + BANNER + TRACKED + steps(1, 9) + stage
+    assert judged(tmp_path, text).verdict.cause == "shm_or_limits"

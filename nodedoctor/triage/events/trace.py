@@ -114,6 +114,12 @@ def place(frames: Sequence[Frame]) -> str:
     return f"{package[1]}'s {where}" if package is not None else where
 
 
+def program(frames: Sequence[Frame]) -> str:
+    """The file of the program that ran: the outermost call that is neither Python's nor a package's."""
+    own = (frame for frame in frames if not _PACKAGE.search(frame.file) and not _STANDARD.search(frame.file))
+    return next((frame.name for frame in own), "")
+
+
 def own_rank(message: str) -> int | None:
     """The rank with which a message begins as a label, `Rank 3: found NaN`: programs so say who speaks."""
     found = _OWN_RANK.match(message)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.counters import speaker
-from nodedoctor.triage.events.progress import Mentions, Refused, TrainingStep
+from nodedoctor.triage.events.progress import Mentions, Refused
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
@@ -22,12 +22,12 @@ def without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
     """Servers of which nothing came behind a refusal but, where True, the head of its exception."""
     for event in events:
         what, own = event.what, speaker(event.place, event.who)
-        if own in refused and not isinstance(what, (Mentions, TrainingStep)):
+        if own in refused and isinstance(what, _LOGGED) and not isinstance(what, Mentions):
             told = refused.pop(own)
             if isinstance(what, UnreadTrouble) and _BEHIND_ANSWER in event.text:
                 refused[own] = True
                 continue
-            if told and isinstance(what, (Raised, UnreadTrouble, Complaint)):
+            if told:
                 if not isinstance(what, Raised):
                     refused[own] = True
                 continue

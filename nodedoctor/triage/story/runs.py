@@ -12,7 +12,7 @@ from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.progress import Finished, LongWork, Serving, TrainingStep
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.trace import Raised, program
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 
@@ -64,17 +64,22 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
     """Where the log begins again as a run before it did, and that run got somewhere.
 
     It counts or serves before anything in it ends, and no counter goes on that had begun before. One that a
-    program calls a run may also have failed by itself.
+    program calls a run may also have failed by itself. Where another program fails in it than before, it is
+    the next stage of a script, which fails because the stage before it did; where another rank does, it is
+    still the same run.
     """
     found: set[int] = set()
-    failed = max((index for index, event in enumerate(events) if _is_own_failure(event)), default=-1)
     counted: dict[tuple[str, int], int] = {}
     open_at: int | None = None
+    names = [_failed(event) for event in events]
+    before = _carried(names)
+    after = _carried(names[::-1])[::-1]
     for index, event in enumerate(events):
         what = event.what
         if isinstance(what, Anew):
-            open_at = index
-            if what.told and failed > index:
+            ended, ends = before[index], after[index]
+            open_at = index if ends in (ended, "") else None
+            if what.told and ends == ended != "":
                 found.add(index)
         elif isinstance(what, TrainingStep):
             began = counted.setdefault((what.series, what.part), index)
@@ -89,8 +94,17 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
     return found
 
 
-def _is_own_failure(event: Event[Any]) -> bool:
-    return isinstance(event.what, Raised) and event.manner == "plain" and not is_echo(event.what)
+def _carried(names: list[str]) -> list[str]:
+    """In each place the last name that was told until there."""
+    last = ""
+    return [last := name or last for name in names]
+
+
+def _failed(event: Event[Any]) -> str:
+    """The program, and its rank, that raised what is no echo of somebody else's end."""
+    own = isinstance(event.what, Raised) and event.manner == "plain" and not is_echo(event.what)
+    name = program(event.what.frames) if own else ""
+    return f"{name} {event.who.rank}" if name else ""
 
 
 def _other_jobs(events: list[Event[Any]]) -> set[int]:
