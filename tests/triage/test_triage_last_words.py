@@ -147,7 +147,7 @@ def test_the_place_is_the_programs_own_before_that_of_a_package() -> None:
 
 def test_each_kind_of_failure_has_a_first_step() -> None:
     without = {one.name for one in FAMILIES} - set(remedies._BY_FAMILY)
-    assert without == {"no-answer", "assertion"}
+    assert without == {"no-answer", "assertion", "code"}
     assert set(remedies._BY_FAMILY) <= {one.name for one in FAMILIES}
     assert family("ValueError: bad shard") is None
 
@@ -195,3 +195,15 @@ def test_a_service_only_tells_that_a_script_failed(tmp_path: Path) -> None:
 def test_progress_within_an_epoch_is_progress(row: str, tmp_path: Path) -> None:
     log = "".join(row.format(number) + "\n" for number in range(50, 300, 50))
     assert judged(tmp_path, log).verdict.outcome == "clean"
+
+
+def test_what_a_program_calls_an_error_counts_more_than_what_only_speaks_of_one(tmp_path: Path) -> None:
+    text = (
+        'Error.  nthreads cannot be larger than environment variable "LIMIT"\n'
+        "please install a newer numexpr\n"
+        "2025-11-06 18:40:07,709 - root - ERROR - Error running Designer: name 'nseqs' is not defined\n"
+    )
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.cause, "a mistake in the program" in verdict.headline) == ("user_code_exception", True)
+    alone = judged(tmp_path, "please install a newer numexpr, it is not found\n").verdict
+    assert "a package that is missing" in alone.headline

@@ -135,6 +135,15 @@ FAMILIES = (
         "a file that is not complete",
     ),
     _family(
+        "code",
+        r"\bname '\w+' is not defined|'\w+' object (?:has no attribute|is not \w+able|does not support)"
+        r"|unsupported operand type|\b(?:list|tuple|string) index out of range|\bdivision by zero"
+        r"|missing \d+ required (?:positional|keyword)|got an unexpected keyword argument"
+        r"|values to unpack\b|unhashable type",
+        "a mistake in the program",
+        None,
+    ),
+    _family(
         "other-checkpoint",
         r"size mismatch for|in loading state_dict|[Uu]nexpected key\(s\)|Missing key\(s\) in state_dict"
         r"|checkpoint .{0,60}(?:was saved with|does not match)",

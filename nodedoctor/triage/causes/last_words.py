@@ -18,8 +18,11 @@ from nodedoctor.triage.story import Story
 
 
 def last_words(story: Story) -> Iterator[Candidate]:
-    """The first line about a failure whose kind is known, where nothing else is."""
-    for event in complaints(story):
+    """The first line about a failure whose kind is known, where nothing else is.
+
+    What a program calls an error counts more than what only speaks of one.
+    """
+    for event in sorted(complaints(story), key=lambda event: not isinstance(event.what, UnreadTrouble)):
         kind = family(event.text)
         if kind is None or kind.cause == "undetermined":
             continue
