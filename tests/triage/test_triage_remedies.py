@@ -57,6 +57,8 @@ ASKED = [
         "ulimit -n",
     ),
     ("RuntimeError: PytorchStreamWriter failed writing file data/3: file write failed\n", "quota"),
+    ("OSError: [Errno 122] Disk quota exceeded: '/home/ed/.cache'\n", "quota -s"),
+    ("OSError: [Errno 28] No space left on device\n", "df -h"),
     ("OSError: [Errno 30] Read-only file system: '/data/out'\n", "findmnt"),
     ("['python', '-u', 'train.py', '--local_rank=1'] exits with return code = -7\n", "df -h /dev/shm"),
     ("NVRM: Xid (PCI:0000:3b:00): 31, pid=4001, name=python, Ch 00000013\n", "CUDA_LAUNCH_BLOCKING"),

@@ -45,10 +45,18 @@ SIGNS: tuple[Sign, ...] = (
         owner="CONFIG",
     ),
     sign(  # inotify(7) calls its limit of watches so: the disk has room, and what watches goes on without
-        r"(?P<watch>inotify_add_watch\([^()]{0,255}\) failed: )?No space left on device|Disk quota exceeded"
+        r"(?P<watch>inotify_add_watch\([^()]{0,255}\) failed: )?No space left on device"
         r"|Error: Not enough (?:free )?(?:disk )?space\b"  # datasets, huggingface_hub
         r"|low on resource: ephemeral-storage|\bOutOfDiskError\b",
         lambda found: None if found["watch"] else _FULL,
+    ),
+    symptom(  # EDQUOT: the file system has room, for others
+        _LIMITS,
+        "quota-full",
+        r"Disk quota exceeded",
+        "the disk quota of this user or project is used up",
+        personal=True,
+        owner="CONFIG",
     ),
     symptom(  # torch's writer keeps no errno: a full file system, a quota or storage that went away
         _LIMITS,
