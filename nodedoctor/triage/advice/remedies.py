@@ -445,8 +445,8 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "memlock": _limit("locked memory", "ulimit -l unlimited"),
     "disk-full": _steps("Free space on the file system in that line.", "df -h", "df -i"),
     "quota-full": _steps(
-        "Remove what is not needed below the path in that line, or write where the quota is larger: `df` shows"
-        " room there that is not this user's.",
+        "Remove what is not needed below the path in that line, or write where the quota is larger: `df`"
+        " shows room that is not this user's.",
         "quota -s",
     ),
     "write-failed": _steps(
