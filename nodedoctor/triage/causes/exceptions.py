@@ -7,7 +7,7 @@ from textwrap import shorten
 from typing import Any
 
 from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.guilty import guilty
+from nodedoctor.triage.causes.guilty import guilty, together
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.echoes import is_echo, quoted
@@ -33,8 +33,7 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     own = [e for e in story.of(Raised) if not is_echo(e.what) and not _goes_on(e, explained)]
     if any(_says_what(event.what) for event in story.of(Raised)):
         own = [event for event in own if _says_what(event.what)]
-    early = [event for event in own if not story.late(event)]
-    chosen = early or own
+    chosen = together(story, own)
     if not chosen:
         yield from _repeated(story)
         return

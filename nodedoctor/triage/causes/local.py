@@ -1,4 +1,4 @@
-"""Causes that one process reports about itself or its node: hardware, memory, versions, limits, its code."""
+"""Causes that one process reports about itself or its node: hardware, memory, versions, limits."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def gpu_memory(story: Story) -> Iterator[Candidate]:
     full = story.of(GpuFull)
     if not full:
         return
-    early = [event for event in full if not story.late(event)] or full
-    culprits = guilty(story, together(story, early))
+    early = together(story, full)
+    culprits = guilty(story, early)
     crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
     headline = f"{called(culprits) or 'a process'} ran out of GPU memory"
     if crowded:

@@ -58,23 +58,25 @@ def is_echo(raised: Raised) -> bool:
 
 def handed_on(text: str) -> bool:
     """True for an exception that tells in its own words what another process raised."""
-    return _HANDED_ON.search(text) is not None
+    return bool(_HANDED_ON.search(text) or _QUOTING.search(text))
 
 
 _HANDED_ON = re.compile(
     r"\b(?:[Ww]orker|[Aa]ctor|[Tt]ask|[Cc]hild|[Pp]rocess|[Ee]ngine|[Ee]xecutor|[Ss]cheduler|[Rr]ank)(?:s|es|ren)?\b"
     r".{0,40}\b(?:failed|raised|died|exited|crashed)\b.{0,80}(?:Error|Exception)\b"
-    r"|\b[Ww]orker failed with error '"
 )
+_QUOTING = re.compile(r"\b[Ww]orker failed with error '")
+"""vLLM's engine, in front of what a worker raised (`vllm/v1/executor/multiproc_executor.py`)."""
 
 
 def quoted(raised: Raised) -> str:
-    """What another process raised, where an engine repeats no more of it than its message (vLLM)."""
-    found = _QUOTED.search(raised.message)
+    """What another process raised, where an engine repeats no more of it than its message."""
+    begin = _QUOTING.search(raised.message)
+    found = _TO_ITS_END.match(raised.message, begin.end()) if begin is not None else None
     return found[1] if found is not None else ""
 
 
-_QUOTED = re.compile(r"\b[Ww]orker failed with error '(.{8,1000}?)'(?:, please|$)")
+_TO_ITS_END = re.compile(r"(.{8,1000}?)'(?:, please|$)")
 
 
 _CUT_OFF = ("UnpicklingError", "EOFError")

@@ -121,7 +121,6 @@ COUNTED = re.compile(
 """In a text of small letters."""
 _OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
 """How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
-_VALUE = re.compile(r"[\d.]+")
 _SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
 """Names whose number is a setting and no count: `save_steps=500`."""
 _FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")

@@ -140,23 +140,26 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
         if isinstance(event.what, TaskFailed):
             task[source] = event
         elif isinstance(event.what, (Raised, GpuFull)) and same is not None:
-            told = event.who.pid not in (None, speaker.get(source), same.what.teller)
+            own = _speaks_for_itself(event.who, speaker.get(source), same.what.teller)
             if event.place.offset == same.place.offset:
                 speaker[source] = event.who.pid
-            elif event.who.rank is None and not told:
+            elif not own:
                 event = replace(event, who=_of(event.who, same.who))
             if isinstance(event.what, Raised) and event.place.offset != same.place.offset:
                 del task[source]
-        elif isinstance(event.what, CutShort) and same is not None:
-            own = event.who.rank is not None or event.who.pid not in (
-                None,
-                speaker.get(source),
-                same.what.teller,
-            )
-            if not own:
-                event = replace(event, who=_of(event.who, same.who), what=_cut(event.what, same))
+        elif (
+            isinstance(event.what, CutShort)
+            and same is not None
+            and not _speaks_for_itself(event.who, speaker.get(source), same.what.teller)
+        ):
+            event = replace(event, who=_of(event.who, same.who), what=_cut(event.what, same))
         found.append(event)
     return found
+
+
+def _speaks_for_itself(who: Who, speaker: int | None, teller: int | None) -> bool:
+    """True for a process that is known, and is none of those that pass a task's exception on."""
+    return who.rank is not None or who.pid not in (None, speaker, teller)
 
 
 def _of(speaker: Who, task: Who) -> Who:

@@ -68,6 +68,8 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
     the next stage of a script, which fails because the stage before it did; where another rank does, it is
     still the same run.
     """
+    if not any(isinstance(event.what, Anew) for event in events):
+        return set()
     found: set[int] = set()
     counted: dict[tuple[str, int], int] = {}
     open_at: int | None = None
