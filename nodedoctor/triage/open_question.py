@@ -13,7 +13,7 @@ from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import TaskFailed
-from nodedoctor.triage.events.seen import Article
+from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import ProcessExit
@@ -113,6 +113,8 @@ def _first_words(story: Story) -> str:
     if not story.trouble:
         begin = f"; they begin with: {said}" if said else ""
         return f"no progress was read, but lines about a failure that do not say why{begin}"
+    if all(isinstance(event.what, UnreadTrouble) for event in story.trouble):
+        return f"a line of an error was read, and nothing that shows whether the job failed of it: {said}"
     begin = f"; it begins with: {said}" if said else ""
     return f"the job failed, and what was read does not say why{begin}"
 

@@ -265,3 +265,26 @@ def test_as_many_of_one_error_as_there_are_ranks(size: int, tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     other = RAISED.replace("line 31", "line 44").replace("'lower'", "'upper'")
     assert culprits(judged(tmp_path / "other", said + RAISED * (size - 1) + other)) == []
+
+
+BOUND = """\
+[E socket.cpp:1021] [c10d] The server socket has failed to listen on any local network address.
+Traceback (most recent call last):
+  File "/opt/conda/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+  File "/opt/conda/lib/python3.10/site-packages/torch/distributed/run.py", line 794, in main
+    run(args)
+RuntimeError: The server socket has failed to listen on any local network address. The server socket has\
+ failed to bind to [::]:29871 (errno: 98 - Address already in use).
+"""
+
+
+@pytest.mark.parametrize("hosts", [("node-a", "node-b"), ("node-c", "node-a", "node-b")])
+def test_nodes_whose_launchers_ended_of_the_same_error(hosts: tuple[str, ...], tmp_path: Path) -> None:
+    ends = [f"srun: error: {host}: task {n}: Exited with exit code 1\n" for n, host in enumerate(hosts)]
+    verdict = judged(tmp_path, BOUND * len(hosts) + "".join(ends)).verdict
+    assert verdict.cause == "network_socket_interface"
+    assert [(who.rank, who.host) for who in verdict.culprits] == [(None, host) for host in sorted(hosts)]
+    assert "is taken by another process" in verdict.headline
+    fewer = judged(tmp_path, BOUND + "".join(ends)).verdict  # one said it, and which one is not told
+    assert (fewer.cause, fewer.culprits) == (verdict.cause, ())

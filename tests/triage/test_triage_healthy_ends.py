@@ -123,3 +123,20 @@ def test_a_program_says_in_its_own_words_that_it_is_done(said: str, tmp_path: Pa
 )
 def test_a_count_of_none_and_a_measure_are_no_words_of_failure(said: str, tmp_path: Path) -> None:
     assert judged(tmp_path, "reading\n" + said + "\n").verdict.outcome == "nothing"
+
+
+ENDS = (
+    "训练完成", "训练已结束", "学習が完了しました", "학습 완료", "Entrenamiento finalizado.",
+    "Treinamento concluído com sucesso", "Entraînement terminé", "Training abgeschlossen",
+    "Addestramento completato", "Обучение завершено",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("said", ENDS)
+def test_people_write_programs_in_their_own_languages(said: str, tmp_path: Path) -> None:
+    failed = "2026-11-07 09:11:32,410 - ERROR - /data/train.json: No such file or directory\n"
+    done = f"2026-11-07 11:40:05,731 - INFO - {said}\n"
+    assert judged(tmp_path, failed + done).verdict.outcome == "clean"
+    assert judged(tmp_path, done + failed).verdict.outcome == "failure"
+    later = done.replace(said, f"{said} (epoch 3)")
+    assert judged(tmp_path, failed + later).verdict.outcome == "failure"

@@ -79,3 +79,32 @@ def test_the_node_of_the_process_that_open_mpi_lost_is_named(tmp_path: Path, pre
 def test_slurm_puts_the_node_behind_its_own_name(tmp_path: Path) -> None:
     said = SLURM[0].replace("slurmstepd:", "slurmstepd-gpu016:")
     assert [who.host for who in judged(tmp_path, steps(1, 9) + said).verdict.culprits] == ["gpu016"]
+
+
+TABLE = """\
+ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.
+Memory on the node (IP: 10.9.0.4, ID: c1) where the lease (lease ID: 07, name=Trainer.fit, pid=5120,\
+ memory used=1.44GB) was running was 402.10GB / 421.00GB (0.955), which exceeds the threshold of 0.95.
+PID\tMEM(GB)\tCOMMAND
+"""
+SERVICE = "/home/ed/.venv/lib/python3.11/site-packages/ray/core/src/ray/gcs/gcs_server --log_dir=/tmp"
+
+
+@pytest.mark.parametrize(
+    ("row", "hog"),
+    [
+        (f"4411\t2.01\t{SERVICE}", None),
+        (f"4411\t222.01\t{SERVICE}", None),  # Ray's own service is no process of the job, whatever it holds
+        ("5121\t1.97\tray::Trainer.fit", None),  # four of 402 GB fill nothing
+        ("5121\t197.00\tray::Trainer.fit", 5121),
+        ("5300\t88.40\t/opt/conda/bin/python3.11 build_index.py", 5300),
+    ],
+)
+def test_only_a_process_that_holds_enough_filled_the_node(tmp_path: Path, row: str, hog: int | None) -> None:
+    verdict = judged(tmp_path, TABLE + row + "\n5120\t1.44\tray::Trainer.fit\n").verdict
+    assert verdict.cause == "peer_host_oom"
+    if hog is None:
+        assert [(who.host, who.pid) for who in verdict.culprits] == [("10.9.0.4", None)]
+        assert "killed process 5120, its newest" in verdict.headline
+    else:
+        assert [who.pid for who in verdict.culprits] == [hog]

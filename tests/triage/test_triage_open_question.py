@@ -221,3 +221,22 @@ def test_a_rank_that_is_there_and_says_nothing_of_itself(tmp_path: Path) -> None
     verdict = judged(tmp_path, text).verdict
     assert verdict.headline.endswith("in _ALLGATHER_BASE, and rank 1 does not say where it was")
     assert "all ranks" not in "".join(fix.text for fix in verdict.next)
+
+
+def test_a_line_of_an_error_alone_shows_no_failure(tmp_path: Path) -> None:
+    said = "2026-11-07 08:12:40,118 - ERROR - the second mirror is behind the first\n"
+    verdict = judged(tmp_path, said).verdict
+    assert verdict.outcome == "undetermined"
+    assert verdict.headline.startswith("a line of an error was read, and nothing that shows whether")
+    assert "the second mirror is behind" in verdict.headline
+    ended = judged(tmp_path, said + "srun: error: n1: task 0: Exited with exit code 1\n").verdict
+    assert "nothing that shows whether" not in ended.headline
+
+
+@pytest.mark.parametrize("library", ["cuFFT", "cuDNN", "cuBLAS"])
+def test_what_tensorflow_says_whenever_it_starts_is_no_failure(library: str, tmp_path: Path) -> None:
+    said = (
+        "E0000 00:00:1794039161.301218   81077 cuda_dnn.cc:8454] Unable to register {0} factory:"
+        " Attempting to register factory for plugin {0} when one has already been registered\n"
+    )
+    assert judged(tmp_path, said.format(library)).verdict.outcome == "nothing"

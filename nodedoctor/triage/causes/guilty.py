@@ -48,11 +48,14 @@ def sole_failure(story: Story) -> tuple[Who, ...]:
 def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
     """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
 
+    Where what ended are launchers with ranks of their own, it is their nodes.
+
     All ranks are started with the same words: where as many cannot begin with them, or fail in the same
     place with the same message, these are all.
     """
     if story.sources > 1:
         return ()
+    said = [event for event in story.of(Raised) if event.place in {one.place for one in said}] or said
     times = len(said)
     alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
     alike = alike or _is_one_error(said)
@@ -60,7 +63,8 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     if sizes == {1} or (alike and story.expected == times):
         return tuple(Who(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
-    ended = distinct(who for event in exits for who in people_of(event))
+    people = [who for event in exits for who in people_of(event)]
+    ended = distinct(people) or [Who(host=host) for host in sorted({who.host for who in people if who.host})]
     coded = all(event.what.signal is None for event in exits)
     return tuple(ended) if coded and len(ended) == times > 1 else ()
 

@@ -37,8 +37,10 @@ _GROUND: dict[Cause, Ground] = {
     "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
-_EXPLAINED = {"cannot-map": "open-files"}
+_EXPLAINED = {"cannot-map": "open-files", "cannot-listen": "port-in-use"}
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
+_HOG = 0.1
+"""Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
 _UNREACHABLE = frozenset(
@@ -147,7 +149,7 @@ def host_memory(story: Story) -> Iterator[Candidate]:
     ooms = story.of(HostOom)
     if not ooms:
         return
-    hog = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+    hog = _hog(story, ooms)
     by = ooms[0].what.said_by
     culprits = _who_filled_it(ooms, by, hog)
     killed = _only_killed(story) if by != "Ray" and not culprits else None
@@ -163,8 +165,15 @@ def host_memory(story: Story) -> Iterator[Candidate]:
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
 
 
+def _hog(story: Story, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
+    """The largest process of Ray's table, if what it holds explains how full the node was."""
+    largest = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+    used = max(event.what.gigabytes for event in ooms)
+    return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
+
+
 def _who_filled_it(ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None) -> tuple[Who, ...]:
-    """Whom the lines name: with Ray the first of its table, which is not the worker that it killed."""
+    """Whom the lines name: with Ray the hog of its table, which is not the worker that it killed."""
     if by == "Ray" and hog is not None:
         return blamed(hog.who)
     personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]

@@ -176,10 +176,24 @@ _TESTED = re.compile(
     r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
 )
 """The same of what measures and judges instead of training."""
+_NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
+ELSEWHERE = tuple(
+    re.compile(f"(?:{words}){_NOT_YET}")
+    for words in (
+        r"\b(?:[Tt]rein(?:o|amento)|[Ee]ntrenamiento|[Aa]ddestramento)"
+        r" (?:conclu|finali[sz]ad|complet|terminad|terminat)\w+",
+        r"\b[Ee]ntra[iî]nement (?:est )?(?:termin[ée]|achev[ée]|fini)\b",
+        r"\b[Tt]raining (?:ist )?(?:abgeschlossen|beendet)\b|бучение (?:завершено|закончено)\b",
+        r"(?<![轮次段期个批])训练(?:已|已经|全部)?(?:完成|结束)",
+        r"学習が?(?:完了|終了)|학습이? ?(?:완료|종료)",
+    )
+)
+"""The same in other languages, in which people write programs of their own; not of one of its epochs."""
 
 
 PATTERNS = (_DONE, _TESTED, _SERVING, *(pattern for _, pattern in _WORKS))
-"""What `read` looks for, beside a roster."""
+"""What `read` looks for, beside a roster and ends in other languages."""
+_ENDS = (_DONE, _TESTED, *ELSEWHERE)
 
 
 def read(text: str) -> object | None:
@@ -189,7 +203,7 @@ def read(text: str) -> object | None:
         return Roster(tuple(whole(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
-    if _DONE.search(text) or _TESTED.search(text):
+    if any(pattern.search(text) for pattern in _ENDS):
         return Finished()
     for kind, pattern in _WORKS:
         if pattern.search(text) and not _soon_done(text):

@@ -39,7 +39,7 @@ class Shapes:
     def __init__(self, signs: Iterable[Sign]) -> None:
         self._known: dict[str, Shape] = {}
         self._signs = [(_masked(sign.needles), sign) for sign in signs]
-        self._alive = _words(progress.PATTERNS)
+        self._alive = _words(progress.PATTERNS) + _words(progress.ELSEWHERE, shortest=2)
         self._announces = _words((seen.ANNOUNCES,))
         self._counted, self._bar = (
             _words((progress.COUNTED,)),

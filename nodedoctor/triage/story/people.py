@@ -85,7 +85,7 @@ def _rank_on_gpu(gpu: int | None, failing: frozenset[int]) -> int | None:
 
 def _without_launchers(events: list[Event[Any]]) -> list[Event[Any]]:
     """Slurm's tasks are ranks, unless each of them is a launcher with several ranks of its own."""
-    launched = {event.place.source for event in events if _AGENT.search(f"{event.origin} {event.text}")}
+    launched = {event.place.source for event in events if _is_of_a_launcher(event)}
 
     def known(event: Event[Any]) -> Event[Any]:
         if event.place.source not in launched or not _SRUN.search(event.text):
@@ -96,7 +96,19 @@ def _without_launchers(events: list[Event[Any]]) -> list[Event[Any]]:
     return [known(event) for event in events]
 
 
+def _is_of_a_launcher(event: Event[Any]) -> bool:
+    """True for what torch's launcher says, and for what any launcher raises itself."""
+    frames = event.what.frames if isinstance(event.what, Raised) else ()
+    told = _AGENT.search(f"{event.origin} {event.text}") is not None
+    return told or any(_LAUNCHER.search(frame.file) for frame in frames)
+
+
 _AGENT = re.compile(r"torch[./]distributed[./](?:elastic|run|launch)\b")
+_LAUNCHER = re.compile(
+    r"torch[/\\]distributed[/\\](?:run|launch|launcher[/\\]api)\.py$"
+    r"|deepspeed[/\\]launcher[/\\]\w+\.py$|accelerate[/\\]commands[/\\]launch\.py$"
+)
+"""Programs have `torch/distributed/elastic` in their stacks, too, where they use its `@record`."""
 _SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d[\d,-]*: ")
 
 

@@ -17,10 +17,15 @@ class HostOom:
     share: str = ""
     """How full the node's memory was, as `212.88GB / 224.00GB`."""
 
+    @property
+    def gigabytes(self) -> float:
+        """What of the node's memory was in use; 0 where that is not told."""
+        return float(self.share.partition("GB")[0] or 0)
+
 
 @record
 class MemoryUser:
-    """A row of Ray's table of memory users: the first one is the hog, not the worker that was killed."""
+    """A row of Ray's table of memory users: the first one may be the hog, not the worker that was killed."""
 
     pid: int
     gigabytes: float
@@ -89,7 +94,7 @@ SIGNS: tuple[Sign, ...] = (
         as_warning=True,
     ),
     sign(
-        r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+|\S*python\S* .*)",
+        r"^\s*(?P<pid>\d+)\s+(?P<gb>\d+\.\d+)\s+(?P<command>ray::\S+|(?:\S*/)?python[\d.]* .*)",
         lambda found: MemoryUser(numeral(found["pid"]), float(found["gb"]), found["command"]),
     ),
     sign(
