@@ -126,7 +126,7 @@ def test_a_count_of_none_and_a_measure_are_no_words_of_failure(said: str, tmp_pa
 
 
 ENDS = (
-    "训练完成", "训练已结束", "学習が完了しました", "학습 완료", "Entrenamiento finalizado.",
+    "训练完成", "模型训练已完成", "学習が完了しました", "학습 완료", "Entrenamiento finalizado.",
     "Treinamento concluído com sucesso", "Entraînement terminé", "Training abgeschlossen",
     "Addestramento completato", "Обучение завершено",
 )  # fmt: skip
@@ -138,5 +138,7 @@ def test_people_write_programs_in_their_own_languages(said: str, tmp_path: Path)
     done = f"2026-11-07 11:40:05,731 - INFO - {said}\n"
     assert judged(tmp_path, failed + done).verdict.outcome == "clean"
     assert judged(tmp_path, done + failed).verdict.outcome == "failure"
+    ended = done.replace(said, "训练结束, 清理临时文件")  # it says so whatever the end was
+    assert judged(tmp_path, failed + ended).verdict.outcome == "failure"
     later = done.replace(said, f"{said} (epoch 3)")
     assert judged(tmp_path, failed + later).verdict.outcome == "failure"

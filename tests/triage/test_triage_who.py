@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from say import caught, elastic, judged, raised, status
+from say import caught, elastic, judged, raised, status, steps
 
 Told = Callable[[int, int], str]
 
@@ -266,3 +266,27 @@ def test_the_node_whose_log_ends_without_a_word_is_named(lost: int, tmp_path: Pa
     assert not alone.culprits
     mixed = judged(tmp_path, "".join(steps) + waits).verdict
     assert not mixed.culprits
+
+
+MISTAKES = (
+    "ValueError: Global rank 4 is not part of group <torch.distributed.distributed_c10d.ProcessGroup object>",
+    "AttributeError: 'NoneType' object has no attribute 'ProcessGroup'",
+    "TypeError: new_process_group() got an unexpected keyword argument 'Gloo'",
+    "KeyError: 'NCCL'",
+    "AssertionError: this process group has no ranks of its own",
+)
+
+
+@pytest.mark.parametrize("error", MISTAKES)
+@pytest.mark.parametrize("ranks", [(5,), (1, 3)])
+def test_a_mistake_about_a_process_group_is_no_echo_of_another_rank(
+    error: str, ranks: tuple[int, ...], tmp_path: Path
+) -> None:
+    verdict = judged(tmp_path, steps(1, 5) + "".join(raised(rank, error) for rank in ranks)).verdict
+    assert verdict.cause == "user_code_exception"
+    assert [who.rank for who in verdict.culprits] == list(ranks)
+
+
+def test_a_mistake_that_tells_of_an_end_may_follow_from_it(tmp_path: Path) -> None:
+    told = judged(tmp_path, raised(1, "ValueError: the NCCL watchdog of rank 0 exited")).verdict
+    assert told.cause != "user_code_exception" and not told.culprits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -70,8 +71,11 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
 
 
 def _is_one_error(said: Sequence[Event[Any]]) -> bool:
-    """True for several exceptions of one kind, place and message, each with its own stack."""
-    first = said[0].what
-    return len(said) > 1 and all(
-        isinstance(event.what, Raised) and event.what.frames and event.what == first for event in said
-    )
+    """True for several exceptions of one kind and place, each with its own stack, alike in its message."""
+    raised = [event.what for event in said if isinstance(event.what, Raised) and event.what.frames]
+    kinds = {(one.type, one.frames, _NUMBER.sub("#", one.message)) for one in raised}
+    return len(kinds) == 1 < len(said) == len(raised)
+
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+"""Each process has its own objects, devices and files."""

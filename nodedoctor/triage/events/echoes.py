@@ -17,22 +17,32 @@ _ECHOES = re.compile(
     r"|SockClientClosedError|MessageRouterClosedError"  # of wandb, when the program that it serves ends
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
+_PARTIES = re.compile(
+    r"NCCL|[Gg]loo|ProcessGroup|process group|[Ww]atchdog|[Cc]oordination service|WorkerProc|worker process"
+    r"|Engine (?:core|process)"
+)
+"""What fails when a process ends elsewhere, whatever the exception says of it."""
 _ECHO_WORDS = re.compile(
-    r"NCCL|[Gg]loo|ProcessGroup|Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
-    r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: |[Cc]oordination service"
+    r"Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
+    r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: "
     r"|Horovod has been shut down"
-    r"|[Ww]atchdog|collectives on ranks|Socket Timeout|Engine (?:core|process)|worker process"
+    r"|collectives on ranks|Socket Timeout"
     r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
     r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"
     r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
     r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
-    r"|Barrier timed out|coordination service|heartbeat timeout|RPC call to \w+ timed out"
+    r"|Barrier timed out|heartbeat timeout|RPC call to \w+ timed out"
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
-    r"|^cancell?ed$|[Ww]orkers? (?:died|failed|exited)|WorkerProc|killed by signal|Broken pipe"
-    r"|process group"
+    r"|^cancell?ed$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
 )
+_MISTAKES = frozenset((
+    "AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError",
+    "NameError", "NotImplementedError", "TypeError", "UnboundLocalError", "ValueError",
+))  # fmt: skip
+"""What Python calls a mistake in a program: one about a process group speaks of it and is not its echo."""
+_ENDED = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
 _OWN = re.compile(
     r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
 )
@@ -53,7 +63,10 @@ def is_echo(raised: Raised) -> bool:
     # of a launcher about the program it started, or of a program about a tool
     if name == "CalledProcessError":
         return _STARTED.search(raised.message) is not None or "Command " not in raised.message
-    return bool(_ECHOES.search(name) or _ECHO_WORDS.search(raised.message))
+    if _ECHOES.search(name) or _ECHO_WORDS.search(raised.message):
+        return True
+    told = name not in _MISTAKES or _ENDED.search(raised.message) is not None
+    return told and _PARTIES.search(raised.message) is not None
 
 
 def handed_on(text: str) -> bool:

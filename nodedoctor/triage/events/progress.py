@@ -183,12 +183,14 @@ ELSEWHERE = tuple(
         r"\b(?:[Tt]rein(?:o|amento)|[Ee]ntrenamiento|[Aa]ddestramento)"
         r" (?:conclu|finali[sz]ad|complet|terminad|terminat)\w+",
         r"\b[Ee]ntra[iî]nement (?:est )?(?:termin[ée]|achev[ée]|fini)\b",
-        r"\b[Tt]raining (?:ist )?(?:abgeschlossen|beendet)\b|бучение (?:завершено|закончено)\b",
-        r"(?<![轮次段期个批])训练(?:已|已经|全部)?(?:完成|结束)",
-        r"学習が?(?:完了|終了)|학습이? ?(?:완료|종료)",
+        r"\b[Tt]raining (?:ist )?abgeschlossen\b|бучение (?:завершено|закончено)\b",
+        r"(?<![轮次段期个批])训练(?:已|已经|全部)?完成",
+        r"学習が?完了|학습이? ?완료",
     )
 )
-"""The same in other languages, in which people write programs of their own; not of one of its epochs."""
+"""The same in other languages, in which people write programs of their own; not of one of its epochs.
+
+Only what says that it is complete: scripts say that it ended whatever its end was."""
 
 
 PATTERNS = (_DONE, _TESTED, _SERVING, *(pattern for _, pattern in _WORKS))

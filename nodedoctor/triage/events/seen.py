@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.manner import manner
+from nodedoctor.triage.events.manner import handled, manner
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line
 
 
@@ -102,5 +102,6 @@ def unread(line: Line) -> UnreadTrouble | None:
     if not line.text or PASSING.search(line.text):
         return None
     if found is None:
-        return UnreadTrouble() if line.level in SERIOUS else None
+        went_on = handled(line.text) and line.level != "F"
+        return UnreadTrouble() if line.level in SERIOUS and not went_on else None
     return UnreadTrouble() if manner(line, found.start(), found.end()) == "plain" else None
