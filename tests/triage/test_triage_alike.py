@@ -61,11 +61,22 @@ def test_an_error_told_once_by_each_that_ended_is_of_them_all(
     assert culprits(examined) == sorted(ranks)
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_an_error_told_by_fewer_or_more_is_of_none_for_sure(times: int, tmp_path: Path) -> None:
-    examined = judged(tmp_path, RAISED * times + table(0, 1))
+def test_an_error_told_by_fewer_is_of_none_for_sure(tmp_path: Path) -> None:
+    examined = judged(tmp_path, RAISED + table(0, 1))
     assert examined.verdict.cause == "user_code_exception"
     assert not examined.verdict.culprits
+
+
+UNFIT = "ImportError: /opt/ops.so: undefined symbol: _ZN3c1021throwNullDataPtrErrorEv\n"
+
+
+@pytest.mark.parametrize("error", [RAISED, UNFIT, UNFIT.replace("Import", "ImportErrorImport")])
+@pytest.mark.parametrize("times", [3, 8])
+def test_one_error_told_by_more_is_of_those_that_ended_by_it(error: str, times: int, tmp_path: Path) -> None:
+    """The others said it just before their launcher ended them."""
+    assert culprits(judged(tmp_path, error * times + table(0, 1))) == [0, 1]
+    other = RAISED.replace("data.py", "loss.py")
+    assert not judged(tmp_path, RAISED * times + other + table(0, 1)).verdict.culprits
 
 
 def test_ranks_that_were_killed_raised_nothing(tmp_path: Path) -> None:

@@ -107,3 +107,58 @@ def test_the_next_stage_of_a_script_fails_where_the_one_before_it_did(tmp_path: 
     stage = ERROR.format(line=60, error="FileNotFoundError: no checkpoint").replace("train.py", "sft.py")
     text = BANNER + TRACKED + ERROR.format(line=41, error=NO_ROOM) + BANNER + TRACKED + steps(1, 9) + stage
     assert judged(tmp_path, text).verdict.cause == "shm_or_limits"
+
+
+LATER = {
+    "another error": ("FileNotFoundError: '/data/val.json'", "FileNotFoundError"),
+    "the same error elsewhere": ("ValueError: peft is not installed", "line 71"),
+}
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("begin", [BANNER, HEADER])
+def test_a_run_that_gets_past_the_error_before_it_to_another_one(
+    later: str, begin: str, tmp_path: Path
+) -> None:
+    error, shown = LATER[later]
+    text = begin + BROKEN + begin + ERROR.format(line=71, error=error)
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.outcome, verdict.incidents) == ("failure", 2)
+    assert shown in verdict.headline
+
+
+def test_another_rank_that_raises_the_same_is_no_run_of_its_own(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, BANNER + BROKEN + BANNER + BROKEN).verdict
+    assert (verdict.outcome, verdict.incidents) == ("failure", 1)
+
+
+STOPPED = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line 60, in <module>\nKeyboardInterrupt\n'
+)
+
+
+def test_a_run_that_somebody_stopped_while_it_worked(tmp_path: Path) -> None:
+    working = "Loading checkpoint shards:   0%|          | 0/2 [00:00<?, ?it/s]\nepoch: 0\n"
+    text = BANNER + BROKEN + BANNER + working + STOPPED
+    assert judged(tmp_path, text).verdict.outcome == "recovered"
+    got_nowhere = judged(tmp_path, BANNER + BROKEN + BANNER + STOPPED).verdict
+    assert got_nowhere.outcome == "failure" and "peft" in got_nowhere.headline
+
+
+def test_what_python_says_of_a_file_that_it_compiles_is_said_once(tmp_path: Path) -> None:
+    compiled = "/job/config.py:41: DeprecationWarning: invalid escape sequence \\d\n  pattern = '\\d'\n"
+    verdict = judged(tmp_path, compiled + BANNER + BROKEN + BANNER + steps(1, 9)).verdict
+    assert (verdict.outcome, verdict.incidents) == ("recovered", 1)
+
+
+PROMPT = "(ml) ed@gpu-7:~/run$ "
+
+
+@pytest.mark.parametrize("command", ["bash scripts/train.sh", "CUDA_VISIBLE_DEVICES=0,1 torchrun train.py"])
+def test_a_command_at_a_prompt_begins_a_run(command: str, tmp_path: Path) -> None:
+    first = steps(1, 9) + raised(2, FULL) + elastic([(0, -15), (2, 1)], 2)
+    second = steps(1, 9) + raised(1, NO_ROOM) + elastic([(0, -15), (1, 1)], 1)
+    verdict = judged(tmp_path, first + PROMPT + command + "\n" + second).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("shm_or_limits", [1])
+    looked = judged(tmp_path, first + PROMPT + "dmesg | tail -1\nall quiet\n").verdict
+    assert (looked.cause, [who.rank for who in looked.culprits]) == ("peer_cuda_oom", [2])

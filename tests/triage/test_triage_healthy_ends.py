@@ -142,3 +142,18 @@ def test_people_write_programs_in_their_own_languages(said: str, tmp_path: Path)
     assert judged(tmp_path, failed + ended).verdict.outcome == "failure"
     later = done.replace(said, f"{said} (epoch 3)")
     assert judged(tmp_path, failed + later).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "W0405 09:49:17.681741 2874715 reducer.cc:633] No parameter is in use, an error may follow:\n",
+        "[W socket.cpp:436] [c10d] The client socket cannot be initialized, an error may follow:\n",
+    ],
+)
+def test_what_a_compiled_library_warns_of_does_not_soften_a_traceback_behind_it(
+    before: str, tmp_path: Path
+) -> None:
+    error = 'Traceback (most recent call last):\n  File "/job/train.py", line 7, in <module>\n    main()\n'
+    verdict = judged(tmp_path, before + error + "ValueError: bad shard\n").verdict
+    assert (verdict.outcome, verdict.cause) == ("failure", "user_code_exception")

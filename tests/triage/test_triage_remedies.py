@@ -17,6 +17,11 @@ from nodedoctor.triage.job import examine
 from nodedoctor.triage.nodes import NodeFault, read_node
 
 ASKED = [
+    ("torch.AcceleratorError: CUDA error: invalid device ordinal\n", "LOCAL_RANK"),
+    (
+        "ValueError: Invalid CUDAPlace(2), must inside [0, 2), because GPU number on your machine is 2\n",
+        "CUDA_VISIBLE_DEVICES",
+    ),
     (
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local address. "
         "port: 29517, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use\n",

@@ -323,6 +323,14 @@ _CUDA_FAULT = (
         (look("export CUDA_LAUNCH_BLOCKING=1"),),
     ),
 )
+_NO_SUCH_GPU = (
+    Fix(
+        "Choose the device by LOCAL_RANK, not by the global rank, and start at most as many ranks on a node"
+        " as CUDA_VISIBLE_DEVICES shows GPUs there.",
+        (look("nvidia-smi -L"), look("echo $CUDA_VISIBLE_DEVICES")),
+        "config",
+    ),
+)
 _UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slurm's FAQ)
     Fix(
         "Read the log of slurmd on that node, compare its clock with the others', and diagnose it before the"
@@ -521,6 +529,7 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "rendezvous-failed": _text("Find the missing node: it has no log, or failed before its start."),
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": lambda _: _CUDA_FAULT,
+    "no-such-gpu": lambda _: _NO_SUCH_GPU,
     "ib-completion-error": _adapter,
     "ib-memory-refused": _steps(
         "Check what GPUDirect RDMA needs on that node: nvidia-peermem or DMA-BUF, and an IOMMU that does not"

@@ -49,29 +49,38 @@ def sole_failure(story: Story) -> tuple[Who, ...]:
 def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
     """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
 
-    Where what ended are launchers with ranks of their own, it is their nodes.
-
     All ranks are started with the same words: where as many cannot begin with them, or fail in the same
-    place with the same message, these are all.
+    place with the same message, these are all. Where more said it than ended, the others said it just before
+    their launcher ended them. Where what ended are launchers with ranks of their own, it is their nodes.
     """
     if story.sources > 1:
         return ()
-    said = [event for event in story.of(Raised) if event.place in {one.place for one in said}] or said
+    told = {event.place for event in said}
+    raised = [event for event in story.of(Raised) if event.place in told]
+    said = raised if _is_one_error(raised) else said
     times = len(said)
-    alike = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
-    alike = alike or _is_one_error(said)
+    same = _is_one_error(said)
+    begun = not all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
     sizes = {event.what.ranks for event in story.of(Size)} | {e.what.ranks for e in story.of(Communicator)}
-    if sizes == {1} or (alike and story.expected == times):
+    if sizes == {1} or ((same or not begun) and story.expected == times):
         return tuple(Who(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
     ended = distinct(people) or [Who(host=host) for host in sorted({who.host for who in people if who.host})]
     coded = all(event.what.signal is None for event in exits)
-    return tuple(ended) if coded and len(ended) == times > 1 else ()
+    each = len(ended) == times > 1 or (same and 0 < len(ended) < times)
+    return tuple(ended) if coded and each else ()
 
 
 def _is_one_error(said: Sequence[Event[Any]]) -> bool:
-    """True for several exceptions of one kind and place, each with its own stack, alike in its message."""
+    """True for several errors of one kind: exceptions from one place, or lines with the same words.
+
+    A line into which another process wrote has the beginning of them.
+    """
+    words = [event.what.words for event in said if isinstance(event.what, Symptom)]
+    begin = min(words, key=len, default="")
+    if begin and len(words) == len(said) > 1:
+        return all(one.startswith(begin) for one in words)
     raised = [event.what for event in said if isinstance(event.what, Raised) and event.what.frames]
     kinds = {(one.type, one.frames, _NUMBER.sub("#", one.message)) for one in raised}
     return len(kinds) == 1 < len(said) == len(raised)

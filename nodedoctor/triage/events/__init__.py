@@ -14,6 +14,7 @@ from nodedoctor.triage.events.complaints import Complaint, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import handled, manner, warned
+from nodedoctor.triage.events.onward import Onward
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, mindspore, paddle, serving
 from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
@@ -111,7 +112,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
-    gathered, beginnings = Gathered(), Beginnings()
+    gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -124,6 +125,9 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if not shape.counters and (anew := beginnings.read(line)) is not None:
             yield from open_errors.released()
             yield Event(anew, line.place, line.who, line.time, line.text)
+        if (went_on := onward.read(line)) is not None:
+            yield from open_errors.released()
+            yield Event(went_on, line.place, line.who, line.time, line.text)
         if events:
             if any(isinstance(event.what, ENDS) for event in events):
                 beginnings.ended(line)

@@ -21,6 +21,8 @@ KEPT = 16
 """Beginnings remembered: people try again a few times."""
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z]{3}")
+_NOT_AGAIN = re.compile(r"^Traceback \(|\w(?:Deprecation|Syntax|User|Future|Runtime)?Warning: ")
+"""Failures, and what Python says only when it compiles a file for the first time."""
 
 
 _TRACKED = "Tracking run with wandb version"
@@ -58,7 +60,7 @@ class Beginnings:
             again = self._tracked and self._failed
             self._tracked, self._failed = True, False
             return Anew(told=True) if again else None
-        if not self._left or text[:1].isspace() or text.startswith("Traceback (") or not _WORD.search(text):
+        if not self._left or text[:1].isspace() or _NOT_AGAIN.search(text) or not _WORD.search(text):
             return None
         self._left -= 1
         said = _NUMBER.sub("0", text)

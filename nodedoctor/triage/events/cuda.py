@@ -118,11 +118,19 @@ SIGNS: tuple[Sign, ...] = (
         r"|an illegal memory access was encountered|device-side assert triggered|misaligned address"
         r"|an illegal instruction was encountered|the launch timed out and was terminated"
         r"|unspecified launch failure|hardware stack error|Memory access fault by GPU node"
-        r"|invalid device ordinal"
         r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_INITIALIZED)"
         r"|invalid program counter"
         r"|invalid configuration argument|CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)",
         "a kernel of the program went wrong on the GPU",
+        quoted=True,
+        personal=True,
+    ),
+    symptom(
+        "user_code_exception",
+        "no-such-gpu",
+        r"invalid device ordinal|CUDA_ERROR_INVALID_DEVICE\b|cudaErrorInvalidDevice\b"
+        r"|Invalid CUDAPlace\(\d{1,4}\), must inside",
+        "a process asked for a GPU that it does not see",
         quoted=True,
         personal=True,
     ),

@@ -95,6 +95,8 @@ class _Open:
     steps: int = 0
     indent: str = ""
     """What stands in front of each line: supervisors show so what their children said."""
+    behind: bool = False
+    """It stands behind a line that the program's own logger printed as an error."""
 
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
@@ -137,7 +139,7 @@ _WARNS = re.compile(r"\bwarn|\braise\b")
 
 def _announced(line: Line | None) -> Manner:
     """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
-    if line is None:
+    if line is None or line.severity:  # a library of C++ says nothing of a traceback of Python
         return "plain"
     if line.text.startswith(_IGNORED):
         return "handled"
@@ -191,7 +193,10 @@ class Tracebacks:
             return
         if text.startswith("Traceback (most recent call last)"):
             later = line.key in self._again
-            self._open[line.key] = _Open(line, later=later, manner=_announced(before), steps=self._steps)
+            behind = before is not None and before.level in SERIOUS and before.time is not None
+            self._open[line.key] = _Open(
+                line, later=later, manner=_announced(before), steps=self._steps, behind=behind
+            )
             self._again.discard(line.key)
             return
         if _AGAIN in text:
@@ -235,7 +240,11 @@ class Tracebacks:
         if told_so or line.severity in ("W", "I", "D"):
             how = "warning"
         how = self._as_before(line, text, how)
-        logged = current is not None and current.first.level in SERIOUS and line.level not in SERIOUS
+        logged = (
+            current is not None
+            and (current.behind or current.first.level in SERIOUS)
+            and line.level not in SERIOUS
+        )
         what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged)
         yield what, self._spawned.get(line.key), how
 

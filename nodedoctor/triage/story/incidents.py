@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from nodedoctor.triage.events.progress import Finished, TrainingStep
+from nodedoctor.triage.events.onward import WentOn
+from nodedoctor.triage.events.progress import Finished, Size, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import BarrierMissed
@@ -50,11 +51,15 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
     )
     speakers = _Speakers(events)
+    single, onward = _is_of_one_process(events), False
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
+        onward = onward or (single and isinstance(what, WentOn))
+        if onward and (isinstance(what, UnreadTrouble) or (isinstance(what, Raised) and what.logged)):
+            continue
         alive = alive or isinstance(what, (Finished, OrderedStop))
         if alive and (isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)):
             continue
@@ -65,6 +70,13 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         ):
             kept.append(event)
     return parted(unstopped(_without_habits(kept[::-1], events)))
+
+
+def _is_of_one_process(events: list[Event[Any]]) -> bool:
+    """True where nothing tells of several processes, or of one that ended: then who had the error goes on."""
+    several = any(isinstance(e.what, Size) and e.what.ranks > 1 for e in events)
+    named = any(event.who.rank is not None or event.who.pid is not None for event in events)
+    return not several and not named and not any(isinstance(event.what, FATAL) for event in events)
 
 
 def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:

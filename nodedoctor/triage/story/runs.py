@@ -18,6 +18,10 @@ from nodedoctor.triage.story.model import FATAL, QUIET
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
+_WORK = (TrainingStep, LongWork)
+Failure = tuple[str, str]
+"""Who failed, and of what."""
+NONE: Failure = ("", "")
 _JOB_ENDED = re.compile(r"\*\*\* JOB (\d+) ON \S+ CANCELLED AT ")
 
 
@@ -63,25 +67,27 @@ def runs(events: list[Event[Any]]) -> list[Run]:
 def _begun_anew(events: list[Event[Any]]) -> set[int]:
     """Where the log begins again as a run before it did, and that run got somewhere.
 
-    It counts or serves before anything in it ends, and no counter goes on that had begun before. One that a
-    program calls a run may also have failed by itself. Where another program fails in it than before, it is
-    the next stage of a script, which fails because the stage before it did; where another rank does, it is
-    still the same run.
+    It counts or serves before anything in it ends, and no counter goes on that had begun before; or it was at
+    work when somebody stopped it. It may also
+    have failed by itself: one that a program calls a run, or in another way than the run before it. Where
+    another program fails in it than before, it is the next stage of a script, which fails because the stage
+    before it did; where another rank does, it is still the same run.
     """
     if not any(isinstance(event.what, Anew) for event in events):
         return set()
     found: set[int] = set()
     counted: dict[tuple[str, int], int] = {}
     open_at: int | None = None
-    names = [_failed(event) for event in events]
-    before = _carried(names)
-    after = _carried(names[::-1])[::-1]
+    works = False
+    failures = [_failed(event) for event in events]
+    before = _carried(failures)
+    after = _carried(failures[::-1])[::-1]
     for index, event in enumerate(events):
         what = event.what
         if isinstance(what, Anew):
-            ended, ends = before[index], after[index]
-            open_at = index if ends in (ended, "") else None
-            if what.told and ends == ended != "":
+            (ended, how), (ends, otherwise) = before[index], after[index]
+            open_at, works = index if ends in (ended, "") else None, False
+            if ends == ended != "" and (what.told or how != otherwise):
                 found.add(index)
         elif isinstance(what, TrainingStep):
             began = counted.setdefault((what.series, what.part), index)
@@ -89,24 +95,32 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
                 open_at = None
             elif open_at is not None and what.begins and what.rises >= SURVIVED:
                 found.add(open_at)
-        elif isinstance(what, (Finished, Serving)) and open_at is not None:
+        elif open_at is not None and (isinstance(what, (Finished, Serving)) or (works and _by_hand(what))):
             found.add(open_at)
+        works = works or isinstance(what, _WORK)
         if isinstance(what, FATAL):
             open_at = None
     return found
 
 
-def _carried(names: list[str]) -> list[str]:
-    """In each place the last name that was told until there."""
-    last = ""
-    return [last := name or last for name in names]
+def _by_hand(what: object) -> bool:
+    """True where somebody stopped the program at its keyboard."""
+    return isinstance(what, OrderedStop) and what.by_hand
 
 
-def _failed(event: Event[Any]) -> str:
-    """The program, and its rank, that raised what is no echo of somebody else's end."""
-    own = isinstance(event.what, Raised) and event.manner == "plain" and not is_echo(event.what)
-    name = program(event.what.frames) if own else ""
-    return f"{name} {event.who.rank}" if name else ""
+def _carried(failures: list[Failure]) -> list[Failure]:
+    """In each place the last failure until there."""
+    last = NONE
+    return [last := failure if failure != NONE else last for failure in failures]
+
+
+def _failed(event: Event[Any]) -> Failure:
+    """The program, and its rank, that raised what is no echo of somebody else's end; and what it was."""
+    what = event.what
+    if not isinstance(what, Raised) or event.manner != "plain" or is_echo(what):
+        return NONE
+    name = program(what.frames)
+    return (f"{name} {event.who.rank}", f"{what.type} {what.frames[-1]}") if name else NONE
 
 
 def _other_jobs(events: list[Event[Any]]) -> set[int]:
@@ -138,8 +152,10 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
     """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
-    told = (e for e in after if e.manner == "plain")
+    told = [e for e in after if e.manner == "plain"]
     if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in told):
+        return True
+    if any(_by_hand(e.what) for e in after) and any(isinstance(e.what, _WORK) for e in after):
         return True
     reached: dict[str, tuple[float, ...]] = {}
     for event in before:

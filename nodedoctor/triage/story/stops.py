@@ -66,7 +66,7 @@ def _is_unheard(what: object) -> bool:
 
 def _by_people(event: Event[Any]) -> bool:
     what = event.what
-    return isinstance(what, ShutDown) or (isinstance(what, OrderedStop) and "keyboard" in what.why)
+    return isinstance(what, ShutDown) or (isinstance(what, OrderedStop) and what.by_hand)
 
 
 def _is_trouble(event: Event[Any]) -> bool:

@@ -17,6 +17,11 @@ class OrderedStop:
         """True when the scheduler tells a reason of its own; a step is cancelled for a failed task, too."""
         return self.why in OUTSIDE or "preempt" in self.why
 
+    @property
+    def by_hand(self) -> bool:
+        """True where somebody pressed Ctrl-C."""
+        return "keyboard" in self.why
+
 
 OUTSIDE = ("time limit", "job requeue", "preemption")
 """Reasons that slurmstepd tells behind CANCELLED ... DUE TO (src/slurmd/slurmstepd/req.c)."""
@@ -39,7 +44,12 @@ SIGNS: tuple[Sign, ...] = (
         r"|starting workers for entrypoint|Started a local Ray instance"
         r"|Connect(?:ing|ed) to existing Ray cluster"
         r"|dist_world_size=\d|runner\.py:\d+:main\] cmd ="
-        r"|Initializing distributed: GLOBAL_RANK: \d+|[Jj]ob \S+ (?:was )?requeued",
+        r"|Initializing distributed: GLOBAL_RANK: \d+|[Jj]ob \S+ (?:was )?requeued"
+        r"|The following values were not passed to `accelerate launch`"
+        # at a prompt of a shell
+        r"|^[^@\n]{0,60}[\w.-]{1,64}@[\w.-]{1,64}:\S{0,200}[#$] (?:\w+=\S+ )*"
+        r"(?:nohup |time |sudo )?(?:python[\d.]*|torchrun|accelerate launch|deepspeed|srun|mpirun"
+        r"|(?:(?:ba)?sh |\./)\S+\.sh)\b",
         lambda _: Begun(),
     ),
     sign(

@@ -1,0 +1,47 @@
+"""A program that logs an error and goes on had caught it; who ends behind it had not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import elastic, judged
+
+from nodedoctor.triage.events.onward import ENOUGH
+
+ERROR = (
+    "2026-11-07 16:57:00,627 - app - ERROR - the request failed: Error code: 400\n"
+    'Traceback (most recent call last):\n  File "/job/client.py", line 34, in ask\n'
+    "    raise self._of(response) from None\n"
+    "openai.BadRequestError: Error code: 400 - the context is 8192 tokens long\n"
+)
+
+
+def ordinary(count: int) -> str:
+    """Lines of the same logger."""
+    return "".join(f"2026-11-07 17:04:{n:02d},678 - app - INFO - answer saved\n" for n in range(count))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_logs_on_had_caught_it(times: int, tmp_path: Path) -> None:
+    assert judged(tmp_path, (ERROR + ordinary(3)) * times).verdict.cause == "user_code_exception"
+    assert judged(tmp_path, (ERROR + ordinary(3)) * times + ordinary(ENOUGH)).verdict.outcome != "failure"
+
+
+BARE = ERROR[ERROR.index("Traceback") :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BARE + ordinary(2 * ENOUGH),  # the interpreter's: another process goes on
+        ordinary(9) + BARE + ordinary(2 * ENOUGH),
+        "world size: 4\n" + ERROR + ordinary(2 * ENOUGH),
+        ERROR + ordinary(2 * ENOUGH) + elastic([(0, 1)], 0),
+        ERROR + ordinary(2 * ENOUGH).replace("2026", "[rank3]: 2026"),
+        ordinary(2 * ENOUGH) + ERROR + ordinary(ENOUGH - 1),
+    ],
+)
+def test_where_others_may_be_who_goes_on_it_counts(text: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, text).verdict
+    assert (verdict.outcome, verdict.cause) == ("failure", "user_code_exception")
