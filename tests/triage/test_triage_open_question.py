@@ -240,3 +240,12 @@ def test_what_tensorflow_says_whenever_it_starts_is_no_failure(library: str, tmp
         " Attempting to register factory for plugin {0} when one has already been registered\n"
     )
     assert judged(tmp_path, said.format(library)).verdict.outcome == "nothing"
+
+
+def test_a_severity_before_the_log_is_set_up_is_one(tmp_path: Path) -> None:
+    """Abseil has no date until then."""
+    told = (
+        "{}0000 00:00:1794039161.301218   81077 cuda_executor.cc:1001] could not open file to read the node\n"
+    )
+    assert judged(tmp_path, told.format("I")).verdict.outcome == "nothing"
+    assert "could not open" in judged(tmp_path, told.format("E")).verdict.headline

@@ -37,7 +37,7 @@ _FRAME = re.compile(r"\s*File \"")
 """In a traceback: a launcher's code is also below the program that it started."""
 _REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 _DIGITS = re.compile(r"\d+")
-_NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _OWN = re.compile(r"[^/]*/?[^/]*$")
 """A file's name and its folder: `rank_3/stdout.log`. A folder further up is one of a whole run."""
 _GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)

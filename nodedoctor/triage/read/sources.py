@@ -154,12 +154,14 @@ def kind_of(head: bytes) -> Kind:
 
 
 _ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout\.log|stderr\.log|error\.json)$")
+_PADDLE = re.compile(r"(?:^|/)workerlog\.(\d{1,3})$")
+"""Of each container of a pod (`paddle/distributed/launch`, job/pod.py)."""
 _RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 
 
 def owner(path: str) -> Who:
-    """Whose log a file is, where a launcher lays them out: torchrun --log-dir, a session folder of Ray."""
-    elastic, worker = _ELASTIC.search(path), _RAY_WORKER.search(path)
+    """Whose log a file is, where a launcher lays them out: torchrun --log-dir, Paddle, Ray's sessions."""
+    elastic, worker = _ELASTIC.search(path) or _PADDLE.search(path), _RAY_WORKER.search(path)
     return Who(
         local_rank=int(elastic[1]) if elastic else None,
         pid=int(worker[1]) if worker else None,

@@ -99,7 +99,7 @@ def test_local_ranks_of_the_whole_world_are_ranks(tmp_path: Path) -> None:
     "name",
     ["rank{n}.log", "rank_{n}.err", "slurm-4711_{n}.out", "global_rank_{n}/stdout.log", "{n}.log", "log.{n}",
      "out/{n}/stderr", "attempt_0/{n}/stderr.log", "rank_{n}_gpu-00{n}.log", "train-worker-{n}.txt",
-     "rank-{n}-of-4.log", "host1_rank{n}.txt", "1_4711/{n}.out"],
+     "1/rank.{n}/stdout", "workerlog.{n}", "rank-{n}-of-4.log", "host1_rank{n}.txt", "1_4711/{n}.out"],
 )  # fmt: skip
 def test_names_of_files(name: str, tmp_path: Path) -> None:
     for rank in range(4):
@@ -110,7 +110,7 @@ def test_names_of_files(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rank3.log", "rank_3.txt", "global_rank_3/stdout.log", "rank_3_gpu-005.log"]
+    "name", ["rank3.log", "rank_3.txt", "global_rank_3/stdout.log", "rank_3_gpu-005.log", "1/rank.3/stderr"]
 )
 def test_the_name_of_one_file(name: str, tmp_path: Path) -> None:
     assert said(tmp_path, BOOM, name) == [3]

@@ -178,6 +178,8 @@ def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
     worker.write_text("ValueError: x\n")
     assert examine([str(folder)]).verdict.evidence[0].who.local_rank == 3
     assert examine([str(worker)]).verdict.evidence[0].who.pid == 4711
+    (tmp_path / "workerlog.5").write_text("ValueError: x\n")
+    assert examine([str(tmp_path / "workerlog.5")]).verdict.evidence[0].who.local_rank == 5
 
 
 def test_a_line_without_an_end(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said, nothing
-from nodedoctor.triage.lines.times import seconds
+from nodedoctor.triage.lines.times import moment, seconds
 from nodedoctor.triage.model import COMPILED, LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
@@ -38,8 +38,10 @@ _FIELD = re.compile(r" {4}MESSAGE=(?=\S)")
 """The text of an entry that `journalctl -o verbose` prints, a field per line."""
 _MARKUP = re.compile(r"[ \t]{0,3}(?:(?:[#>*-]{1,4}\s)+`*(?=.)|`+(?=\S))")
 _GLOG = re.compile(
-    r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+))?(?: +(\d+))? ([\w./-]+\.\w+:\d+)\] ?"
+    r"\[?([EWIF])(?:(\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+)|0000 00:00:(1\d{9}\.\d{1,9}))?"
+    r"(?: +\d+)? ([\w./-]+\.\w+:\d+)\] ?"
 )
+"""Abseil has no date until it is initialized (`absl/log/internal/log_format.cc`): then seconds of Unix."""
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
 
 
@@ -75,6 +77,8 @@ def _read_glog(found: re.Match[str], said: Said) -> None:
     said.level = found[1]
     said.origin = found[9]
     said.severities += (not COMPILED.search(found[9]),)
+    if found[8]:
+        said.time = moment(found[8])
     if found[2]:
         month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
         said.time = seconds(month, day, hour, minute, second, found[7])
