@@ -299,3 +299,30 @@ def test_nodes_whose_launchers_ended_of_the_same_error(hosts: tuple[str, ...], t
     assert "is taken by another process" in verdict.headline
     fewer = judged(tmp_path, BOUND + "".join(ends)).verdict  # one said it, and which one is not told
     assert (fewer.cause, fewer.culprits) == (verdict.cause, ())
+
+
+BARRIER = (
+    "RuntimeError: Timed out initializing process group in store based barrier on rank: {rank}, for key:"
+    " store_based_barrier_key:1 (world_size={world}, {count}={came}, timeout=0:30:00)\n"
+)
+
+
+@pytest.mark.parametrize("count", ["worker_count", "num_workers_joined"])
+@pytest.mark.parametrize(("world", "missing"), [(2, 1), (4, 2)])
+def test_who_never_came_is_who_raised_the_error_of_nobody(
+    count: str, world: int, missing: int, tmp_path: Path
+) -> None:
+    waited = "".join(
+        BARRIER.format(rank=rank, world=world, count=count, came=world - 1)
+        for rank in range(world)
+        if rank != missing
+    )
+    named = judged(tmp_path, RAISED + waited)
+    assert named.verdict.cause == "user_code_exception"
+    assert culprits(named) == [missing]
+    alone = judged(tmp_path, waited).verdict
+    assert alone.headline.startswith(f"1 of {world} processes never joined")
+    more = judged(tmp_path, RAISED * 3 + waited).verdict
+    assert (more.cause, more.culprits) == ("user_code_exception", ())
+    stale = judged(tmp_path, waited.replace(f"{count}={world - 1}", f"{count}={world + 2}")).verdict
+    assert "never joined" not in stale.headline

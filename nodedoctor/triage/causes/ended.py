@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 from nodedoctor.record import record
 from nodedoctor.triage.causes.who import blamed
+from nodedoctor.triage.events.store import ClientsMissing
 from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Event, Who
 from nodedoctor.triage.story import Story
+
+LARGEST_NAMED = 1 << 16
+"""Ranks of which the missing ones are looked for by name."""
 
 
 @record
@@ -51,6 +55,17 @@ def first_end(story: Story) -> FirstEnd | None:
 def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Who]:
     """Who ended: one process, or all that a scheduler lists."""
     return [Who(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
+
+
+def never_joined(story: Story) -> tuple[Who, ...]:
+    """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
+    told = story.of(ClientsMissing)
+    joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
+    came = {event.who.rank for event in story.events if event.who.rank is not None}
+    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
+    # inference engines count clients of groups of their own
+    same = story.expected == expected or len(came) > 1
+    return tuple(Who(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
 
 
 def _of(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:

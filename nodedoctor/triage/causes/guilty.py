@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodedoctor.triage.causes.ended import people_of
+from nodedoctor.triage.causes.ended import never_joined, people_of
 from nodedoctor.triage.causes.who import blamed, distinct
-from nodedoctor.triage.events.echoes import handed_on
+from nodedoctor.triage.events.echoes import handed_on, is_echo
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
@@ -28,7 +28,7 @@ def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
     people = [event.who for event in events]
     known = tuple(distinct(people)) or sole_failure(story)
     if not known and all(who.pid is None for who in people):
-        known = _all_that_failed(story, events)
+        known = _all_that_failed(story, events) or _that_never_came(story, events)
     return known or blamed(*people)
 
 
@@ -70,6 +70,13 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     coded = all(event.what.signal is None for event in exits)
     each = len(ended) == times > 1 or (same and 0 < len(ended) < times)
     return tuple(ended) if coded and each else ()
+
+
+def _that_never_came(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
+    """Those that the others waited for at the start, if they are as many as the errors of nobody."""
+    absent = never_joined(story)
+    own = [event for event in story.of(Raised) if event.who.rank is None and not is_echo(event.what)]
+    return absent if len(absent) == len(own) and {e.place for e in own} <= {e.place for e in said} else ()
 
 
 def _is_one_error(said: Sequence[Event[Any]]) -> bool:

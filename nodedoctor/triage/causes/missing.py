@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.ended import never_joined
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep
 from nodedoctor.triage.events.sign import Symptom
@@ -29,8 +30,6 @@ LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
 
 UNTIL = "the others waited for {} until the timeout"
-LARGEST_NAMED = 1 << 16
-"""Processes of a rendezvous among which the missing are looked for by name."""
 
 
 def barrier(story: Story) -> Iterator[Candidate]:
@@ -315,12 +314,7 @@ def unjoined(story: Story) -> Iterator[Candidate]:
         return
     joined, expected = max((event.what.joined, event.what.expected) for event in told)
     absent = expected - joined
-    came = {event.who.rank for event in story.events if event.who.rank is not None}
-    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
-    same = (
-        story.expected == expected or len(came) > 1
-    )  # inference engines count clients of groups of their own
-    culprits = tuple(Who(rank=rank) for rank in missing) if same and len(missing) == absent else ()
+    culprits = never_joined(story)
     names = f" ({called(culprits)})" if culprits else ""
     yield Candidate(
         "network_socket_interface",

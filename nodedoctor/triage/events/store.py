@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, numeral, rank_number, ranks_in, sign, symptom
+from nodedoctor.triage.events.sign import (
+    Sign,
+    number,
+    numeral,
+    rank_number,
+    ranks_in,
+    sign,
+    symptom,
+    world_size,
+)
 from nodedoctor.triage.model import Cause
 
 
@@ -153,6 +162,11 @@ def _store_wait(found: re.Match[str]) -> StoreWait:
     return StoreWait(number(found["root"] or "0") if waited else None, dead)
 
 
+def _unjoined(found: re.Match[str]) -> ClientsMissing | None:
+    came, expected = numeral(found["came"]), world_size(found["all"])
+    return ClientsMissing(came, expected) if came < expected else None
+
+
 SIGNS: tuple[Sign, ...] = (
     sign(
         r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete",
@@ -223,6 +237,11 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"waiting for clients\. (\d+)/(\d+) clients joined",
         lambda found: ClientsMissing(numeral(found[1]), numeral(found[2])),
+    ),
+    sign(  # _store_based_barrier of torch.distributed; a store of an earlier run counts too many
+        r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?"
+        r"\(world_size=(?P<all>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)",
+        _unjoined,
     ),
     sign(r"wait timeout after \d+ ?ms", lambda _: StoreWait(None, False)),
     symptom(
