@@ -7,7 +7,7 @@ from textwrap import shorten
 from typing import Any
 
 from nodedoctor.triage.causes import groups
-from nodedoctor.triage.causes.ended import FirstEnd, first_end
+from nodedoctor.triage.causes.ended import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
@@ -26,6 +26,7 @@ from nodedoctor.wording import decimal
 _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
+SIGTERM = 15
 _OWN_WORDS = (Raised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
 """What a process says itself when it ends because of another one."""
 
@@ -41,7 +42,7 @@ def open_question(story: Story) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
-        return _ended_first(story) or _cut_short(story) or _first_words(story)
+        return _ended_first(story) or _cut_short(story) or _stopped(story) or _first_words(story)
     same = [wait.who for wait in story.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = called(same) or "a rank"
     limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
@@ -66,6 +67,16 @@ def open_question(story: Story) -> str:
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     number = f", number {first.work.seq}" if first.work.seq is not None else ""
     return f"{who} waited{limit} in {what}{number}; the lines of the {absent} are not in these logs"
+
+
+def _stopped(story: Story) -> str:
+    """That nothing but SIGTERM was seen."""
+    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
+    others = [e for e in story.trouble if not isinstance(e.what, (ProcessExit, UnreadTrouble))]
+    if others or not exits or any(event.what.signal != SIGTERM for event in exits):
+        return ""
+    who = called(blamed(*(who for event in exits for who in people_of(event)))) or "a process"
+    return f"{who} ended by SIGTERM, and no line says who sent it, or why"
 
 
 def _cut_short(story: Story) -> str:

@@ -10,6 +10,7 @@ from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.complaints import Complaint
+from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort
@@ -43,11 +44,26 @@ def complaints(story: Story) -> Sequence[Event[Any]]:
         return ()
     told = story.of(UnreadTrouble)
     if story.alive:
-        return told
+        return sorted([*told, *_behind_the_end(story)], key=_place)
     plain = [event for event in story.of(Complaint) if not event.what.aside]
-    return sorted(
-        [*told, *(plain or story.of(Complaint))], key=lambda event: (event.place.source, event.place.offset)
-    )
+    return sorted([*told, *(plain or story.of(Complaint))], key=_place)
+
+
+def _behind_the_end(story: Story) -> list[Event[Any]]:
+    """What a script says behind a program that came to its end, in front of the code that it ends with."""
+    done = {event.place.source: event.place.offset for event in story.of(Finished)}
+    ends = {event.place.source: event.place.offset for event in story.of(ProcessExit)}
+    return [
+        event
+        for event in story.of(Complaint)
+        if done.get(event.place.source, event.place.offset)
+        < event.place.offset
+        < ends.get(event.place.source, 0)
+    ]
+
+
+def _place(event: Event[Any]) -> tuple[str, int]:
+    return event.place.source, event.place.offset
 
 
 def _unexplained(event: Event[Any]) -> bool:

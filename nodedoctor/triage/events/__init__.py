@@ -150,7 +150,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         elif shape.answers and progress.REFUSED.search(line.text):
             yield from open_errors.released()
             yield Event(progress.Refused(), line.place, line.who, line.time, line.text)
-        if shape.complains and (said := complaint(line)) is not None:
+        if shape.complains and not traces.holds(line) and (said := complaint(line)) is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
     yield from open_errors.released()
     yield from counters.flush()

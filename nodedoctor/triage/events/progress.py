@@ -165,6 +165,7 @@ _DONE = re.compile(
     r"|[Jj]ob (?:completed|finished) success"
     r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
     r"|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
+    r"|_atexit_cleanup\(\):\d+\] got exitcode: 0$"
     r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
     r"|peak memory consumption"
     r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"

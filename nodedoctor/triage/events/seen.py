@@ -86,14 +86,17 @@ ANNOUNCES = re.compile(
 
 PASSING = re.compile(
     r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
+    r"|\[(?:wandb_\w+|asyncio_manager|service_\w+|mailbox|retry|file_stream)\.py:\w+\(\):\d+\] "
+    r"|\bexporter agent\. (?:Events and )?[Mm]etrics will not be exported"
     r"|\bUnable to register cu\w+ factory: "
     r"|\bras/\w+\.cc:\d+ NCCL WARN\b|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
 )
 """What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
-what Weights & Biases says of its own trouble: it sends what a job measures, and the job goes on without. NCCL
-takes sockets where there is no library for InfiniBand (`misc/ibvwrap.cc`), and works where nobody can ask its
-RAS, because another job on the node has its port. TensorFlow registers the libraries of CUDA
-once for itself and once for XLA, and calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
+what Weights & Biases says of its own trouble, in its `debug.log`, too: it sends what a job measures, and the
+job goes on without. NCCL takes sockets where there is no library for InfiniBand (`misc/ibvwrap.cc`), and
+works where nobody can ask its RAS, because another job on the node has its port. Ray goes on without the
+metrics of its dashboard. TensorFlow registers the libraries of CUDA once for itself and once for XLA, and
+calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
 
 
 def unread(line: Line) -> UnreadTrouble | None:

@@ -122,6 +122,12 @@ def program(frames: Sequence[Frame]) -> str:
     return next((frame.name for frame in own), "")
 
 
+def _of_a_tracker(frames: Sequence[Frame]) -> bool:
+    """True where only Weights & Biases ran, in a thread or a process of its own: the job does without it."""
+    packages = [found[1] for frame in frames if (found := _PACKAGE.search(frame.file))]
+    return set(packages) == {"wandb"} and not program(frames)
+
+
 def own_rank(message: str) -> int | None:
     """The rank with which a message begins as a label, `Rank 3: found NaN`: programs so say who speaks."""
     found = _OWN_RANK.match(message)
@@ -235,11 +241,12 @@ class Tracebacks:
             return  # the handler of the signal came into the middle of it
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
+        aside = _of_a_tracker(frames)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if told_so or line.severity in ("W", "I", "D"):
             how = "warning"
-        how = self._as_before(line, text, how)
+        how = self._as_before(line, text, "handled" if aside else how)
         logged = (
             current is not None
             and (current.behind or current.first.level in SERIOUS)
@@ -264,6 +271,10 @@ class Tracebacks:
                 what = CutShort(tuple(current.frames))
                 yield Event(what, line.place, line.who, line.time, line.text, line.repeated, manner=how)
         self._open.clear()
+
+    def holds(self, line: Line) -> bool:
+        """True for a line of a stack: what it shows is source, and no word of the program."""
+        return line.key in self._open and line.text[:1].isspace()
 
     def stepped(self) -> None:
         """A counter of steps was printed."""

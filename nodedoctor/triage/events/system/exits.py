@@ -161,6 +161,17 @@ SIGNS: tuple[Sign, ...] = (
         r"^(?:-- )?Process (?P<rank>\d+) terminated with the following error",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
+    sign(  # HPE's PALS
+        r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) (?:died from signal (?P<signal>\d{1,2})"
+        r"|exited with code (?P<code>[1-9]\d{0,2}))\b",
+        lambda found: ProcessExit(numeral(found["code"]) if found["code"] else -numeral(found["signal"], 64)),
+    ),
+    sign(  # Abseil's handler of signals, which Ray installs
+        r"\b(?P<name>SIG(?:TERM|SEGV|ABRT|BUS|FPE|ILL)) received at time=\d",
+        lambda found: (
+            Ended(15, "process") if found["name"] == "SIGTERM" else ProcessExit(signal_of(found["name"]))
+        ),
+    ),
     sign(  # MPICH's mpd, until 1.4
         r"\bexit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d{1,2})"
         r"|return code (?P<code>[1-9]\d{0,2}))",
