@@ -307,3 +307,30 @@ def test_a_dead_actor_of_ray_has_the_pid_that_ray_lists(
 )
 def test_queue_pairs_are_of_the_fabric_whoever_sets_them_up(line: str, tmp_path: Path) -> None:
     assert judged(tmp_path, f"{line}\n" * 3).verdict.cause == "network_ib"
+
+
+def test_hpes_launcher_tells_who_ended(tmp_path: Path) -> None:
+    text = "x31.hsn.example.org: rank {} died from signal 11 and dumped core\n"
+    verdict = judged(tmp_path, steps(1, 9) + text.format(6)).verdict
+    assert (verdict.cause, [(who.host, who.rank) for who in verdict.culprits]) == (
+        "peer_died", [("x31.hsn.example.org", 6)],
+    )  # fmt: skip
+    coded = judged(tmp_path, steps(1, 9) + "x31: rank 2 exited with code 9\n").verdict
+    assert "rank 2" in coded.headline and "exit code 9" in coded.headline
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGSEGV"])
+def test_what_rays_handler_of_signals_prints(signal: str, tmp_path: Path) -> None:
+    line = "[2026-11-07 16:39:31,431 E 531 531] logging.cc:460: "
+    line += f"*** {signal} received at time=1794 on cpu 72 ***\n"
+    verdict = judged(tmp_path, steps(1, 9) + line).verdict
+    assert verdict.cause == "peer_died" and signal in verdict.headline
+
+
+def test_nothing_but_sigterm_leaves_open_who_sent_it(tmp_path: Path) -> None:
+    text = (
+        "[2026-11-07 23:35:11,089] [ERROR] [launch.py:321:sigkill_handler] ['python', 'train.py'] exits with"
+    )
+    verdict = judged(tmp_path, steps(1, 9) + text + " return code = -15\n").verdict
+    assert verdict.outcome == "undetermined"
+    assert "ended by SIGTERM, and no line says who sent it" in verdict.headline

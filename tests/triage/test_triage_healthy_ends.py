@@ -157,3 +157,45 @@ def test_what_a_compiled_library_warns_of_does_not_soften_a_traceback_behind_it(
     error = 'Traceback (most recent call last):\n  File "/job/train.py", line 7, in <module>\n    main()\n'
     verdict = judged(tmp_path, before + error + "ValueError: bad shard\n").verdict
     assert (verdict.outcome, verdict.cause) == ("failure", "user_code_exception")
+
+
+WANDB = "2026-11-07 05:47:26,655 {level:<7} MainThread:9620 [{place}] {said}\n"
+PROBED = WANDB.format(
+    level="INFO",
+    place="wandb_run.py:_label_probe_notebook():1352",
+    said="Unable to probe notebook: 'NoneType' object has no attribute 'get'",
+)
+LOST = '  File "/opt/lib/python3.12/site-packages/wandb/sdk/lib/asyncio_manager.py", line 180, in run\n'
+
+
+def test_the_log_that_weights_and_biases_keeps_of_itself(tmp_path: Path) -> None:
+    lost = WANDB.format(
+        level="ERROR", place="asyncio_manager.py:run():183", said="Uncaught exception in run callback"
+    )
+    lost += f"Traceback (most recent call last):\n{LOST}    await drain()\nConnectionResetError: lost\n"
+    for text in (PROBED, lost, PROBED + lost):
+        assert judged(tmp_path, text).verdict.outcome in ("nothing", "undetermined")
+        assert judged(tmp_path, steps(1, 9) + text).verdict.outcome == "clean"
+    done = WANDB.format(level="INFO", place="wandb_run.py:_atexit_cleanup():2419", said="got exitcode: 0")
+    assert judged(tmp_path, PROBED + done).verdict.outcome == "clean"
+
+
+def test_a_program_that_fails_in_weights_and_biases_fails(tmp_path: Path) -> None:
+    own = '  File "/job/train.py", line 12, in <module>\n    wandb.init()\n'
+    text = f"Traceback (most recent call last):\n{own}{LOST}    raise\nwandb.errors.UsageError: no API key\n"
+    assert judged(tmp_path, steps(1, 9) + text).verdict.cause == "user_code_exception"
+
+
+ABSENT = "/usr/bin/bash: line 2: --length: command not found\n"
+ENDED = "srun: error: n7: task 0: Exited with exit code 127\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "behind", "outcome"),
+    [(ABSENT, ENDED, "failure"), (ABSENT, "", "clean"), ("", ENDED, "undetermined")],
+)
+def test_what_a_script_says_behind_a_program_that_came_to_its_end(
+    said: str, behind: str, outcome: str, tmp_path: Path
+) -> None:
+    text = steps(1, 9) + "Training completed\n" + said + behind
+    assert judged(tmp_path, text).verdict.outcome == outcome
