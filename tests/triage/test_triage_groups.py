@@ -84,3 +84,15 @@ def test_a_line_that_another_one_tears_is_put_together(cut: int, between: str, t
 def test_a_line_that_breaks_off_differs_from_none(cut: int, tmp_path: Path) -> None:
     examined = judged(tmp_path, steps(1, 5) + caught(0)[:cut] + "\n" + caught(1) + caught(3))
     assert examined.verdict.cause != "collective_mismatch"
+
+
+@pytest.mark.parametrize(("number", "compared"), [(87, True), (90, True), (1211, False), (4000, False)])
+@pytest.mark.parametrize("op", ["ALLREDUCE", "BROADCAST"])
+def test_numbers_far_apart_are_no_calls_of_the_same_moment(
+    number: int, compared: bool, op: str, tmp_path: Path
+) -> None:
+    """Who waits in a broadcast that the others got long ago called nothing else than they."""
+    text = "".join(caught(rank, seq=88, op="BROADCAST") for rank in (0, 2, 3))
+    verdict = judged(tmp_path, text + caught(1, seq=number, op=op)).verdict
+    assert (verdict.cause == "collective_mismatch") == compared
+    assert compared or not verdict.culprits

@@ -46,6 +46,9 @@ _SAME_NUMBER = (
         "config",
     ),
 )
+APART = 100
+"""Numbers by which ranks of one group are never apart that make other collectives at the same time: who waits
+in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
@@ -132,6 +135,9 @@ def different(story: Story) -> Iterator[Candidate]:
         by_rank = {wait.who.rank: wait for wait in waits if wait.who.rank is not None}
         signatures = {rank: wait.work.signature for rank, wait in by_rank.items()}
         if not any(_contradict(*pair) for pair in combinations(set(signatures.values()), 2)):
+            continue
+        numbers = [wait.work.seq for wait in waits if wait.work.seq is not None]
+        if numbers and max(numbers) - min(numbers) > APART:
             continue
         odd = minority({rank: str(value) for rank, value in signatures.items()})
         culprits = tuple(by_rank[rank].who for rank in odd)
