@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter as Counted
 from collections.abc import Callable, Iterable, Sequence
 
 from nodedoctor.record import record
@@ -38,9 +39,11 @@ class Shapes:
 
     def __init__(self, signs: Iterable[Sign]) -> None:
         self._known: dict[str, Shape] = {}
-        self._signs = [(_masked(sign.needles), sign) for sign in signs]
-        self._alive = _words(progress.PATTERNS) + _words(progress.ELSEWHERE, shortest=2)
-        self._announces = _words((seen.ANNOUNCES,))
+        self._signs = tuple(signs)
+        lists = [_masked(sign.needles) for sign in self._signs]
+        alive, announces = _words((*progress.PATTERNS, *progress.ELSEWHERE)), _words((seen.ANNOUNCES,))
+        self._alive, self._announces = len(lists), len(lists) + 1
+        self._index = Index([*lists, alive, announces])
         self._counted, self._bar = (
             _words((progress.COUNTED,)),
             _words(bars.BARS, shortest=2),
@@ -58,21 +61,52 @@ class Shapes:
 
     def _read(self, masked: str) -> Shape:
         lower = masked.lower()
+        found = self._index.of(masked)
         counters: list[Counter] = [bars.bar] if _has(self._bar, masked) else []
         if _has(self._counted, lower) and not progress.TROUBLE.search(masked):
             counters.append(progress.counted)
         return Shape(
-            tuple(sign for words, sign in self._signs if _has(words, masked)),
-            masked.startswith("[") or _has(self._alive, masked),  # a roster is a list of numbers
-            _has(self._announces, masked),
+            tuple(self._signs[number] for number in found if number < self._alive),
+            masked.startswith("[") or self._alive in found,  # a roster is a list of numbers
+            self._announces in found,
             tuple(counters),
             complaints.FAILING.search(masked) is not None,
             '"POST /' in masked or "throughput" in masked,
         )
 
 
+class Index:
+    """Which of many lists of words have one in a text: a word is looked for only where its rarest piece is.
+
+    A text has far fewer different pieces of three letters than there are words.
+    """
+
+    def __init__(self, lists: Sequence[Sequence[str]]) -> None:
+        self._words: dict[str, list[tuple[str, int]]] = {}
+        often = Counted(piece for words in lists for word in words for piece in _pieces(word))
+        for number, words in enumerate(lists):
+            for word in words:
+                rarest = min(_pieces(word), key=lambda piece: (often[piece], piece))
+                self._words.setdefault(rarest, []).append((word, number))
+
+    def of(self, text: str) -> list[int]:
+        """The numbers of the lists, in their order."""
+        found: set[int] = set()
+        for piece in self._words.keys() & _pieces(text):
+            found.update(number for word, number in self._words[piece] if word in text)
+        return sorted(found)
+
+
+PIECE = 3
+"""Letters of a piece; no word is shorter."""
+
+
+def _pieces(text: str) -> set[str]:
+    return {text[at : at + PIECE] for at in range(len(text) - PIECE + 1)}
+
+
 def _has(words: Sequence[str], text: str) -> bool:
-    return any(word in text for word in words)
+    return any(map(text.__contains__, words))
 
 
 def _words(patterns: Iterable[re.Pattern[str]], shortest: int = 3) -> tuple[str, ...]:

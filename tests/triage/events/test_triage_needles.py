@@ -13,6 +13,7 @@ from test_triage_stories import STORIES
 
 from nodedoctor.triage.events import SIGNS
 from nodedoctor.triage.events.needles import needles
+from nodedoctor.triage.events.shapes import PIECE, Index
 from nodedoctor.triage.events.sign import Sign
 
 LOGGED = Path(__file__).parents[1] / "lines.jsonl"
@@ -52,3 +53,24 @@ def test_texts_made_from_the_pattern_have_a_word(sign: Sign, data: st.DataObject
 )
 def test_words(pattern: str, words: tuple[str, ...]) -> None:
     assert set(needles(pattern)) == set(words)
+
+
+def _one_by_one(lists: list[tuple[str, ...]], text: str) -> list[int]:
+    return [number for number, words in enumerate(lists) if any(word in text for word in words)]
+
+
+def test_the_index_finds_every_sign_that_a_search_word_by_word_does() -> None:
+    lists = [sign.needles for sign in SIGNS]
+    index = Index(lists)
+    for text in TEXTS:
+        assert index.of(text) == _one_by_one(lists, text), text
+
+
+_SMALL = st.text("abcé ", min_size=PIECE, max_size=6)
+
+
+@given(
+    st.lists(st.lists(_SMALL, min_size=1, max_size=4).map(tuple), max_size=5), st.text("abcé ", max_size=30)
+)
+def test_an_index_of_any_words(lists: list[tuple[str, ...]], text: str) -> None:
+    assert Index(lists).of(text) == _one_by_one(lists, text)
