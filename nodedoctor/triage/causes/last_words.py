@@ -8,6 +8,7 @@ from typing import Any
 
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family
+from nodedoctor.triage.causes.guilty import sole_failure
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.progress import Finished
@@ -27,7 +28,7 @@ def last_words(story: Story) -> Iterator[Candidate]:
         kind = family(event.text)
         if kind is None or kind.cause == "undetermined":
             continue
-        culprits = tuple(distinct([event.who]))
+        culprits = tuple(distinct([event.who])) or sole_failure(story)
         said = shorten(event.text, SAID, placeholder=" ...")
         headline = f"{f'{called(culprits)}: ' if culprits else ''}{kind.says} ({said})"
         sure: Confidence = "low" if culprits else "medium"  # others may have said the same
