@@ -60,9 +60,9 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     said = raised if _is_one_error(raised) else said
     times = len(said)
     same = _is_one_error(said)
-    begun = not all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
+    unbegun = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
     sizes = {event.what.ranks for event in story.of(Size)} | {e.what.ranks for e in story.of(Communicator)}
-    if sizes == {1} or ((same or not begun) and story.expected == times):
+    if sizes == {1} or ((same or unbegun) and story.expected == times):
         return tuple(Who(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]

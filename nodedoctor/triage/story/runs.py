@@ -37,9 +37,10 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     """The runs in the log of one source, in order; the last one is judged.
 
     Only a launcher that begins again ends a run that died, or a program that says again what it said first
-    and then gets somewhere. What looks like progress does not, since bars are drawn again and monitors go on
-    after a death. A launcher that begins after a run said that it is done begins another one. A restart after
-    which neither trouble nor progress is seen leaves the run before it as the last that is known.
+    and then gets somewhere or fails in another way. What looks like progress does not, since bars are drawn
+    again and monitors go on after a death. A launcher that begins after a run said that it is done begins
+    another one. A restart after which neither trouble nor progress is seen leaves the run before it as the
+    last that is known.
     """
     cuts, died = [0], [False]
     fatal = trouble = done = moved = False
@@ -68,10 +69,9 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
     """Where the log begins again as a run before it did, and that run got somewhere.
 
     It counts or serves before anything in it ends, and no counter goes on that had begun before; or it was at
-    work when somebody stopped it. It may also
-    have failed by itself: one that a program calls a run, or in another way than the run before it. Where
-    another program fails in it than before, it is the next stage of a script, which fails because the stage
-    before it did; where another rank does, it is still the same run.
+    work when somebody stopped it. It may also have failed by itself: one that a program calls a run, or in
+    another way than the run before it. Where another program fails in it than before, it is the next stage of
+    a script, which fails because the stage before it did; where another rank does, it is still the same run.
     """
     if not any(isinstance(event.what, Anew) for event in events):
         return set()
