@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from textwrap import shorten
-from typing import Any
 
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.exceptions import SAID
-from nodedoctor.triage.causes.last_words import complaints
+from nodedoctor.triage.causes.last_words import complaints, shows_who_failed
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import TaskFailed
@@ -19,7 +18,7 @@ from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone,
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, Heartbeat
-from nodedoctor.triage.model import Event, Who
+from nodedoctor.triage.model import Who
 from nodedoctor.triage.story import Story
 from nodedoctor.wording import decimal
 
@@ -103,7 +102,9 @@ def in_a_traceback(story: Story) -> tuple[Who, ...]:
     One that stood in a collective waited for others: it may be a victim of theirs.
     """
     cut = story.of(CutShort)
-    others = [e for e in story.trouble if not isinstance(e.what, (CutShort, TaskFailed)) and not _table(e)]
+    others = [
+        e for e in story.trouble if not isinstance(e.what, (CutShort, TaskFailed)) and not shows_who_failed(e)
+    ]
     only = not others and not story.of(Article)
     waits = any(_COLLECTIVE.search(frame.file) for event in cut for frame in event.what.frames[-2:])
     if not only or waits or any(event.what.echo for event in cut):
@@ -116,7 +117,7 @@ def _first_words(story: Story) -> str:
     """The first line about trouble, where nothing explains it."""
     told = story.trouble or complaints(story)
     words = [event for event in told if any(map(str.isalpha, event.text))]
-    told = [event for event in words if not _table(event)] or words
+    told = [event for event in words if not shows_who_failed(event)] or words
     first = min(
         told, key=lambda event: (isinstance(event.what, ProcessExit), story.moment(event)), default=None
     )
@@ -167,17 +168,8 @@ def unexplained_end(story: Story) -> FirstEnd | None:
         event
         for event in story.trouble
         if isinstance(event.what, _OWN_WORDS)
-        and not _table(event)
+        and not shows_who_failed(event)
         and (event.place.source, event.place.offset) not in told  # a launcher's, which names who ended
     ]
     victims = story.given_up or story.of(Failed) or story.of(Heartbeat)
     return None if said or victims or story.of(Article) else first_end(story)
-
-
-def _table(event: Event[Any]) -> bool:
-    """True for the exceptions with which launchers, Ray and checkpoints show who failed."""
-    return isinstance(event.what, Raised) and (
-        event.what.type.endswith(("ChildFailedError", "CheckpointException", "ProcessRaisedException"))
-        or "RayTaskError(" in event.text
-        or "processes exited with non-zero status" in event.what.message
-    )

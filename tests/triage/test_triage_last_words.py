@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from say import as_document, judged, steps
+from say import as_document, elastic, judged, steps
 
 from nodedoctor.triage.advice import remedies
 from nodedoctor.triage.causes.families import FAMILIES, family
@@ -207,3 +207,25 @@ def test_what_a_program_calls_an_error_counts_more_than_what_only_speaks_of_one(
     assert (verdict.cause, "a mistake in the program" in verdict.headline) == ("user_code_exception", True)
     alone = judged(tmp_path, "please install a newer numexpr, it is not found\n").verdict
     assert "a package that is missing" in alone.headline
+
+
+def test_a_launchers_list_explains_nothing(tmp_path: Path) -> None:
+    """Four ranks printed into each other's lines: only words are left of their tracebacks."""
+    said = (
+        "^IsADirectoryError\n: IsADirectoryErrorIsADirectoryError[Errno 21] Is a directory: '/data/run': : \n"
+    )
+    listed = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    verdict = judged(tmp_path, said + listed + elastic([(0, 1), (1, 1)], 0)).verdict
+    assert verdict.cause == "user_code_exception"
+    assert "Is a directory: '/data/run'" in verdict.headline
+
+
+def test_what_rays_dashboard_fails_to_show_is_no_failure(tmp_path: Path) -> None:
+    text = (
+        "2026-11-07 23:22:16,313 ERROR reporter_agent.py:706 -- Error publishing node physical stats.\n"
+        'Traceback (most recent call last):\n  File "/opt/lib/python3.8/site-packages/ray/dashboard/modules/'
+        'reporter/reporter_agent.py", line 690, in _perform_iteration\n    stats = self._get_all_stats()\n'
+        "psutil.NoSuchProcess: process no longer exists (pid=99889)\n"
+    )
+    assert judged(tmp_path, text).verdict.outcome == "undetermined"
+    assert judged(tmp_path, steps(1, 9) + text + steps(10, 9)).verdict.outcome == "clean"

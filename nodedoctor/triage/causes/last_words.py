@@ -14,7 +14,7 @@ from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.trace import CutShort
+from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.model import Candidate, Confidence, Event
 from nodedoctor.triage.story import Story
 
@@ -24,7 +24,7 @@ def last_words(story: Story) -> Iterator[Candidate]:
 
     What a program calls an error counts more than what only speaks of one.
     """
-    for event in sorted(complaints(story), key=lambda event: not isinstance(event.what, UnreadTrouble)):
+    for event in sorted(complaints(story), key=_weight):
         kind = family(event.text)
         if kind is None or kind.cause == "undetermined":
             continue
@@ -34,6 +34,11 @@ def last_words(story: Story) -> Iterator[Candidate]:
         sure: Confidence = "low" if culprits else "medium"  # others may have said the same
         yield Candidate(kind.cause, "last words", sure, headline, (event,), culprits, owner=kind.owner)
         return
+
+
+def _weight(event: Event[Any]) -> tuple[bool, bool]:
+    """What comes first: a program's own errors, and lines that say more than one word."""
+    return not isinstance(event.what, UnreadTrouble), " " not in event.text
 
 
 def complaints(story: Story) -> Sequence[Event[Any]]:
@@ -69,8 +74,16 @@ def _place(event: Event[Any]) -> tuple[str, int]:
 
 def _unexplained(event: Event[Any]) -> bool:
     what = event.what
-    return isinstance(what, (UnreadTrouble, CutShort)) or (
-        isinstance(what, ProcessExit) and what.signal is None
+    coded = isinstance(what, ProcessExit) and what.signal is None
+    return coded or isinstance(what, (UnreadTrouble, CutShort)) or shows_who_failed(event)
+
+
+def shows_who_failed(event: Event[Any]) -> bool:
+    """True for the exceptions with which launchers, Ray and checkpoints show who failed."""
+    return isinstance(event.what, Raised) and (
+        event.what.type.endswith(("ChildFailedError", "CheckpointException", "ProcessRaisedException"))
+        or "RayTaskError(" in event.text
+        or "processes exited with non-zero status" in event.what.message
     )
 
 

@@ -100,6 +100,7 @@ class _Open:
 
 
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+_DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
 _SLASH = re.compile(r"[/\\]")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
 
@@ -123,9 +124,10 @@ def program(frames: Sequence[Frame]) -> str:
 
 
 def _of_a_tracker(frames: Sequence[Frame]) -> bool:
-    """True where only Weights & Biases ran, in a thread or a process of its own: the job does without it."""
-    packages = [found[1] for frame in frames if (found := _PACKAGE.search(frame.file))]
-    return set(packages) == {"wandb"} and not program(frames)
+    """True where only Weights & Biases ran, or what Ray's dashboard shows: the job does without them."""
+    packages = {found[1] for frame in frames if (found := _PACKAGE.search(frame.file))}
+    shown = any(_DASHBOARD.search(frame.file) for frame in frames)
+    return (packages == {"wandb"} or shown) and not program(frames)
 
 
 def own_rank(message: str) -> int | None:
