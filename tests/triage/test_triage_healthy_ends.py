@@ -93,8 +93,12 @@ UNHEARD = (
 )
 
 
+SHUT = UNHEARD.replace("send a keep-alive heartbeat to", "shutdown").replace("Timeout", "Connection")
+
+
 def test_an_agent_that_outlives_the_one_that_holds_the_rendezvous(tmp_path: Path) -> None:
     assert judged(tmp_path, steps(1, 30) + UNHEARD).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 30) + UNHEARD + SHUT + SHUT).verdict.outcome == "clean"
     assert judged(tmp_path, UNHEARD).verdict.cause == "network_socket_interface"  # it got nowhere
     failed = judged(tmp_path, steps(1, 30) + UNHEARD + "RuntimeError: connectFullMesh failed\n").verdict
     assert failed.cause == "network_socket_interface"

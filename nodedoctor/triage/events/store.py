@@ -283,14 +283,14 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "rendezvous-failed",
-        r"^(?!.*keep-alive heartbeat).*Rendezvous(?:Timeout|Connection)Error",
+        r"^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error",
         "the nodes did not all meet at the rendezvous",
         as_warning=True,
     ),
     symptom(  # torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
         _SOCKET,
         UNHEARD,
-        r"has failed to send a keep-alive heartbeat to the rendezvous",
+        r"has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous",
         "an agent of torchrun could not reach the rendezvous any more",
         as_warning=True,
     ),
