@@ -290,3 +290,32 @@ def test_a_mistake_about_a_process_group_is_no_echo_of_another_rank(
 def test_a_mistake_that_tells_of_an_end_may_follow_from_it(tmp_path: Path) -> None:
     told = judged(tmp_path, raised(1, "ValueError: the NCCL watchdog of rank 0 exited")).verdict
     assert told.cause != "user_code_exception" and not told.culprits
+
+
+LOOKED = """\
+Traceback (most recent call last):
+  File "/job/data.py", line 12, in open
+    rows = load(path)
+  File "{cache}", line 56, in __getitem__
+    value = self._cache[key]
+KeyError: '/data/rows.nc'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/job/data.py", line 12, in open
+    rows = load(path)
+PermissionError: [Errno 13] Permission denied: '/data/rows.nc'
+"""
+
+
+@pytest.mark.parametrize(
+    ("cache", "shown"),
+    [
+        ("/opt/lib/python3.11/site-packages/xarray/backends/lru_cache.py", "PermissionError"),
+        ("/job/cache.py", "KeyError"),  # the program's own: what it does afterwards may be its clean-up
+    ],
+)
+def test_what_a_library_had_not_yet_is_no_reason(cache: str, shown: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + LOOKED.format(cache=cache)).verdict
+    assert verdict.headline.startswith(f"the program raised {shown}")

@@ -12,7 +12,7 @@ from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.echoes import is_echo, quoted
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.trace import Raised, place
+from nodedoctor.triage.events.trace import Raised, is_library, place
 from nodedoctor.triage.model import Candidate, Cause, Event
 from nodedoctor.triage.story import QUIET, Story
 
@@ -37,7 +37,7 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     if not chosen:
         yield from _repeated(story)
         return
-    first = min(chosen, key=lambda event: (event.what.later, story.moment(event)))
+    first = _past_a_lookup(min(chosen, key=lambda event: (event.what.later, story.moment(event))), chosen)
     same = [e for e in chosen if e.what.type == first.what.type]
     culprits = guilty(story, same)
     said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
@@ -48,6 +48,24 @@ def exceptions(story: Story) -> Iterator[Candidate]:
     cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
     owner = kind.owner if kind is not None else None
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
+
+
+def _past_a_lookup(first: Event[Raised], others: Iterable[Event[Raised]]) -> Event[Raised]:
+    """What was raised when a library went to get what it had not found: that is why the program ended."""
+    if first.what.type not in _NOT_FOUND or not first.what.frames or not is_library(first.what.frames[-1]):
+        return first
+    behind = (
+        e for e in others if e.what.later and e.who == first.who and e.place.source == first.place.source
+    )
+    return min(
+        (event for event in behind if event.place.offset > first.place.offset),
+        key=lambda event: event.place.offset,
+        default=first,
+    )
+
+
+_NOT_FOUND = ("KeyError", "AttributeError", "IndexError", "StopIteration")
+"""Errors by which programs learn that a cache, a table or an object has not got something yet."""
 
 
 def _repeated(story: Story) -> Iterator[Candidate]:

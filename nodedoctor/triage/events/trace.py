@@ -105,9 +105,14 @@ _SLASH = re.compile(r"[/\\]")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
 
 
+def is_library(frame: Frame) -> bool:
+    """True for a call in Python's own code or in a package."""
+    return _PACKAGE.search(frame.file) is not None or _STANDARD.search(frame.file) is not None
+
+
 def place(frames: Sequence[Frame]) -> str:
     """Where a person begins to read: the innermost call of the program's own code, else of a package."""
-    own = [frame for frame in frames if not _PACKAGE.search(frame.file) and not _STANDARD.search(frame.file)]
+    own = [frame for frame in frames if not is_library(frame)]
     of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
     frame = next((found[-1] for found in (own, of_packages) if found), None)
     if frame is None:
@@ -119,7 +124,7 @@ def place(frames: Sequence[Frame]) -> str:
 
 def program(frames: Sequence[Frame]) -> str:
     """The file of the program that ran: the outermost call that is neither Python's nor a package's."""
-    own = (frame for frame in frames if not _PACKAGE.search(frame.file) and not _STANDARD.search(frame.file))
+    own = (frame for frame in frames if not is_library(frame))
     return next((frame.name for frame in own), "")
 
 
