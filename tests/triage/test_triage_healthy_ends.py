@@ -203,3 +203,14 @@ def test_what_a_script_says_behind_a_program_that_came_to_its_end(
 ) -> None:
     text = steps(1, 9) + "Training completed\n" + said + behind
     assert judged(tmp_path, text).verdict.outcome == outcome
+
+
+def test_two_clean_ups_that_are_ignored_in_each_others_lines(tmp_path: Path) -> None:
+    said = "Exception ignored in atexit callback: <function keep at 0x7f{}>\n"
+    head = 'Traceback (most recent call last):\n  File "/job/keep.py", line 480, in keep\n'
+    rest = "    table.put()\nFileNotFoundError: [Errno 2] No such file or directory: '/home/ed/table.tmp'\n"
+    tail = '    keep()\n  File "/job/keep.py", line 105, in put\n    os.replace(self.path)\n'
+    text = said.format(1) + head + said.format(2) + head + rest + tail + rest.partition("\n")[2]
+    assert judged(tmp_path, steps(1, 30) + text).verdict.outcome == "clean"
+    third = judged(tmp_path, steps(1, 30) + text + head + rest).verdict
+    assert third.cause == "user_code_exception"

@@ -113,7 +113,8 @@ BEGINNING = 1.0
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTED = re.compile(
     r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?"
-    r"|train(?=:? ?\[\d{1,9}/\d{1,9}\]))"  # Swin's and its many copies': `Train: [30/300][210/2859]`
+    # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
+    r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
     r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
@@ -241,7 +242,7 @@ def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
     found: dict[str, float] = {}
     first = len(text)
     for match in COUNTED.finditer(text.lower()):
-        if not _SETTING.search(match["name"]):
+        if not _SETTING.search(match["name"]) and not _is_a_time(match):
             found.setdefault(match["name"], float(match["value"]))
             first = min(first, match.end())
     if not found:
@@ -252,6 +253,11 @@ def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
         found[f"~{within['total']}"] = done  # sorts behind all names
     order = sorted(found, key=lambda name: ("epoch" not in name, name))
     return " ".join(order), tuple(found[name] for name in order)
+
+
+def _is_a_time(match: re.Match[str]) -> bool:
+    """True for how long a batch or a step took: only epochs are counted in parts."""
+    return "epoch" not in match["name"] and not float(match["value"]).is_integer()
 
 
 SIGNS: tuple[Sign, ...] = (

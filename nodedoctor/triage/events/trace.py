@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -182,8 +183,8 @@ class Tracebacks:
         self._again: set[str] = set()
         self._signalled: set[str] = set()
         self._told: dict[str, Manner] = {}
-        self._ignored: set[str] = set()
-        """Where an error in a cleanup was announced, and the head of its traceback may have been left out."""
+        self._ignored: Counter[str] = Counter()
+        """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
@@ -215,7 +216,7 @@ class Tracebacks:
         if _AGAIN in text:
             self._again.add(line.key)
         if text.startswith(_IGNORED):
-            self._ignored.add(line.key)
+            self._ignored[line.key] += 1
         spawned = SPAWNED.search(text)
         if spawned:
             self._spawned[line.key] = int(spawned[1])
@@ -227,7 +228,7 @@ class Tracebacks:
         if raised and current is None and _OF_CONDA.match(raised[1]):
             return
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
-            how = "handled" if line.key in self._ignored else _announced(before)
+            how = "handled" if self._ignored[line.key] else _announced(before)
             current = self._open[line.key] = _Open(line, manner=how, steps=self._steps)
             self._grown(current, text)
             return
@@ -240,7 +241,7 @@ class Tracebacks:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
-        self._ignored.discard(line.key)
+        self._ignored[line.key] -= self._ignored[line.key] > 0
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
             self._signalled.add(line.key)
             return

@@ -12,7 +12,7 @@ from say import caught, culprits, elastic, judged, raised, steps
 from test_triage_stories import ACTOR, BANNER, LOGS, STORIES
 from tiers import some
 
-from nodedoctor.triage.events.progress import counter
+from nodedoctor.triage.events.progress import counted, counter
 from nodedoctor.triage.model import Verdict
 
 EXAMPLES = Path(__file__).parents[4] / "shared" / "examples"
@@ -170,3 +170,19 @@ def test_counters() -> None:
     assert counter("take 3/4 [by mail]") is None
     assert counter('"metadata": {"epoch_num": 0.4537205081669691}') == ("epoch", (0.4537205081669691,))
     assert counter("save_steps=500 lr=1e-5 loss 2.0 98 %") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Test: [750/1814] Data 0.280 (0.847) Batch 0.405 (0.989).", ("test", (750.0,))),
+        ("Test:  [  20/124]  eta: 0:01:10  loss: 0.61", ("test", (20.0,))),
+        ("batch 0.512 s, data 0.1 s", None),
+        ("step: 100.0 loss: 2.1", ("step", (100.0,))),
+        ("epoch 1.25 loss 2.1", ("epoch", (1.25,))),
+    ],
+)
+def test_what_a_meter_counts_and_what_it_times(
+    text: str, found: tuple[str, tuple[float, ...]] | None
+) -> None:
+    assert counted(text) == found
