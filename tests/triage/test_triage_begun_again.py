@@ -162,3 +162,11 @@ def test_a_command_at_a_prompt_begins_a_run(command: str, tmp_path: Path) -> Non
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("shm_or_limits", [1])
     looked = judged(tmp_path, first + PROMPT + "dmesg | tail -1\nall quiet\n").verdict
     assert (looked.cause, [who.rank for who in looked.culprits]) == ("peer_cuda_oom", [2])
+
+
+def test_people_try_again_with_other_arguments(tmp_path: Path) -> None:
+    told = "Namespace(arch='resnet50', batch_size={}, data='/data/imagenet', workers={})\n=> creating model\n"
+    text = told.format(32, 8) + BROKEN + told.format(16, "'none'") + steps(1, 9)
+    assert judged(tmp_path, text).verdict.outcome == "recovered"
+    other = "Parsed(arch='vit', batch_size=16)\n=> creating model\n"
+    assert judged(tmp_path, told.format(32, 8) + BROKEN + other + steps(1, 9)).verdict.outcome == "failure"

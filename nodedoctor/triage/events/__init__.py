@@ -122,7 +122,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         shape = _SHAPES.of(line.text)
         events = last_errors.told(line, list(_events(line, shape, traces, block)))
         yield from open_errors.told(line)
-        if not shape.counters and (anew := beginnings.read(line)) is not None:
+        counted = next((found for read in shape.counters if (found := read(line.text))), None)
+        if counted is None and (anew := beginnings.read(line)) is not None:
             yield from open_errors.released()
             yield Event(anew, line.place, line.who, line.time, line.text)
         if (went_on := onward.read(line)) is not None:
@@ -141,7 +142,6 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
                 yield from events
                 continue
             yield from events
-        counted = next((found for read in shape.counters if (found := read(line.text))), None)
         if counted is not None:
             counters.read(line, _speaker(line), *counted)
             traces.stepped()

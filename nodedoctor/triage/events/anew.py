@@ -17,6 +17,8 @@ FEWEST = 2
 """Lines that a run has to have printed before its failure to be known by them."""
 WITHIN = 60
 """Lines behind a failure in which a new run is looked for; its launcher and its script speak before it."""
+ALIKE = 40
+"""Letters by which a line is known again: programs print the arguments with which people try again. Ours."""
 KEPT = 16
 """Beginnings remembered: people try again a few times."""
 _NUMBER = re.compile(r"\d+")
@@ -63,7 +65,7 @@ class Beginnings:
         if not self._left or text[:1].isspace() or _NOT_AGAIN.search(text) or not _WORD.search(text):
             return None
         self._left -= 1
-        said = _NUMBER.sub("0", text)
+        said = _NUMBER.sub("0", text)[:ALIKE]
         if len(self._told) < FIRST:
             if said not in self._told:
                 self._told.append(said)
@@ -82,7 +84,7 @@ class Beginnings:
 
     def ended(self, line: Line) -> None:
         """This line told of a failure: the next run may begin behind it."""
-        said = _NUMBER.sub("0", line.text)
+        said = _NUMBER.sub("0", line.text)[:ALIKE]
         begins = tuple(told for told in self._told if told != said)
         if len(begins) >= FEWEST and begins not in self._known and len(self._known) < KEPT:
             self._known.append(begins)
