@@ -35,6 +35,8 @@ flax numpy scipy pandas skimage sklearn astropy imageio matplotlib ray google nv
 deepspeed megatron vllm fsspec pyarrow h5py zarr socket system"""
 _MODULES = frozenset(_OWNERS.split())
 """Packages, and names of objects that programs print, which are followed by names like io and net."""
+_STANDARD = frozenset(name.lower() for name in sys.stdlib_module_names)
+"""Python's own modules; the name of one has a capital letter (cProfile)."""
 _REVERSED = ("com.", "org.", "net.", "io.", "edu.", "dev.")
 """How names are begun that are written back to front: of interfaces, labels of containers, packages."""
 
@@ -72,9 +74,7 @@ def names_somebody(text: str) -> bool:
         return False
     if ending in _SIGNS and not telling and others[-1:] != ["cluster"]:
         return False
-    if ending not in _OPEN.split() and (
-        first in _MODULES or (not others and first in sys.stdlib_module_names)
-    ):
+    if ending not in _OPEN.split() and (first in _MODULES or (not others and first in _STANDARD)):
         return False
     return "_" not in (others or [first])[-1] and not public(name)
 

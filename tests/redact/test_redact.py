@@ -900,3 +900,9 @@ def test_the_report_keeps_what_is_ours():
         for finding, redacted in zip(one["findings"], other["findings"], strict=True):
             assert finding["id"] == redacted["id"] and finding["reason"] == redacted["reason"]
             assert (finding["fix"] or {}).get("docs") == (redacted["fix"] or {}).get("docs")
+
+
+@pytest.mark.parametrize("name", ["cProfile.io", "socket.io", "json.dev"])
+def test_a_standard_module_is_no_domain_however_it_is_written(name):
+    seen = Observation("kernel-log", text=f"in {name} it stood still")
+    assert Redaction.of([seen], {}).observation(seen).text == seen.text
