@@ -229,3 +229,30 @@ def test_what_rays_dashboard_fails_to_show_is_no_failure(tmp_path: Path) -> None
     )
     assert judged(tmp_path, text).verdict.outcome == "undetermined"
     assert judged(tmp_path, steps(1, 9) + text + steps(10, 9)).verdict.outcome == "clean"
+
+
+AT_FIRST = (
+    "cat: 'shards.txt': No such file or directory\n",
+    "/var/spool/slurmd/job17/slurm_script: line 12: python: command not found\n",
+    "mkdir: cannot create directory '/ckpt': Permission denied\n",
+)
+
+
+@pytest.mark.parametrize("said", AT_FIRST)
+def test_what_a_script_complains_of_long_before_the_end_is_none_of_its_last_words(
+    said: str, tmp_path: Path
+) -> None:
+    talk = [f"loader {index}: {'abcdefgh'[index % 8]} of the shard is mapped\n" for index in range(200)]
+    short = judged(tmp_path, said + "".join(talk[:20])).verdict
+    assert short.outcome == "failure"
+    long = judged(tmp_path, said + "".join(talk)).verdict
+    assert (long.outcome, long.cause) == ("undetermined", "undetermined")
+    again = judged(tmp_path, said + "".join(talk) + said).verdict
+    assert (again.outcome, again.cause) == (short.outcome, short.cause)
+
+
+@pytest.mark.parametrize(
+    "what", ["Final Bellman Error for the critic: 0.0154. Epochs: 35", "Error of y: -1.5"]
+)
+def test_a_measure_that_is_called_an_error_is_none(what: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, f"{what}\n").verdict.outcome == "nothing"

@@ -47,6 +47,16 @@ CASES: dict[str, tuple[str, str, str]] = {
     "LSF, a signal": (lsf("Exited with signal termination: 11."), "peer_died", "failure"),
     "LSF, a code": (lsf("Exited with exit code 1."), "undetermined", "undetermined"),
     "LSF, well": (lsf("Successfully completed.", "Done"), "none", "clean"),
+    "Kaldi's queue.pl, a signal": (
+        "queue.pl: job failed with status 139, log is in exp/log/train.3.log\n",
+        "peer_died",
+        "failure",
+    ),
+    "Kaldi's slurm.pl, a code": (
+        "slurm.pl: job failed with status 1, log is in exp/log/train.3.log\n",
+        "undetermined",
+        "undetermined",
+    ),
     "PBS, wall time": ("=>> PBS: job killed: walltime 3640 exceeded limit 3600\n", "none", "clean"),
     "PBS, memory": (
         "=>> PBS: job killed: mem 4194304kb exceeded limit 2097152kb\n",

@@ -10,7 +10,7 @@ from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.guilty import sole_failure
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.complaints import Complaint
+from nodedoctor.triage.events.complaints import Complaint, TalkedOn
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.system.exits import ProcessExit
@@ -22,9 +22,12 @@ from nodedoctor.triage.story import Story
 def last_words(story: Story) -> Iterator[Candidate]:
     """The first line about a failure whose kind is known, where nothing else is.
 
-    What a program calls an error counts more than what only speaks of one.
+    What a program calls an error counts more than what only speaks of one, which is nothing long before the end.
     """
+    talked = {event.place.source: event.place.offset for event in story.of(TalkedOn)}
     for event in sorted(complaints(story), key=_weight):
+        if isinstance(event.what, Complaint) and event.place.offset < talked.get(event.place.source, 0):
+            continue
         kind = family(event.text)
         if kind is None or kind.cause == "undetermined":
             continue

@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.anew import Beginnings
 from nodedoctor.triage.events.broken import joined
-from nodedoctor.triage.events.complaints import Complaint, complaint
+from nodedoctor.triage.events.complaints import Complaint, LastComplaint, TalkedOn, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import handled, manner, warned
@@ -113,6 +113,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
     gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
+    complained = LastComplaint()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -150,8 +151,11 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         elif shape.answers and progress.REFUSED.search(line.text):
             yield from open_errors.released()
             yield Event(progress.Refused(), line.place, line.who, line.time, line.text)
-        if shape.complains and not traces.holds(line) and (said := complaint(line)) is not None:
+        said = complaint(line) if shape.complains and not traces.holds(line) else None
+        if said is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
+        if complained.read(complains=said is not None):
+            yield Event(TalkedOn(), line.place, line.who, line.time, line.text)
     yield from open_errors.released()
     yield from counters.flush()
     yield from traces.left()
@@ -228,10 +232,10 @@ def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -
     """What one line says, other than how far a counter is."""
     listed = block.read(line)
     ended = [] if listed is not None else list(traces.read(line))
-    helper = any(of_a_helper(raised) for raised, _, _ in ended)
+    passing = any(of_a_helper(raised) or how == "handled" for raised, _, how in ended)
     found = False
     for event in _signs(line, shape.signs):
-        if helper and isinstance(event.what, store.PeerGone):
+        if passing and isinstance(event.what, store.PeerGone):
             continue
         found = found or not isinstance(event.what, ASIDE)
         yield event

@@ -16,6 +16,31 @@ from nodedoctor.triage.model import Line
 
 
 @record
+class TalkedOn:
+    """So much was said behind the last complaint of a log that this was none of its last words."""
+
+
+MUCH = 100
+"""Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
+follow an error are fewer. Ours."""
+
+
+class LastComplaint:
+    """How long ago a line spoke of a failure."""
+
+    def __init__(self) -> None:
+        self._behind: int | None = None
+
+    def read(self, *, complains: bool) -> bool:
+        """True at the line with which there is much behind the last complaint."""
+        if complains:
+            self._behind = 0
+        elif self._behind is not None:
+            self._behind += 1
+        return self._behind == MUCH
+
+
+@record
 class Complaint:
     """A line that speaks of a failure. `aside`: as a sentence about one, and not as a report."""
 
@@ -43,7 +68,7 @@ _NONE = re.compile(
     r"(?:[Ee]rrors?|[Ff]ail(?:s|ed|ures?)?|[Tt]imeouts?|[Cc]orrupt(?:ed)?|[Ii]nvalid)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\W{1,3}(?:0|none|None|False|false|null)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?))\b[^:=]{1,40}[:=]\s*0\s*$"
-    r"|\b[Ee]rror(?: \([^()]{1,40}\))?[:=] ?-?\d{1,9}\.\d+(?![\w.])"
+    r"|\b[Ee]rror(?: \([^()]{1,40}\)|(?: \w+){1,3})?[:=] ?-?\d{1,9}\.\d+(?!\w|\.\w)"
     r"|\b[Ee]rror (?:rate|bars?|bound|feedback|correct\w*|margin|estimate)"
     r"|\b(?i:relative|absolute|mean|squared?|standard|percent\w*|rounding|numerical|truncation|reconstruction)"
     r" (?i:errors?)\b"

@@ -119,7 +119,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|an illegal instruction was encountered|the launch timed out and was terminated"
         r"|unspecified launch failure|hardware stack error|Memory access fault by GPU node"
         r"|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_INITIALIZED)"
-        r"|invalid program counter"
+        r"|invalid program counter|\bUnexpected Event status: \d"
         r"|invalid configuration argument|CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)",
         "a kernel of the program went wrong on the GPU",
         quoted=True,

@@ -44,6 +44,10 @@ _TOLD_KEYS = re.compile(
     r"|signal|output|log|text|event|warning|failed|pid|rank|host|node|name)s?$"
 )
 """Keys whose values are what happened."""
+_VARIABLE = re.compile(r"(?:export |declare -x |set )?(?P<key>[A-Z_][A-Z0-9_]*)=(?!=)")
+"""A line of `env`, which job scripts print: what stands in a variable happened to nobody."""
+_TOLD_IN = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
+"""Names of variables whose values are what happened."""
 _TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
 _OF_A_SCREEN = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
@@ -89,6 +93,9 @@ def manner(line: Line, start: int, end: int, words: int | None = None) -> Manner
 
 def _is_setting(text: str, end: int) -> bool:
     """True when a setting's name stands at the line's beginning, before what ends at `end`."""
+    variable = _VARIABLE.match(text)
+    if variable is not None and variable.end() <= end:
+        return _TOLD_IN.search(variable["key"]) is None
     found = _SETTING.match(text)
     if found is None or found.end("key") > end or _REPORTS.match(text, found.end() - 1):
         return False

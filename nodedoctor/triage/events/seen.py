@@ -88,6 +88,7 @@ PASSING = re.compile(
     r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
     r"|\[(?:wandb_\w+|asyncio_manager|service_\w+|mailbox|retry|file_stream)\.py:\w+\(\):\d+\] "
     r"|\bexporter agent\. (?:Events and )?[Mm]etrics will not be exported"
+    r"|^(?:-{3} )?Logging error -{3}$"
     r"|\bUnable to register cu\w+ factory: "
     r"|\bras/\w+\.cc:\d+ NCCL WARN\b|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
 )

@@ -145,8 +145,9 @@ def own_rank(message: str) -> int | None:
 _OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
 
 
-_IGNORED = ("Exception ignored in", "Error in atexit")
-"""Errors of a cleanup: neither changes a process's exit code."""
+_IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
+"""Errors of a cleanup, and of a logger that could not write (`logging.Handler.handleError`): Python shows them
+and goes on."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
 
@@ -155,7 +156,7 @@ def _announced(line: Line | None) -> Manner:
     """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
     if line is None or line.severity:  # a library of C++ says nothing of a traceback of Python
         return "plain"
-    if line.text.startswith(_IGNORED):
+    if _IGNORED.match(line.text):
         return "handled"
     about = line.text.endswith(":") or _FAILED.search(line.text)
     return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
@@ -215,7 +216,7 @@ class Tracebacks:
             return
         if _AGAIN in text:
             self._again.add(line.key)
-        if text.startswith(_IGNORED):
+        if _IGNORED.match(text):
             self._ignored[line.key] += 1
         spawned = SPAWNED.search(text)
         if spawned:
