@@ -22,7 +22,8 @@ from nodedoctor.triage.story import Story
 def last_words(story: Story) -> Iterator[Candidate]:
     """The first line about a failure whose kind is known, where nothing else is.
 
-    What a program calls an error counts more than what only speaks of one, which is nothing long before the end.
+    What a program calls an error counts more than what only speaks of one. The latter is nothing long before
+    the end.
     """
     talked = {event.place.source: event.place.offset for event in story.of(TalkedOn)}
     for event in sorted(complaints(story), key=_weight):

@@ -146,8 +146,8 @@ _OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
 
 
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
-"""Errors of a cleanup, and of a logger that could not write (`logging.Handler.handleError`): Python shows them
-and goes on."""
+"""Errors of a cleanup, and of a logger that could not write (`logging.Handler.handleError`): Python shows
+them and goes on."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
 
