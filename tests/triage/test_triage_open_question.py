@@ -249,3 +249,16 @@ def test_a_severity_before_the_log_is_set_up_is_one(tmp_path: Path) -> None:
     )
     assert judged(tmp_path, told.format("I")).verdict.outcome == "nothing"
     assert "could not open" in judged(tmp_path, told.format("E")).verdict.headline
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[2026-11-07 08:12:41,118 | __main__ | CRITICAL]: \n\n=====\n",
+        "2026-11-07 08:12:41 - job - ERROR - \n",
+    ],
+)
+def test_an_error_without_words_is_none(text: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, text + "New run\n").verdict.outcome == "nothing"
+    told = judged(tmp_path, text.replace("\n", "the index is gone\n", 1)).verdict
+    assert told.outcome == "undetermined"

@@ -28,6 +28,22 @@ def test_a_killed_process_outweighs_what_another_one_says_then(tmp_path: Path) -
     assert "its launcher saw end first" in weighed and "user_code_exception" in weighed
 
 
+AT_EXIT = (
+    "[rank0]:[W1121 10:{0}:00.073974083 ProcessGroupNCCL.cpp:1538] Warning: WARNING: "
+    "destroy_process_group() was not called before program exit, which can leak resources.\n"
+)
+
+
+def test_what_raised_long_before_any_process_ended_is_no_echo_of_one_that_was_killed(tmp_path: Path) -> None:
+    killed = elastic([(0, -15), (1, -15), (2, -9), (3, -15)], 2)
+    own = steps(1, 9) + raised(0, "NameError: name 'log' is not defined")
+    examined = judged(tmp_path, own + AT_EXIT.format(26) + killed)
+    assert (examined.verdict.cause, culprits(examined)) == ("user_code_exception", [0])
+    for soon in (own + AT_EXIT.format(30) + killed, own + killed):
+        examined = judged(tmp_path, soon)
+        assert (examined.verdict.cause, culprits(examined)) == ("peer_died", [2])
+
+
 def test_who_waits_in_another_group_is_not_stuck(tmp_path: Path) -> None:
     gone = "RuntimeError: [/w/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29596."
     text = "".join(caught(rank, seq=78) + status(rank, 78, 79, 77) for rank in (1, 2, 3))

@@ -41,6 +41,9 @@ GROUNDS: dict[Ground, tuple[int, str]] = {
 
 DECIDES = 10
 """A candidate with fewer points is a suspicion: the verdict stays open."""
+NOTICED = 60.0
+"""Seconds in which a launcher notices that a process has ended: torchrun looks every 0.1 s, in old releases
+every 5, and every 30 where nothing is set (`monitor_interval` in `WorkerSpec`)."""
 CLOSE = 4
 """Points between two candidates below which the verdict is not sure: less than the step between grounds."""
 KILLS = frozenset((4, 7, 8, 9, 11))
@@ -150,9 +153,16 @@ def _place(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | Non
         return None
     if ranks & killed:
         return Factor(3, "it is the process that its launcher saw end first")
-    if one.ground == "own error":
+    if one.ground == "own error" and not _long_before_exits(story, one):
         return Factor(-12, f"{called(Who(rank=rank) for rank in killed)} had been killed by then")
     return None
+
+
+def _long_before_exits(story: Story, one: Candidate) -> bool:
+    """True for an error so long before a launcher saw any process end that nothing had ended by then."""
+    told = min((e.time for e in story.of(ProcessExit) if e.what.first and e.time is not None), default=None)
+    own = [event.time for event in one.evidence if event.time is not None]
+    return told is not None and bool(own) and min(own) < told - NOTICED
 
 
 def _waiting(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:

@@ -80,6 +80,9 @@ BEHIND = 2
 BRIEF = 3
 """Words of a line that says how the program went on and not after what: a longer one is of something else."""
 
+_AT_EXIT = "destroy_process_group() was not called before program exit"
+"""What a process group says of a program that ends (`~ProcessGroupNCCL`), at once where an exception ends it."""
+
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
 _SMALL = frozenset((
     "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
@@ -192,6 +195,10 @@ class _OpenErrors:
         """The held events, when this line decides about them."""
         if not self._held:
             return
+        if line.key == self._key and line.time is not None and _AT_EXIT in line.text:
+            self._held = [
+                event if event.time is not None else replace(event, time=line.time) for event in self._held
+            ]
         if line.key == self._key and self._is_handler(line.text):
             self._held = [replace(event, manner="handled") for event in self._held]
             self._left = 0

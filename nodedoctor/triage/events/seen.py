@@ -84,6 +84,9 @@ ANNOUNCES = re.compile(
 )
 
 
+_LEVEL = re.compile(r"\W*(?:ERROR|CRITICAL|FATAL)\W*")
+_WORD = re.compile(r"[^\W\d_]")
+
 PASSING = re.compile(
     r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
     r"|\[(?:wandb_\w+|asyncio_manager|service_\w+|mailbox|retry|file_stream)\.py:\w+\(\):\d+\] "
@@ -103,8 +106,10 @@ calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
 def unread(line: Line) -> UnreadTrouble | None:
     """The announcement in a line that nothing else was read from."""
     found = ANNOUNCES.search(line.text)
-    if not line.text or PASSING.search(line.text):
+    if not _WORD.search(line.text) or PASSING.search(line.text):
         return None
+    if found is not None and _LEVEL.fullmatch(found[0]) and not _WORD.search(line.text, found.end()):
+        return None  # an empty message, to set something off
     if found is None:
         went_on = handled(line.text) and line.level != "F"
         return UnreadTrouble() if line.level in SERIOUS and not went_on else None
