@@ -214,3 +214,30 @@ def test_two_clean_ups_that_are_ignored_in_each_others_lines(tmp_path: Path) -> 
     assert judged(tmp_path, steps(1, 30) + text).verdict.outcome == "clean"
     third = judged(tmp_path, steps(1, 30) + text + head + rest).verdict
     assert third.cause == "user_code_exception"
+
+
+RETRIED = (
+    "Error while fetching the alignment. Retrying... ({0}/5)\n"
+    "Error: HTTPSConnectionPool(host='api.example.org', port=443): Read timed out.\n"
+)
+
+
+def test_what_stands_behind_a_retry_is_its_detail(tmp_path: Path) -> None:
+    text = RETRIED.format(1) + RETRIED.format(2)
+    done = "=====\nPipeline Complete\n=====\n"
+    assert judged(tmp_path, text + done).verdict.outcome == "clean"
+    assert judged(tmp_path, steps(1, 9) + text + steps(10, 9)).verdict.outcome == "clean"
+    assert judged(tmp_path, text).verdict.outcome == "failure"  # its last words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No errors encountered during test.\n",
+        "cudaPeekAtLastError         0.00%      53.000us         0.00%      53.000us       0.001us\n",
+        "2026-11-07 08:12:41,118 ERROR   StreamThr :374 [internal.py:wandb_internal():145] Internal process"
+        " shutdown.\n",
+    ],
+)
+def test_summaries_without_an_error_are_none(text: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, text).verdict.outcome == "nothing"

@@ -10,11 +10,12 @@ from typing import Any
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.anew import Beginnings
 from nodedoctor.triage.events.broken import joined
-from nodedoctor.triage.events.complaints import Complaint, LastComplaint, TalkedOn, complaint
+from nodedoctor.triage.events.complaints import Complaint, LastComplaint, Retries, TalkedOn, complaint
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
-from nodedoctor.triage.events.manner import handled, manner, warned
+from nodedoctor.triage.events.manner import manner, warned
 from nodedoctor.triage.events.onward import Onward
+from nodedoctor.triage.events.open_errors import OpenErrors
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, mindspore, paddle, serving
 from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
@@ -74,25 +75,6 @@ TOLD_AS_WARNING = (
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
-BEHIND = 2
-"""Lines behind an exception in which its handler may say so."""
-
-BRIEF = 3
-"""Words of a line that says how the program went on and not after what: a longer one is of something else."""
-
-_AT_EXIT = "destroy_process_group() was not called before program exit"
-"""What a process group says of a program that ends (`~ProcessGroupNCCL`), at once where an exception ends it."""
-
-_WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
-_SMALL = frozenset((
-    "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
-    "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
-    "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
-    "after", "already", "been", "before", "errno", "has", "import", "imported", "new", "not", "status", "was",
-))  # fmt: skip
-"""Words that stand in any message."""
-
-
 NEEDLES: tuple[str, ...] = (
     *(
         n
@@ -112,11 +94,11 @@ _SHAPES = Shapes(SIGNS)
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
     counters = Counters()
-    traces, block, open_errors = Tracebacks(), ElasticBlock(), _OpenErrors()
+    traces, block, open_errors = Tracebacks(), ElasticBlock(), OpenErrors()
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
     gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
-    complained = LastComplaint()
+    complained, retries = LastComplaint(), Retries()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -125,6 +107,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         yield from stalls.read(line)
         shape = _SHAPES.of(line.text)
         events = last_errors.told(line, list(_events(line, shape, traces, block)))
+        if retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
+            events = [replace(event, what=Complaint(aside=True)) for event in events]
         yield from open_errors.told(line)
         counted = next((found for read in shape.counters if (found := read(line.text))), None)
         if counted is None and (anew := beginnings.read(line)) is not None:
@@ -177,62 +161,6 @@ def _of_the_job(line: Line) -> Line:
     found = _OF_ALL.search(line.text)
     rank = whole(found[1], LARGEST_WORLD - 1) if found else None
     return line if rank is None else replace(line, who=replace(line.who, rank=rank))
-
-
-class _OpenErrors:
-    """Exceptions that wait for the lines behind them: these tell whether the process handled them."""
-
-    def __init__(self) -> None:
-        self._held: list[Event[Any]] = []
-        self._key = ""
-        self._left = 0
-
-    def hold(self, line: Line, events: list[Event[Any]]) -> None:
-        """Keep the events of a line that ends a traceback."""
-        self._held, self._key, self._left = events, line.key, BEHIND
-
-    def told(self, line: Line) -> Iterator[Event[Any]]:
-        """The held events, when this line decides about them."""
-        if not self._held:
-            return
-        if line.key == self._key and line.time is not None and _AT_EXIT in line.text:
-            self._held = [
-                event if event.time is not None else replace(event, time=line.time) for event in self._held
-            ]
-        if line.key == self._key and self._is_handler(line.text):
-            self._held = [replace(event, manner="handled") for event in self._held]
-            self._left = 0
-        self._left -= 1
-        if self._left <= 0 or line.text.startswith("Traceback (most recent"):
-            yield from self.released()
-
-    def _is_handler(self, text: str) -> bool:
-        """True for a line that says how the program went on after the held exception."""
-        if not handled(text) or warned(text, len(text)):
-            return False
-        said = _words(text)
-        if handled(" ".join(text.split()[:2])) and len(said) <= BRIEF:
-            return True
-        return any(said & _words(_about(event)) for event in self._held)
-
-    def released(self) -> Iterator[Event[Any]]:
-        """All that is held."""
-        yield from self._held
-        self._held = []
-
-
-def _about(event: Event[Any]) -> str:
-    """An exception in its own words, and where it was raised."""
-    if not isinstance(event.what, Raised):
-        return event.text
-    frames = event.what.frames[-3:]
-    places = (f"{frame.name.partition('.')[0]} {frame.function} {frame.source}" for frame in frames)
-    return " ".join((event.what.type, event.what.message, *places))
-
-
-def _words(text: str) -> set[str]:
-    """The words of a text that tell what it is about."""
-    return {word.lower() for word in _WORD.findall(text)} - _SMALL
 
 
 def _events(line: Line, shape: Shape, traces: Tracebacks, block: ElasticBlock) -> Iterator[Event[Any]]:

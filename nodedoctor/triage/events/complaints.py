@@ -40,6 +40,19 @@ class LastComplaint:
         return self._behind == MUCH
 
 
+class Retries:
+    """Whether a line is the detail of an error that the line in front of it says is tried again."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+
+    def detail(self, line: Line) -> bool:
+        """True right behind a retry of the same process."""
+        behind = self._key == line.key
+        self._key = line.key if "etrying" in line.text else None
+        return behind
+
+
 @record
 class Complaint:
     """A line that speaks of a failure. `aside`: as a sentence about one, and not as a report."""
@@ -64,7 +77,7 @@ FAILING = re.compile(
 )
 """Words of failure, none of them a part of a name."""
 _NONE = re.compile(
-    r"(?<![\w.])(?:0|no|without|zero)\s(?:\w+\s)?"
+    r"(?<![\w.])(?:0|[Nn]o|NO|[Ww]ithout|[Zz]ero)\s(?:\w+\s)?"
     r"(?:[Ee]rrors?|[Ff]ail(?:s|ed|ures?)?|[Tt]imeouts?|[Cc]orrupt(?:ed)?|[Ii]nvalid)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?)|[Tt]imeouts?)\W{1,3}(?:0|none|None|False|false|null)\b"
     r"|\b(?:[Ee]rrors?|[Ff]ail(?:ed|ures?))\b[^:=]{1,40}[:=]\s*0\s*$"
@@ -72,6 +85,7 @@ _NONE = re.compile(
     r"|\b[Ee]rror (?:rate|bars?|bound|feedback|correct\w*|margin|estimate)"
     r"|\b(?i:relative|absolute|mean|squared?|standard|percent\w*|rounding|numerical|truncation|reconstruction)"
     r" (?i:errors?)\b"
+    r"|\bcuda(?:Get|PeekAt)LastError\b(?!\()"  # a function in a profiler's table
     r"|: Not affected$"  # lscpu, of a weakness of the processor
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )

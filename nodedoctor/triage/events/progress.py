@@ -173,6 +173,7 @@ _DONE = re.compile(
 )
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
+    r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
     r"|\b[Ff]inished evaluation for\b|^'?Final validation metrics: "
     r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
     r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf

@@ -89,7 +89,7 @@ _WORD = re.compile(r"[^\W\d_]")
 
 PASSING = re.compile(
     r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
-    r"|\[(?:wandb_\w+|asyncio_manager|service_\w+|mailbox|retry|file_stream)\.py:\w+\(\):\d+\] "
+    r"|\[(?:wandb_\w+|internal|asyncio_manager|service_\w+|mailbox|retry|file_stream)\.py:\w+\(\):\d+\] "
     r"|\bexporter agent\. (?:Events and )?[Mm]etrics will not be exported"
     r"|^(?:-{3} )?Logging error -{3}$"
     r"|\bUnable to register cu\w+ factory: "
