@@ -57,6 +57,21 @@ CASES: dict[str, tuple[str, str, str]] = {
         "undetermined",
         "undetermined",
     ),
+    "Kaldi's log, well": (
+        "# Ended (code 0) at Sun Jun 22 08:40:55 2025, elapsed time 312 seconds\n",
+        "none",
+        "clean",
+    ),
+    "Kaldi's log, a signal": (
+        "# Ended (code 137) at Sun Jun 22 08:40:55 2025, elapsed time 312 seconds\n",
+        "peer_died",
+        "failure",
+    ),
+    "Kaldi's log, a code": (
+        "# Ended (code 1) at Sun Jun 22 08:40:55 2025, elapsed time 312 seconds\n",
+        "undetermined",
+        "undetermined",
+    ),
     "PBS, wall time": ("=>> PBS: job killed: walltime 3640 exceeded limit 3600\n", "none", "clean"),
     "PBS, memory": (
         "=>> PBS: job killed: mem 4194304kb exceeded limit 2097152kb\n",

@@ -240,10 +240,6 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(r"exits with return code = (-?\d+)", _deepspeed),
-    sign(  # Kaldi's and ESPnet's wrappers of schedulers
-        r"\b(?:queue|slurm|pbs|run|ssh)\.pl: job failed with status (?P<code>[1-9]\d{0,2}), log is in ",
-        lambda found: ProcessExit(numeral(found["code"])),
-    ),
     sign(
         # pip tells so of a command that it tried, behind a line of its box
         r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b",

@@ -1,4 +1,4 @@
-"""How LSF, PBS and HTCondor tell in a job's own log that they ended it, or how it ended.
+"""How LSF, PBS, HTCondor and Kaldi's wrappers tell in a job's own log that they ended it, or how it ended.
 
 LSF's report of a job (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS's and Torque's node daemons
 (src/resmom/mom_main.c) and HTCondor's event log (manual, "Job Event Log Codes").
@@ -53,5 +53,13 @@ SIGNS: tuple[Sign, ...] = (
     sign(
         r"^Successfully completed\.$|^\s*\(1\) Normal termination \(return value 0\)",
         lambda _: Finished(),
+    ),
+    sign(  # Kaldi's and ESPnet's wrappers of schedulers (utils/parallel/queue.pl, run.pl)
+        r"\b(?:queue|slurm|pbs|run|ssh)\.pl: job failed with status (?P<code>[1-9]\d{0,2}), log is in ",
+        lambda found: ProcessExit(numeral(found["code"])),
+    ),
+    sign(  # what they write at the end of the log of each job
+        r"^(?:# )?Ended \(code (?P<code>\d{1,3})\) at ",
+        lambda found: ProcessExit(numeral(found["code"])) if int(found["code"]) else Finished(),
     ),
 )
