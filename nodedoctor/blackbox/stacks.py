@@ -20,7 +20,7 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document
 from nodedoctor.record import record
-from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.live.running_job import Thread, threads
 
 if TYPE_CHECKING:

@@ -170,3 +170,34 @@ def test_people_try_again_with_other_arguments(tmp_path: Path) -> None:
     assert judged(tmp_path, text).verdict.outcome == "recovered"
     other = "Parsed(arch='vit', batch_size=16)\n=> creating model\n"
     assert judged(tmp_path, told.format(32, 8) + BROKEN + other + steps(1, 9)).verdict.outcome == "failure"
+
+
+TYPED = ("nohup: ignoring input\n", "nohup: 忽略输入\n")
+OTHER = ERROR.format(line=31, error="KeyError: 'image'")
+
+
+@pytest.mark.parametrize("typed", TYPED)
+@pytest.mark.parametrize("works", WORKS)
+def test_nohup_begins_a_run(typed: str, works: str, tmp_path: Path) -> None:
+    verdict = judged(tmp_path, typed + BROKEN + typed + WORKS[works]).verdict
+    assert (verdict.outcome, verdict.cause, verdict.incidents) == ("recovered", "none", 1)
+    again = judged(tmp_path, typed + BROKEN + typed + steps(1, 9) + OTHER).verdict
+    assert again.outcome == "failure" and "KeyError" in again.headline and len(again.earlier) == 1
+    silent = judged(tmp_path, typed + BROKEN + typed + "loading\n").verdict
+    assert silent.outcome == "failure" and "peft" in silent.headline
+    alone = judged(tmp_path, typed + steps(1, 9) + BROKEN).verdict
+    assert (alone.outcome, len(alone.earlier)) == ("failure", 0)
+
+
+UP = "INFO:     Started server process [{}]\nINFO:     Application startup complete.\n"
+ANSWERS = SERVES.partition("\n")[2]
+
+
+def test_a_server_that_is_up_is_past_what_it_raised_before(tmp_path: Path) -> None:
+    started = UP.format(77) + ANSWERS + BROKEN + UP.format(91) + ANSWERS
+    verdict = judged(tmp_path, started).verdict
+    assert (verdict.outcome, verdict.cause, len(verdict.earlier)) == ("recovered", "none", 1)
+    died = judged(tmp_path, started + OTHER).verdict
+    assert died.outcome == "failure" and "KeyError" in died.headline
+    engine = "(EngineCore_0 pid=811) " + BROKEN.rstrip("\n").replace("\n", "\n(EngineCore_0 pid=811) ") + "\n"
+    assert judged(tmp_path, engine + UP.format(91)).verdict.outcome == "failure"  # another one is up

@@ -129,3 +129,34 @@ def test_a_signal_that_all_of_a_job_gets_comes_from_outside(signal: str, name: s
     verdict = judged(tmp_path, steps(1, 9) + killed * 3).verdict
     assert (verdict.cause, list(verdict.culprits)) == ("peer_died", [])
     assert f"a data-loader worker was ended by {name}" in verdict.headline
+
+
+SHELL = (
+    "Traceback (most recent call last):\n"
+    '  File "/opt/env/lib/python3.9/site-packages/IPython/core/completer.py", line 2021, in _complete\n'
+    "    interpreter = jedi.Interpreter(text, namespaces)\n"
+    '  File "/opt/env/lib/python3.9/site-packages/jedi/inference/cache.py", line 43, in wrapper\n'
+    "    rv = function(obj, *args, **kwargs)\n"
+    "KeyError: ((), frozenset())\n"
+)
+
+
+def test_what_a_notebooks_shell_raises_of_itself_is_no_failure(tmp_path: Path) -> None:
+    assert judged(tmp_path, SHELL).verdict.outcome in ("nothing", "undetermined")
+    assert judged(tmp_path, steps(1, 9) + SHELL).verdict.outcome == "clean"
+    own = SHELL.replace("/opt/env/lib/python3.9/site-packages/IPython/core/completer.py", "/job/train.py")
+    assert judged(tmp_path, own).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cv2.error: OpenCV(4.12.0) /io/color.hpp:92: error: (-15:Bad number of channels)",
+        "struct.error: unpack requires a buffer of 4 bytes",
+        "socket.gaierror: [Errno -2] Name or service not known",
+    ],
+)
+def test_libraries_of_c_name_their_exceptions_in_small_letters(said: str, tmp_path: Path) -> None:
+    trace = 'Traceback (most recent call last):\n  File "/job/train.py", line 45, in step\n    go()\n'
+    verdict = judged(tmp_path, trace + said + "\n> Invalid number\n").verdict
+    assert verdict.outcome == "failure" and said[:20] in verdict.headline

@@ -11,7 +11,7 @@ from say import as_document, elastic, judged, steps
 
 from nodedoctor.triage.advice import remedies
 from nodedoctor.triage.causes.families import FAMILIES, family
-from nodedoctor.triage.events.trace import Frame, place
+from nodedoctor.triage.events.frames import Frame, place
 from nodedoctor.triage.verdict import judge
 
 UNREAD = (

@@ -26,6 +26,9 @@ PICKLE = (
 INTERRUPTED = {
     "python": "Traceback (most recent call last):\n"
     '  File "/job/train.py", line 88, in <module>\n    main()\nKeyboardInterrupt\n',
+    "a library that was being loaded": "Traceback (most recent call last):\n"
+    '  File "/opt/env/lib/python3.7/site-packages/torch/__init__.py", line 196, in <module>\n'
+    "    from torch._C import *\nRuntimeError: KeyboardInterrupt: \n",
     "lightning": "Detected KeyboardInterrupt, attempting graceful shutdown ...\n",
     "its own words": "2026-11-07 10:41:25 - LOGS - Keyboard interruption. Exiting from early training\n",
 }

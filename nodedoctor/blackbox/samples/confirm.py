@@ -14,7 +14,7 @@ from dataclasses import replace
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.progress import IDLE, Activity, Suspicion
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
-from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.live.judge import main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
 

@@ -12,6 +12,7 @@ from nodedoctor.triage.causes.families import family
 from nodedoctor.triage.causes.local import COLOCATED, of_program
 from nodedoctor.triage.events.complaints import Complaint
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.frames import place
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
@@ -19,7 +20,7 @@ from nodedoctor.triage.events.store import ClientsMissing, Mismatch
 from nodedoctor.triage.events.system.exits import Ended, ProcessExit
 from nodedoctor.triage.events.system.kernel import Xid
 from nodedoctor.triage.events.system.nodes import NodeLost
-from nodedoctor.triage.events.trace import Raised, place
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.nodes import NodeFault
 

@@ -10,6 +10,7 @@ from itertools import combinations
 from nodedoctor.model import Fix
 from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.causes.who import called, distinct
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.store import (
     CALLED_DIFFERENT,
@@ -19,7 +20,7 @@ from nodedoctor.triage.events.store import (
     PeerGone,
     SizeMismatch,
 )
-from nodedoctor.triage.events.trace import Frame, Raised
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.events.watchdog import Lagging
 from nodedoctor.triage.model import Candidate, Event, Who
 from nodedoctor.triage.story import Story, Wait

@@ -11,8 +11,9 @@ from nodedoctor.triage.causes.guilty import guilty, together
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.echoes import is_echo, quoted
+from nodedoctor.triage.events.frames import is_library, place
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.trace import Raised, is_library, place
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Candidate, Cause, Event
 from nodedoctor.triage.story import QUIET, Story
 

@@ -66,7 +66,7 @@ def warned(text: str, end: int) -> bool:
 
 def handled(text: str) -> bool:
     """True for a line that says how the program went on after an error."""
-    return _HANDLED.search(text) is not None and not text.startswith("Exception ignored")
+    return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
 
 
 def manner(line: Line, start: int, end: int, words: int | None = None) -> Manner:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.model import LARGEST_PID, Event, Line
 from nodedoctor.whole_numbers import whole
 

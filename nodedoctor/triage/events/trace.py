@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.frames import Frame, of_onlookers
 from nodedoctor.triage.events.manner import Manner, manner
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
 from nodedoctor.whole_numbers import whole
@@ -25,13 +26,15 @@ RAISED = re.compile(
     r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
     r"(?::\s?(.*))?$"
 )
-_QUALIFIED = re.compile(r"^((?:[A-Za-z_]\w*\.)+[A-Z]\w*|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$")
+_QUALIFIED = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)+(?:[A-Z]\w*|error|timeout|gaierror|herror)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$"
+)
 """Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
 SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _OF_A_SIGNAL = re.compile(
-    r"KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
+    r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
 )
 _HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w*|on_sig\w*)$")
@@ -43,21 +46,6 @@ _FAILED = re.compile(
 _OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w*Error|Environment(?:Name|Location)NotFound")
 """What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
 _AGAIN = "During handling of the above exception"
-
-
-@record
-class Frame:
-    """One call: file, line, function and the source text shown for it."""
-
-    file: str
-    line: int
-    function: str
-    source: str = ""
-
-    @property
-    def name(self) -> str:
-        """The file's name without its folders, of either system."""
-        return _SLASH.split(self.file)[-1]
 
 
 @record
@@ -98,42 +86,6 @@ class _Open:
     """What stands in front of each line: supervisors show so what their children said."""
     behind: bool = False
     """It stands behind a line that the program's own logger printed as an error."""
-
-
-_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
-_DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
-_SLASH = re.compile(r"[/\\]")
-_STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
-
-
-def is_library(frame: Frame) -> bool:
-    """True for a call in Python's own code or in a package."""
-    return _PACKAGE.search(frame.file) is not None or _STANDARD.search(frame.file) is not None
-
-
-def place(frames: Sequence[Frame]) -> str:
-    """Where a person begins to read: the innermost call of the program's own code, else of a package."""
-    own = [frame for frame in frames if not is_library(frame)]
-    of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
-    frame = next((found[-1] for found in (own, of_packages) if found), None)
-    if frame is None:
-        return ""
-    package = _PACKAGE.search(frame.file)
-    where = f"{frame.name}, line {frame.line}"
-    return f"{package[1]}'s {where}" if package is not None else where
-
-
-def program(frames: Sequence[Frame]) -> str:
-    """The file of the program that ran: the outermost call that is neither Python's nor a package's."""
-    own = (frame for frame in frames if not is_library(frame))
-    return next((frame.name for frame in own), "")
-
-
-def _of_a_tracker(frames: Sequence[Frame]) -> bool:
-    """True where only Weights & Biases ran, or what Ray's dashboard shows: the job does without them."""
-    packages = {found[1] for frame in frames if (found := _PACKAGE.search(frame.file))}
-    shown = any(_DASHBOARD.search(frame.file) for frame in frames)
-    return (packages == {"wandb"} or shown) and not program(frames)
 
 
 def own_rank(message: str) -> int | None:
@@ -250,7 +202,7 @@ class Tracebacks:
             return  # the handler of the signal came into the middle of it
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
-        aside = _of_a_tracker(frames)
+        aside = of_onlookers(frames)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if told_so or line.severity in ("W", "I", "D"):

@@ -10,12 +10,12 @@ from typing import Any
 from nodedoctor.triage.causes.stacks import held_up, waited_for
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events import read_events
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.events.progress import LongWork
 from nodedoctor.triage.events.progress import read as read_progress
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.system.oom import HostOom
-from nodedoctor.triage.events.trace import Frame
 from nodedoctor.triage.lines.prefixes import parse
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
 from nodedoctor.triage.live.standing import Standing, grouped

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, loaded, number, objects, text, texts, whole
-from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread
 
 SCHEMA = "nodedoctor.capture/1"

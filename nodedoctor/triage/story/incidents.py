@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nodedoctor.triage.events.onward import WentOn
-from nodedoctor.triage.events.progress import Finished, Size, TrainingStep
+from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import BarrierMissed
@@ -20,7 +20,7 @@ from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.requests import of_a_request, without_refusals
-from nodedoctor.triage.story.runs import SURVIVED
+from nodedoctor.triage.story.runs import SURVIVED, of_one_process
 from nodedoctor.triage.story.stops import parted, unstopped
 
 FAR = 40
@@ -51,7 +51,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
     )
     speakers = _Speakers(events)
-    single, onward = _is_of_one_process(events), False
+    single, onward = of_one_process(events), False
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
@@ -70,13 +70,6 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         ):
             kept.append(event)
     return parted(unstopped(_without_habits(kept[::-1], events)))
-
-
-def _is_of_one_process(events: list[Event[Any]]) -> bool:
-    """True where nothing tells of several processes, or of one that ended: then who had the error goes on."""
-    several = any(isinstance(e.what, Size) and e.what.ranks > 1 for e in events)
-    named = any(event.who.rank is not None or event.who.pid is not None for event in events)
-    return not several and not named and not any(isinstance(event.what, FATAL) for event in events)
 
 
 def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:

@@ -9,16 +9,19 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.events.anew import Anew
 from nodedoctor.triage.events.echoes import is_echo
-from nodedoctor.triage.events.progress import Finished, LongWork, Serving, TrainingStep
+from nodedoctor.triage.events.frames import program
+from nodedoctor.triage.events.progress import Finished, LongWork, Serving, Size, TrainingStep
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.trace import Raised, program
+from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
 _WORK = (TrainingStep, LongWork)
+_UP = "Application startup complete"
+"""What uvicorn says once it serves; FastAPI, vLLM and SGLang stand on it."""
 Failure = tuple[str, str]
 """Who failed, and of what."""
 NONE: Failure = ("", "")
@@ -46,10 +49,12 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     fatal = trouble = done = moved = False
     others = _other_jobs(events)
     anew = _begun_anew(events)
+    single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
         again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
-        if again or (trouble and (isinstance(what, Attempt) or index in anew)):
+        up = single and not fatal and _serves(event)
+        if again or (trouble and (isinstance(what, Attempt) or index in anew or up)):
             cuts.append(index)
             died[-1] = fatal or trouble
             died.append(False)
@@ -63,6 +68,18 @@ def runs(events: list[Event[Any]]) -> list[Run]:
         died.pop()
     ends = [*cuts[1:], len(events)]
     return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+
+
+def of_one_process(events: list[Event[Any]]) -> bool:
+    """True where nothing tells of several processes, or of one that ended: then who had the error goes on."""
+    several = any(isinstance(e.what, Size) and e.what.ranks > 1 for e in events)
+    named = any(event.who.rank is not None or event.who.pid is not None for event in events)
+    return not several and not named and not any(isinstance(event.what, FATAL) for event in events)
+
+
+def _serves(event: Event[Any]) -> bool:
+    """True where a server says that it is up: what it raised before is over."""
+    return isinstance(event.what, Serving) and _UP in event.text
 
 
 def _begun_anew(events: list[Event[Any]]) -> set[int]:
@@ -153,6 +170,8 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
     """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
     told = [e for e in after if e.manner == "plain"]
+    if after and _serves(after[0]):
+        return True
     if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in told):
         return True
     if any(_by_hand(e.what) for e in after) and any(isinstance(e.what, _WORK) for e in after):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.triage.events.echoes import is_echo, of_a_helper
+from nodedoctor.triage.events.frames import place
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
 from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import Finished, LongWork, Serving, TrainingStep
@@ -14,7 +15,7 @@ from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.trace import CutShort, Raised, place
+from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import QUIET

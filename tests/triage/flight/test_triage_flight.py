@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from say import caught, culprits
 
-from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.flight.dump import Dump, _dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import report
 from nodedoctor.triage.flight.stitch import HEAD, TAIL, stitched

@@ -17,7 +17,7 @@ from say import caught, culprits, elastic
 from nodedoctor.blackbox import capture
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.triage.events import ras
-from nodedoctor.triage.events.trace import Frame
+from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.flight.physics import physics
 from nodedoctor.triage.job import examine
 from nodedoctor.triage.live import judge as live_judge

@@ -62,7 +62,7 @@ SIGNS: tuple[Sign, ...] = (
         ),
     ),
     sign(
-        r"^\s*KeyboardInterrupt\b"
+        r"^\s*(?:\w+Error: )?KeyboardInterrupt\b"
         r"|\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!]\W{0,3}.{0,24}"
         r"\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)",
         lambda _: OrderedStop("interrupted from the keyboard"),
@@ -72,7 +72,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: OrderedStop("preempted"),
     ),
     sign(
-        r"will restart worker group|Restarting worker group",
+        # nohup says so at the start of what somebody runs with it, in his language
+        r"will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)",
         lambda _: Attempt(),
     ),
 )

@@ -1,0 +1,69 @@
+"""The calls of a traceback: whose they are, and where a person begins to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nodedoctor.record import record
+
+
+@record
+class Frame:
+    """One call: file, line, function and the source text shown for it."""
+
+    file: str
+    line: int
+    function: str
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folders, of either system."""
+        return _SLASH.split(self.file)[-1]
+
+
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+_DASHBOARD = re.compile(r"[/\\]ray[/\\](?:dashboard|thirdparty_files[/\\]psutil)[/\\]")
+_SLASH = re.compile(r"[/\\]")
+_STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
+
+
+def is_library(frame: Frame) -> bool:
+    """True for a call in Python's own code or in a package."""
+    return _PACKAGE.search(frame.file) is not None or _STANDARD.search(frame.file) is not None
+
+
+def place(frames: Sequence[Frame]) -> str:
+    """Where a person begins to read: the innermost call of the program's own code, else of a package."""
+    own = [frame for frame in frames if not is_library(frame)]
+    of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
+    frame = next((found[-1] for found in (own, of_packages) if found), None)
+    if frame is None:
+        return ""
+    package = _PACKAGE.search(frame.file)
+    where = f"{frame.name}, line {frame.line}"
+    return f"{package[1]}'s {where}" if package is not None else where
+
+
+def program(frames: Sequence[Frame]) -> str:
+    """The file of the program that ran: the outermost call that is neither Python's nor a package's."""
+    own = (frame for frame in frames if not is_library(frame))
+    return next((frame.name for frame in own), "")
+
+
+_ASIDE = frozenset((
+    "wandb", "IPython", "ipykernel", "jedi", "parso", "traitlets", "tornado", "notebook", "nbformat",
+    "jupyter_client", "jupyter_core", "jupyter_server", "jupyterlab", "terminado", "zmq",
+))  # fmt: skip
+"""Packages that look on while a program runs; a notebook's shell asks jedi what to offer for a Tab."""
+
+
+def of_onlookers(frames: Sequence[Frame]) -> bool:
+    """True where only Weights & Biases or a notebook's own shell ran, or what Ray's dashboard shows.
+
+    The job does without them.
+    """
+    packages = {found[1] for frame in frames if (found := _PACKAGE.search(frame.file))}
+    shown = any(_DASHBOARD.search(frame.file) for frame in frames)
+    return ((packages and packages <= _ASIDE) or shown) and not program(frames)
