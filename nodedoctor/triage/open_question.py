@@ -8,7 +8,8 @@ from textwrap import shorten
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.exceptions import SAID
-from nodedoctor.triage.causes.last_words import complaints, shows_who_failed
+from nodedoctor.triage.causes.guilty import shows_who_failed
+from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import TaskFailed

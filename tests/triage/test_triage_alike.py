@@ -67,6 +67,24 @@ def test_an_error_told_by_fewer_is_of_none_for_sure(tmp_path: Path) -> None:
     assert not examined.verdict.culprits
 
 
+MIXED = """\
+Traceback (most recent call last):
+  File "/job/data.py", line 12, in load
+Traceback (most recent call last):
+    return rows.lower()    return rows.lower()
+
+AttributeError: 'dict' object has no attribute 'lower'
+^^AttributeError^^: 'dict' object has no attribute 'lower'^^
+"""
+
+
+def test_what_all_ranks_print_at_once_is_mixed(tmp_path: Path) -> None:
+    assert culprits(judged(tmp_path, MIXED + table(0, 1, 2))) == [0, 1, 2]
+    later = table(0, 1, 2).replace("09:26:53", "09:26:58", 1)
+    for text in (MIXED + later, MIXED + RAISED.replace("Attribute", "Key") + table(0, 1, 2)):
+        assert not judged(tmp_path, text).verdict.culprits
+
+
 UNFIT = "ImportError: /opt/ops.so: undefined symbol: _ZN3c1021throwNullDataPtrErrorEv\n"
 
 

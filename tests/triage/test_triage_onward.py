@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from say import elastic, judged
 
+from nodedoctor.triage.events.complaints import VERY_MUCH
 from nodedoctor.triage.events.onward import ENOUGH
 
 ERROR = (
@@ -45,3 +46,24 @@ BARE = ERROR[ERROR.index("Traceback") :]
 def test_where_others_may_be_who_goes_on_it_counts(text: str, tmp_path: Path) -> None:
     verdict = judged(tmp_path, text).verdict
     assert (verdict.outcome, verdict.cause) == ("failure", "user_code_exception")
+
+
+WORKS = "".join(
+    f"{'abcdefgh'[n % 8]}{n}.cif is drawn as a graph of its neighbours\n" for n in range(VERY_MUCH + 90)
+)
+"""What one program says while it works, in words that nothing is read from."""
+REFUSED = "usage: main.py [-h] [--optim ADAM]\nmain.py: error: unrecognized arguments: --optimizer adam\n"
+
+
+@pytest.mark.parametrize("error", [REFUSED, BARE, ERROR])
+def test_who_says_very_much_was_not_ended_by_an_error(error: str, tmp_path: Path) -> None:
+    short = "".join(WORKS.splitlines(keepends=True)[: VERY_MUCH - 90])
+    assert judged(tmp_path, error + short).verdict.cause == "user_code_exception"
+    assert judged(tmp_path, error + WORKS).verdict.outcome != "failure"
+    last = BARE.replace("BadRequestError", "RateLimitError")
+    assert "RateLimitError" in judged(tmp_path, error + WORKS + last).verdict.headline
+
+
+@pytest.mark.parametrize("others", ["world size: 4\n", "[rank3]: the loader is up\n", elastic([(0, 1)], 0)])
+def test_very_much_of_others_is_no_sign_of_life(others: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, BARE + others + WORKS).verdict.cause == "user_code_exception"

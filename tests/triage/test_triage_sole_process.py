@@ -69,3 +69,17 @@ def test_of_a_cut_traceback_of_a_spawned_process_its_rank_is_named(tmp_path: Pat
     )
     verdict = judged(tmp_path, "\n".join(lines) + "\n").verdict
     assert [who.rank for who in verdict.culprits] == [5]
+
+
+LATE = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line 84, in <module>\n    main()\n'
+    '  File "/job/evaluate.py", line 143, in {function}\n    from scripts.labels import names\n'
+    "ModuleNotFoundError: No module named 'scripts.labels'\n"
+)
+
+
+def test_a_function_imports_when_it_is_called(tmp_path: Path) -> None:
+    """What a program cannot import at its start is another one's, once it counts; a function may be late."""
+    late = judged(tmp_path, steps(1, 60) + LATE.format(function="process")).verdict
+    assert (late.outcome, late.cause) == ("failure", "user_code_exception")
+    assert judged(tmp_path, steps(1, 60) + LATE.format(function="<module>")).verdict.outcome != "failure"

@@ -46,6 +46,15 @@ def sole_failure(story: Story) -> tuple[Who, ...]:
     return alone if len(alone) == 1 and story.sources == 1 else ()
 
 
+def shows_who_failed(event: Event[Any]) -> bool:
+    """True for the exceptions with which launchers, Ray and checkpoints show who failed."""
+    return isinstance(event.what, Raised) and (
+        event.what.type.endswith(("ChildFailedError", "CheckpointException", "ProcessRaisedException"))
+        or "RayTaskError(" in event.text
+        or "processes exited with non-zero status" in event.what.message
+    )
+
+
 def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
     """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
 
@@ -69,7 +78,22 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     ended = distinct(people) or [Who(host=host) for host in sorted({who.host for who in people if who.host})]
     coded = all(event.what.signal is None for event in exits)
     each = len(ended) == times > 1 or (same and 0 < len(ended) < times)
-    return tuple(ended) if coded and each else ()
+    return tuple(ended) if coded and (each or _at_once(story, said, exits, len(ended))) else ()
+
+
+def _at_once(
+    story: Story, said: Sequence[Event[Any]], exits: Iterable[Event[ProcessExit]], ended: int
+) -> bool:
+    """True where all ranks ended in the same second and nobody raised anything else.
+
+    What ranks without a name print at the same time is mixed, so that no traceback is left whole and fewer
+    exceptions are read than were raised.
+    """
+    moments = {event.what.at for event in exits if event.what.at}
+    types = {event.what.type for event in story.of(Raised) if not shows_who_failed(event)}
+    all_ended = ended > len(said) and ended == (story.expected or ended) and ended > 1
+    mixed = all(isinstance(event.what, Raised) and not event.what.frames for event in said)
+    return all_ended and mixed and len(moments) == len(types) == 1
 
 
 def _that_never_came(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.guilty import sole_failure
+from nodedoctor.triage.causes.guilty import shows_who_failed, sole_failure
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.complaints import Complaint, TalkedOn
 from nodedoctor.triage.events.progress import Finished
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.trace import CutShort, Raised
+from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.model import Candidate, Confidence, Event
 from nodedoctor.triage.story import Story
 
@@ -80,15 +80,6 @@ def _unexplained(event: Event[Any]) -> bool:
     what = event.what
     coded = isinstance(what, ProcessExit) and what.signal is None
     return coded or isinstance(what, (UnreadTrouble, CutShort)) or shows_who_failed(event)
-
-
-def shows_who_failed(event: Event[Any]) -> bool:
-    """True for the exceptions with which launchers, Ray and checkpoints show who failed."""
-    return isinstance(event.what, Raised) and (
-        event.what.type.endswith(("ChildFailedError", "CheckpointException", "ProcessRaisedException"))
-        or "RayTaskError(" in event.text
-        or "processes exited with non-zero status" in event.what.message
-    )
 
 
 RULES = (last_words,)

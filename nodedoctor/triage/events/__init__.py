@@ -9,8 +9,17 @@ from typing import Any
 
 from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.anew import Beginnings
+from nodedoctor.triage.events.bars import bar
 from nodedoctor.triage.events.broken import joined
-from nodedoctor.triage.events.complaints import Complaint, LastComplaint, Retries, TalkedOn, complaint
+from nodedoctor.triage.events.complaints import (
+    MUCH,
+    VERY_MUCH,
+    Behind,
+    Complaint,
+    Retries,
+    TalkedOn,
+    complaint,
+)
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import manner, warned
@@ -98,7 +107,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
     gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
-    complained, retries = LastComplaint(), Retries()
+    complained, failed, retries, several = Behind(MUCH), Behind(VERY_MUCH), Retries(), False
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -110,6 +119,10 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
             events = [replace(event, what=Complaint(aside=True)) for event in events]
         yield from open_errors.told(line)
+        several = several or line.who.rank is not None or line.who.pid is not None
+        erred = any(not isinstance(event.what, ASIDE + LIFE) for event in events)
+        if failed.read(again=erred) and not several:
+            yield Event(TalkedOn(error=True), line.place, line.who, line.time, line.text)
         counted = next((found for read in shape.counters if (found := read(line.text))), None)
         if counted is None and (anew := beginnings.read(line)) is not None:
             yield from open_errors.released()
@@ -126,6 +139,9 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
                 open_errors.hold(line, events)
                 continue
             if not all(isinstance(event.what, ASIDE) for event in events):
+                if counted is not None and all(isinstance(event.what, LIFE) for event in events):
+                    if bar(line.text) is None:  # else it is how far that work is
+                        counters.read(line, _speaker(line), *counted)
                 yield from counters.flush()
                 yield from events
                 continue
@@ -141,7 +157,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         said = complaint(line) if shape.complains and not traces.holds(line) else None
         if said is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
-        if complained.read(complains=said is not None):
+        if complained.read(again=said is not None):
             yield Event(TalkedOn(), line.place, line.who, line.time, line.text)
     yield from open_errors.released()
     yield from counters.flush()

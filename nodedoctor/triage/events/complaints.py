@@ -17,27 +17,36 @@ from nodedoctor.triage.model import Line
 
 @record
 class TalkedOn:
-    """So much was said behind the last complaint of a log that this was none of its last words."""
+    """So much was said behind the last complaint of a log that this was none of its last words.
+
+    `error`: behind the last error, which did not end the one who said all that.
+    """
+
+    error: bool = False
 
 
 MUCH = 100
 """Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
 follow an error are fewer. Ours."""
+VERY_MUCH = 1000
+"""Lines behind an error that its own program does not say while it ends: the stacks of all threads, the map
+of its memory or the settings that some print then are fewer. Ours."""
 
 
-class LastComplaint:
-    """How long ago a line spoke of a failure."""
+class Behind:
+    """How many lines there are behind the last one of some kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, much: int) -> None:
+        self._much = much
         self._behind: int | None = None
 
-    def read(self, *, complains: bool) -> bool:
-        """True at the line with which there is much behind the last complaint."""
-        if complains:
+    def read(self, *, again: bool) -> bool:
+        """True at the line with which there is as much behind the last one of the kind as was asked for."""
+        if again:
             self._behind = 0
         elif self._behind is not None:
             self._behind += 1
-        return self._behind == MUCH
+        return self._behind == self._much
 
 
 class Retries:

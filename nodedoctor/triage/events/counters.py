@@ -80,7 +80,10 @@ class Counters:
                 counter.stride = max(counter.stride, step)
         elif value < counter.last:
             same = value[:-1] == counter.last[:-1]
-            if same and counter.last[-1] - value[-1] <= SPREAD * max(counter.stride, 1.0):
+            behind = counter.last[-1] - value[-1]
+            # Of a bar that is drawn a thousand times not all drawings are read: its stride says nothing then.
+            anew = value <= counter.first and value[-1] <= 1 and behind > SPREAD
+            if same and not anew and behind <= SPREAD * max(counter.stride, 1.0):
                 return  # ranks that print without a name are a few steps apart
             counter.begin(value)
         elif counter.told:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from nodedoctor.triage.events.complaints import TalkedOn
 from nodedoctor.triage.events.onward import WentOn
 from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
@@ -51,13 +52,16 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
         (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
     )
     speakers = _Speakers(events)
-    single, onward = of_one_process(events), False
+    single, onward, past = of_one_process(events), False, False
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
         onward = onward or (single and isinstance(what, WentOn))
+        past = past or (single and isinstance(what, TalkedOn) and what.error)
+        if past and not isinstance(what, QUIET):
+            continue
         if onward and (isinstance(what, UnreadTrouble) or (isinstance(what, Raised) and what.logged)):
             continue
         alive = alive or isinstance(what, (Finished, OrderedStop))

@@ -68,8 +68,10 @@ def _works(events: Sequence[Event[Any]], waits: list[Wait]) -> bool:
 
 
 def _of_the_start(what: object) -> bool:
+    """True for what keeps a program from its first step; a function imports when it is called."""
     if isinstance(what, Raised):
-        return _IMPORTS.search(what.type) is not None
+        called = bool(what.frames) and what.frames[-1].function != "<module>"
+        return not called and _IMPORTS.search(what.type) is not None
     return isinstance(what, Symptom) and what.cause in STARTS
 
 

@@ -186,3 +186,32 @@ def test_what_a_meter_counts_and_what_it_times(
     text: str, found: tuple[str, tuple[float, ...]] | None
 ) -> None:
     assert counted(text) == found
+
+
+def bar(first: int, last: int) -> str:
+    """A bar that is drawn anew in one line."""
+    draw = "\r {percent:3}%|##        | {done}/5153 [2:40:07<4:05:49,  4.97s/it]"
+    return "".join(draw.format(percent=done * 100 // 5153, done=done) for done in range(first, last))
+
+
+FULL = (
+    'Traceback (most recent call last):\n  File "/job/score.py", line 276, in <module>\n    go(ids)\n'
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 102.00 MiB.\n"
+)
+
+
+def test_a_bar_that_begins_again_goes_on_behind_an_error(tmp_path: Path) -> None:
+    """Of a thousand drawings a few are read, which looks like steps of a thousand."""
+    text = bar(0, 900) + "\n" + bar(0, 60) + FULL
+    assert judged(tmp_path, text).verdict.cause == "peer_cuda_oom"
+    assert judged(tmp_path, text + bar(60, 120) + "\n").verdict.outcome == "clean"
+
+
+def test_a_line_that_saves_counts_as_well(tmp_path: Path) -> None:
+    epochs = "".join(
+        f"Epoch {epoch}, global step {352 * epoch}: 'val/loss' reached 0.4, saving model to '/job/{epoch}.ckpt'\n"
+        for epoch in range(6)
+    )
+    assert judged(tmp_path, epochs).verdict.outcome == "clean"
+    loads = "Loading checkpoint shards:  {done}%|###  | {done}/99 [00:{done}<00:01,  3.05it/s]\n"
+    assert judged(tmp_path, "".join(loads.format(done=n) for n in range(10, 50))).verdict.outcome != "clean"
