@@ -201,3 +201,30 @@ def test_a_server_that_is_up_is_past_what_it_raised_before(tmp_path: Path) -> No
     assert died.outcome == "failure" and "KeyError" in died.headline
     engine = "(EngineCore_0 pid=811) " + BROKEN.rstrip("\n").replace("\n", "\n(EngineCore_0 pid=811) ") + "\n"
     assert judged(tmp_path, engine + UP.format(91)).verdict.outcome == "failure"  # another one is up
+
+
+@pytest.mark.parametrize("world", [1, 4])
+def test_what_counts_when_every_rank_has_ended_is_another_run(world: int, tmp_path: Path) -> None:
+    """A script trains one model after another; the launcher of one process does not say that it begins."""
+    ended = elastic([(rank, 1 if rank == 0 else -15) for rank in range(world)], 0)
+    first = f"world size: {world}\n" + steps(0, 30) + raised(0, "KeyError: 'labels'") + ended
+    assert judged(tmp_path, first + "the next model\n" + steps(30, 30)).verdict.outcome != "recovered"
+    assert judged(tmp_path, first + "the next model\n" + steps(0, 2)).verdict.outcome == "failure"
+    verdict = judged(tmp_path, first + "the next model\n" + steps(0, 9)).verdict
+    assert (verdict.outcome, verdict.incidents) == ("recovered", 1)
+    some = first.replace(f"size: {world}", f"size: {world + 1}")
+    assert judged(tmp_path, some + "the next model\n" + steps(0, 9)).verdict.outcome == "failure"
+
+
+LAUNCHER = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default\n"
+
+
+def test_a_launcher_that_begins_behind_a_program_that_failed_is_another_command(tmp_path: Path) -> None:
+    alone = ERROR.format(line=12, error="ValueError: the weights do not fit")
+    many = LAUNCHER + raised(2, "KeyError: 'labels'") + elastic([(2, 1), (0, -15), (1, -15)], 2)
+    found = judged(tmp_path, alone + many)
+    assert "KeyError: 'labels'" in found.verdict.headline and culprits(found) == [2]
+    assert judged(tmp_path, alone + LAUNCHER + steps(0, 9)).verdict.outcome == "recovered"
+    assert "ValueError" in judged(tmp_path, alone + LAUNCHER).verdict.headline
+    ranked = raised(1, "ValueError: the weights do not fit")
+    assert "ValueError" in judged(tmp_path, ranked + LAUNCHER + raised(2, "KeyError: 'x'")).verdict.headline

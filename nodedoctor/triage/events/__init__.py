@@ -139,9 +139,9 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
                 open_errors.hold(line, events)
                 continue
             if not all(isinstance(event.what, ASIDE) for event in events):
-                if counted is not None and all(isinstance(event.what, LIFE) for event in events):
-                    if bar(line.text) is None:  # else it is how far that work is
-                        counters.read(line, _speaker(line), *counted)
+                works = all(isinstance(event.what, LIFE) for event in events)
+                if counted is not None and works and bar(line.text) is None:  # no bar of that work
+                    counters.read(line, _speaker(line), *counted)
                 yield from counters.flush()
                 yield from events
                 continue

@@ -16,6 +16,8 @@ JUMP = 20
 """A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
 SPREAD = 8
 """Steps that a counter may fall back without having begun again."""
+APART = 2
+"""The same for one that falls back to where it began: ranks without a name begin together. Ours."""
 SERIES = 4096
 """Counters followed at once; a log with more names has something else than counters in it."""
 
@@ -82,7 +84,8 @@ class Counters:
             same = value[:-1] == counter.last[:-1]
             behind = counter.last[-1] - value[-1]
             # Of a bar that is drawn a thousand times not all drawings are read: its stride says nothing then.
-            anew = value <= counter.first and value[-1] <= 1 and behind > SPREAD
+            start = value[-1] <= 1 or behind > APART * counter.stride
+            anew = value <= counter.first and start and behind > SPREAD
             if same and not anew and behind <= SPREAD * max(counter.stride, 1.0):
                 return  # ranks that print without a name are a few steps apart
             counter.begin(value)

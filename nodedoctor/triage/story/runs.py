@@ -19,6 +19,9 @@ from nodedoctor.triage.story.model import FATAL, QUIET
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
+FAR = 40
+"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
+another program, which began after the first one had died. Ours."""
 _WORK = (TrainingStep, LongWork)
 _UP = "Application startup complete"
 """What uvicorn says once it serves; FastAPI, vLLM and SGLang stand on it."""
@@ -52,7 +55,8 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
-        again = index in others or (isinstance(what, Begun) and (fatal or (done and moved)))
+        over = fatal or (done and moved) or (trouble and _raised_alone(events[cuts[-1] : index]))
+        again = index in others or (isinstance(what, Begun) and over)
         up = single and not fatal and _serves(event)
         if again or (trouble and (isinstance(what, Attempt) or index in anew or up)):
             cuts.append(index)
@@ -75,6 +79,15 @@ def of_one_process(events: list[Event[Any]]) -> bool:
     several = any(isinstance(e.what, Size) and e.what.ranks > 1 for e in events)
     named = any(event.who.rank is not None or event.who.pid is not None for event in events)
     return not several and not named and not any(isinstance(event.what, FATAL) for event in events)
+
+
+def _raised_alone(events: list[Event[Any]]) -> bool:
+    """True where one process raised what nobody handled: a launcher behind it is another command."""
+    whole = any(
+        isinstance(e.what, Raised) and e.what.frames and e.manner == "plain" and not e.what.logged
+        for e in events
+    )
+    return whole and of_one_process(events)
 
 
 def _serves(event: Event[Any]) -> bool:
@@ -144,8 +157,12 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
     """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end.
 
     A script may also run one program after another: the next one reads its model or data before it counts.
+    Where every rank of the job has ended, what counts anew as it did is another job.
     """
     begins: set[int] = set()
+    world = max((e.what.ranks for e in events if isinstance(e.what, Size)), default=0)
+    gone: dict[int, int] = {}
+    counted: dict[str, int] = {}
     ended, job = None, ""
     killed, again = None, False
     for index, event in enumerate(events):
@@ -162,6 +179,15 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
             begins.add(killed + 1)
             killed = None
         again = again or isinstance(what, LongWork)
+        if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
+            gone[event.who.rank] = index
+        elif isinstance(what, TrainingStep):
+            anew = counts and what.part > counted.get(what.series, -1)
+            if anew and len(gone) >= world > 0 and (what.series in counted or what.rises >= FAR):
+                begins.add(max(gone.values()) + 1)
+                gone.clear()
+            if not gone:
+                counted[what.series] = what.part
         if found:
             ended, job = index, found[1]
     return begins

@@ -209,7 +209,7 @@ def test_a_bar_that_begins_again_goes_on_behind_an_error(tmp_path: Path) -> None
 
 def test_a_line_that_saves_counts_as_well(tmp_path: Path) -> None:
     epochs = "".join(
-        f"Epoch {epoch}, global step {352 * epoch}: 'val/loss' reached 0.4, saving model to '/job/{epoch}.ckpt'\n"
+        f"Epoch {epoch}, global step {352 * epoch}: 'val/loss' reached 0.4, saving model to '/job/m.pt'\n"
         for epoch in range(6)
     )
     assert judged(tmp_path, epochs).verdict.outcome == "clean"
