@@ -228,3 +228,14 @@ def test_a_launcher_that_begins_behind_a_program_that_failed_is_another_command(
     assert "ValueError" in judged(tmp_path, alone + LAUNCHER).verdict.headline
     ranked = raised(1, "ValueError: the weights do not fit")
     assert "ValueError" in judged(tmp_path, ranked + LAUNCHER + raised(2, "KeyError: 'x'")).verdict.headline
+
+
+HANGUP = "torch.distributed.elastic.multiprocessing.api.SignalException: Process {pid} got signal: 1\n"
+
+
+def test_what_goes_on_from_a_checkpoint_behind_its_launcher_is_another_run(tmp_path: Path) -> None:
+    lost = steps(0, 60) + HANGUP.format(pid=4711)
+    assert judged(tmp_path, lost).verdict.cause == "peer_died"
+    assert judged(tmp_path, lost + steps(40, 15)).verdict.cause == "peer_died"  # not as far as it was
+    verdict = judged(tmp_path, lost + "resuming from step 40\n" + steps(40, 30)).verdict
+    assert (verdict.outcome, verdict.incidents) == ("recovered", 1)

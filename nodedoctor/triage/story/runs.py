@@ -11,7 +11,7 @@ from nodedoctor.triage.events.anew import Anew
 from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.frames import program
 from nodedoctor.triage.events.progress import Finished, LongWork, Serving, Size, TrainingStep
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, ProcessExit
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, Ended, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
@@ -50,7 +50,7 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     """
     cuts, died = [0], [False]
     fatal = trouble = done = moved = False
-    others = _other_jobs(events)
+    others = _other_jobs(events) | _after_all_had_ended(events)
     anew = _begun_anew(events)
     single = of_one_process(events)
     for index, event in enumerate(events):
@@ -157,12 +157,8 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
     """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end.
 
     A script may also run one program after another: the next one reads its model or data before it counts.
-    Where every rank of the job has ended, what counts anew as it did is another job.
     """
     begins: set[int] = set()
-    world = max((e.what.ranks for e in events if isinstance(e.what, Size)), default=0)
-    gone: dict[int, int] = {}
-    counted: dict[str, int] = {}
     ended, job = None, ""
     killed, again = None, False
     for index, event in enumerate(events):
@@ -179,17 +175,41 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
             begins.add(killed + 1)
             killed = None
         again = again or isinstance(what, LongWork)
-        if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
-            gone[event.who.rank] = index
-        elif isinstance(what, TrainingStep):
-            anew = counts and what.part > counted.get(what.series, -1)
-            if anew and len(gone) >= world > 0 and (what.series in counted or what.rises >= FAR):
-                begins.add(max(gone.values()) + 1)
-                gone.clear()
-            if not gone:
-                counted[what.series] = what.part
         if found:
             ended, job = index, found[1]
+    return begins
+
+
+def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
+    """Where every rank of the job, or their launcher, has ended, and a counter begins again behind it.
+
+    Nobody was left who could have counted. It begins where it did at first, or at the last checkpoint, and
+    comes further than before.
+    """
+    begins: set[int] = set()
+    world = max((e.what.ranks for e in events if isinstance(e.what, Size)), default=0)
+    gone: set[int] = set()
+    over: int | None = None
+    counted: dict[str, TrainingStep] = {}
+    for index, event in enumerate(events):
+        what = event.what
+        if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
+            gone.add(event.who.rank)
+            over = index if len(gone) >= world > 0 else over
+        elif isinstance(what, Ended):
+            over = index
+        elif isinstance(what, TrainingStep) and over is None:
+            if not gone:
+                counted[what.series] = what
+        elif isinstance(what, TrainingStep) and what.rises >= SURVIVED:
+            known = counted.get(what.series)
+            if known is None:
+                anew = what.begins and what.rises >= FAR
+            else:
+                anew = what.part > known.part and (what.begins or what.last > known.last)
+            if anew:
+                begins.add((over or 0) + 1)
+                gone, over = set(), None
     return begins
 
 
