@@ -49,7 +49,7 @@ def test_where_others_may_be_who_goes_on_it_counts(text: str, tmp_path: Path) ->
 
 
 WORKS = "".join(
-    f"{'abcdefgh'[n % 8]}{n}.cif is drawn as a graph of its neighbours\n" for n in range(VERY_MUCH + 90)
+    f"{'abcdefgh'[n % 8]}{n}.cif is drawn as a graph of its neighbours\n" for n in range(VERY_MUCH // 40)
 )
 """What one program says while it works, in words that nothing is read from."""
 REFUSED = "usage: main.py [-h] [--optim ADAM]\nmain.py: error: unrecognized arguments: --optimizer adam\n"
@@ -57,7 +57,7 @@ REFUSED = "usage: main.py [-h] [--optim ADAM]\nmain.py: error: unrecognized argu
 
 @pytest.mark.parametrize("error", [REFUSED, BARE, ERROR])
 def test_who_says_very_much_was_not_ended_by_an_error(error: str, tmp_path: Path) -> None:
-    short = "".join(WORKS.splitlines(keepends=True)[: VERY_MUCH - 90])
+    short = WORKS[: VERY_MUCH * 9 // 10]
     assert judged(tmp_path, error + short).verdict.cause == "user_code_exception"
     assert judged(tmp_path, error + WORKS).verdict.outcome != "failure"
     last = BARE.replace("BadRequestError", "RateLimitError")

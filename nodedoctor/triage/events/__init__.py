@@ -12,10 +12,9 @@ from nodedoctor.triage.events.anew import Beginnings
 from nodedoctor.triage.events.bars import bar
 from nodedoctor.triage.events.broken import joined
 from nodedoctor.triage.events.complaints import (
-    MUCH,
-    VERY_MUCH,
-    Behind,
     Complaint,
+    LastComplaint,
+    LastError,
     Retries,
     TalkedOn,
     complaint,
@@ -107,7 +106,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     prose, dumps, last_errors, last = Prose(), Dumps(), nccl.LastErrors(), None
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
     gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
-    complained, failed, retries, several = Behind(MUCH), Behind(VERY_MUCH), Retries(), False
+    complained, failed, retries = LastComplaint(), LastError(), Retries()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -119,9 +118,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
             events = [replace(event, what=Complaint(aside=True)) for event in events]
         yield from open_errors.told(line)
-        several = several or line.who.rank is not None or line.who.pid is not None
-        erred = any(not isinstance(event.what, ASIDE + LIFE) for event in events)
-        if failed.read(again=erred) and not several:
+        if failed.read(line, erred=any(not isinstance(event.what, ASIDE + LIFE) for event in events)):
             yield Event(TalkedOn(error=True), line.place, line.who, line.time, line.text)
         counted = next((found for read in shape.counters if (found := read(line.text))), None)
         if counted is None and (anew := beginnings.read(line)) is not None:
@@ -157,7 +154,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         said = complaint(line) if shape.complains and not traces.holds(line) else None
         if said is not None:
             yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
-        if complained.read(again=said is not None):
+        if complained.read(complains=said is not None):
             yield Event(TalkedOn(), line.place, line.who, line.time, line.text)
     yield from open_errors.released()
     yield from counters.flush()

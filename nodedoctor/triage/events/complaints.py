@@ -28,25 +28,42 @@ class TalkedOn:
 MUCH = 100
 """Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
 follow an error are fewer. Ours."""
-VERY_MUCH = 1000
-"""Lines behind an error that its own program does not say while it ends: the stacks of all threads, the map
+VERY_MUCH = 100_000
+"""Bytes behind an error that its own program does not say while it ends: the stacks of all threads, the map
 of its memory or the settings that some print then are fewer. Ours."""
 
 
-class Behind:
-    """How many lines there are behind the last one of some kind."""
+class LastComplaint:
+    """How many lines ago one spoke of a failure."""
 
-    def __init__(self, much: int) -> None:
-        self._much = much
+    def __init__(self) -> None:
         self._behind: int | None = None
 
-    def read(self, *, again: bool) -> bool:
-        """True at the line with which there is as much behind the last one of the kind as was asked for."""
-        if again:
+    def read(self, *, complains: bool) -> bool:
+        """True at the line with which there is much behind the last complaint."""
+        if complains:
             self._behind = 0
         elif self._behind is not None:
             self._behind += 1
-        return self._behind == self._much
+        return self._behind == MUCH
+
+
+class LastError:
+    """How far back the last error of a log of one process stands. Of a long log not all lines are read."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self._several = False
+
+    def read(self, line: Line, *, erred: bool) -> bool:
+        """True at the line with which there is very much behind the last error."""
+        self._several = self._several or line.who.rank is not None or line.who.pid is not None
+        if erred:
+            self._at = line.place.offset
+        elif self._at is not None and line.place.offset - self._at >= VERY_MUCH:
+            self._at = None
+            return not self._several
+        return False
 
 
 class Retries:
