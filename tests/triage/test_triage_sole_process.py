@@ -83,3 +83,13 @@ def test_a_function_imports_when_it_is_called(tmp_path: Path) -> None:
     late = judged(tmp_path, steps(1, 60) + LATE.format(function="process")).verdict
     assert (late.outcome, late.cause) == ("failure", "user_code_exception")
     assert judged(tmp_path, steps(1, 60) + LATE.format(function="<module>")).verdict.outcome != "failure"
+
+
+@pytest.mark.parametrize(
+    "bar", ["train:   8%|###   | {n}/99 [00:{n}<01:09,  2.59s/it]", "{n}/99 loss: 2.9100"]
+)
+@pytest.mark.parametrize("died", ["Killed", "Segmentation fault (core dumped)", "Bus error"])
+def test_what_the_shell_says_may_stand_behind_a_bar(bar: str, died: str, tmp_path: Path) -> None:
+    drawn = "\r".join(bar.format(n=n) for n in range(10, 40))
+    assert judged(tmp_path, drawn + died + "\n").verdict.cause == "peer_died"
+    assert judged(tmp_path, drawn + "\nEnemies:39" + died + " more than\n").verdict.cause != "peer_died"

@@ -24,6 +24,8 @@ _ROW = re.compile(r"(?:[Ee]poch:? )?(?P<done>\d{1,7})/(?P<total>\d{1,7})(?:\s+(?
 """Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
 _PERCENT = re.compile(r"\d+(?:\.\d+)?%.*")
 _VALUE = re.compile(r"[\d.]+")
+_MEASURE = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+")
+"""What a bar tells in front of itself and what differs each time: a loss, a rate, a time."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
 BARS = (BAR, DRAWN, KERAS, ETA, COLUMN)
 """What `bar` reads."""
@@ -41,4 +43,4 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     if row is not None:
         name = _VALUE.sub("0", title[row.end() :])
         return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), done)
-    return f"{title[-60:]}/{total}", (done,)
+    return f"{_MEASURE.sub('0', title)[-60:]}/{total}", (done,)

@@ -29,6 +29,12 @@ class TrainingStep:
     stride: float = 0.0
 
     @property
+    def epochs(self) -> float:
+        """How many epochs it went through, where it counts these and the steps in them, however seldom."""
+        name = self.series.rpartition("|")[2]
+        return self.last[0] - self.first[0] if name.startswith("epoch ") else 0.0
+
+    @property
     def begins(self) -> bool:
         """True when this part of the counter starts where counters start: with one of its steps at most."""
         *outer, inner = self.first or (0.0,)

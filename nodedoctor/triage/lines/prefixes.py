@@ -36,6 +36,7 @@ _SPLIT = re.compile(
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
     r"|(?<=[\]%])Traceback \(most recent call last\):"
     r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
+    r"|(?<=[\d%\])])(?:Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$"
 )
 _SPLITS = needles(_SPLIT.pattern) or ("",)
 """Words without which nothing is to be split; where the expression promises none every line is searched."""

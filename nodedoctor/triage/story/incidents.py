@@ -146,7 +146,7 @@ def _survived(
         rises = sum(step.rises for step in steps)
         if rises >= SURVIVED and known[key] > 0:
             return True
-        if rises >= needed and steps[0].begins:
+        if steps[0].begins and (rises >= needed or max(step.epochs for step in steps) >= SURVIVED):
             return True
     return False
 

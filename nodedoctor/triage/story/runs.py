@@ -45,28 +45,30 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     Only a launcher that begins again ends a run that died, or a program that says again what it said first
     and then gets somewhere or fails in another way. What looks like progress does not, since bars are drawn
     again and monitors go on after a death. A launcher that begins after a run said that it is done begins
-    another one. A restart after which neither trouble nor progress is seen leaves the run before it as the
-    last that is known.
+    another one, and so does one behind a program of one process that raised what nobody handled. A restart
+    after which neither trouble nor progress is seen leaves the run before it as the last that is known.
     """
     cuts, died = [0], [False]
-    fatal = trouble = done = moved = False
+    fatal = trouble = done = moved = raised = several = False
     others = _other_jobs(events) | _after_all_had_ended(events)
     anew = _begun_anew(events)
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
-        over = fatal or (done and moved) or (trouble and _raised_alone(events[cuts[-1] : index]))
+        over = fatal or (done and moved) or (raised and not several)
         again = index in others or (isinstance(what, Begun) and over)
         up = single and not fatal and _serves(event)
         if again or (trouble and (isinstance(what, Attempt) or index in anew or up)):
             cuts.append(index)
             died[-1] = fatal or trouble
             died.append(False)
-            fatal = trouble = done = moved = False
+            fatal = trouble = done = moved = raised = several = False
         fatal = fatal or isinstance(what, FATAL)
         trouble = trouble or not isinstance(what, QUIET)
         done = done or isinstance(what, Finished)
         moved = moved or isinstance(what, TrainingStep)
+        raised = raised or _ends_a_program(event)
+        several = several or _is_of_several(event)
     while len(cuts) > 1 and cuts[-1] not in others and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
@@ -76,18 +78,19 @@ def runs(events: list[Event[Any]]) -> list[Run]:
 
 def of_one_process(events: list[Event[Any]]) -> bool:
     """True where nothing tells of several processes, or of one that ended: then who had the error goes on."""
-    several = any(isinstance(e.what, Size) and e.what.ranks > 1 for e in events)
-    named = any(event.who.rank is not None or event.who.pid is not None for event in events)
-    return not several and not named and not any(isinstance(event.what, FATAL) for event in events)
+    return not any(map(_is_of_several, events))
 
 
-def _raised_alone(events: list[Event[Any]]) -> bool:
-    """True where one process raised what nobody handled: a launcher behind it is another command."""
-    whole = any(
-        isinstance(e.what, Raised) and e.what.frames and e.manner == "plain" and not e.what.logged
-        for e in events
-    )
-    return whole and of_one_process(events)
+def _is_of_several(event: Event[Any]) -> bool:
+    what, who = event.what, event.who
+    named = who.rank is not None or who.pid is not None
+    return named or isinstance(what, FATAL) or (isinstance(what, Size) and what.ranks > 1)
+
+
+def _ends_a_program(event: Event[Any]) -> bool:
+    """True for what nobody handled: behind one process that raised it, a launcher is another command."""
+    what = event.what
+    return isinstance(what, Raised) and bool(what.frames) and event.manner == "plain" and not what.logged
 
 
 def _serves(event: Event[Any]) -> bool:
@@ -184,7 +187,8 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
     """Where every rank of the job, or their launcher, has ended, and a counter begins again behind it.
 
     Nobody was left who could have counted. It begins where it did at first, or at the last checkpoint, and
-    comes further than before.
+    comes further than before. One that had not counted before may be a script's next program, which says
+    nothing of the one that failed, unless it counts epochs.
     """
     begins: set[int] = set()
     world = max((e.what.ranks for e in events if isinstance(e.what, Size)), default=0)
@@ -195,8 +199,8 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
         what = event.what
         if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
             gone.add(event.who.rank)
-            over = index if len(gone) >= world > 0 else over
-        elif isinstance(what, Ended):
+            over = index if over is not None or len(gone) >= world > 0 else None
+        elif isinstance(what, Ended) or _of_a_launcher(event):
             over = index
         elif isinstance(what, TrainingStep) and over is None:
             if not gone:
@@ -204,13 +208,23 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
         elif isinstance(what, TrainingStep) and what.rises >= SURVIVED:
             known = counted.get(what.series)
             if known is None:
-                anew = what.begins and what.rises >= FAR
+                anew = what.begins and what.epochs >= SURVIVED
             else:
-                anew = what.part > known.part and (what.begins or what.last > known.last)
+                resumed = what.first <= known.last < what.last
+                anew = what.part > known.part and (what.begins or resumed)
             if anew:
                 begins.add((over or 0) + 1)
                 gone, over = set(), None
+        elif over is not None and not isinstance(what, QUIET):
+            over = index
     return begins
+
+
+def _of_a_launcher(event: Event[Any]) -> bool:
+    """True for the exception in which a launcher ends that takes all its processes with it."""
+    what = event.what
+    ends = isinstance(what, Raised) and what.type.endswith(("ChildFailedError", "ProcessRaisedException"))
+    return ends and event.manner == "plain"
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:

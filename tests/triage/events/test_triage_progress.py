@@ -168,6 +168,9 @@ def test_counters() -> None:
     assert counter("120/508 ━━━━━━━━━━━━━━━━━━━━ 10s 12ms/step - loss: 0.3") == ("/508", (120.0,))
     assert counter(" 12/508 [=====>.......] - ETA: 10s - loss: 0.3") == ("/508", (12.0,))
     assert counter("take 3/4 [by mail]") is None
+    told = "Training loss: {loss} lr: 5.98e-06:   1%|          | {done}/10000 [02:18<7:08:34,  2.59s/it]"
+    first, then = (counter(told.format(loss=loss, done=n)) for n, loss in enumerate(("2.77e+00", "2.6e+00")))
+    assert first is not None and then is not None and first[0] == then[0]
     assert counter('"metadata": {"epoch_num": 0.4537205081669691}') == ("epoch", (0.4537205081669691,))
     assert counter("save_steps=500 lr=1e-5 loss 2.0 98 %") is None
 
