@@ -93,6 +93,7 @@ SETTINGS = (
 )
 DONE = (
     "All tests completed!",
+    "All tasks completed successfully!",
     "all benchmarks finished",
     "2026-02-11 10:04:51,007 - judge - INFO - Finished evaluation for gemma-3-27b on ['data']",
 )

@@ -244,8 +244,9 @@ def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
 
 
 def _can_be_missed(what: object) -> bool:
-    """True for a library that does not fit: the program that only warns about it does without."""
-    return isinstance(what, Symptom) and what.cause == "version_mismatch" and not what.as_warning
+    """True for a library or a driver that does not fit: the program that only warns of it does without."""
+    missed = ("version_mismatch", "driver_problem")
+    return isinstance(what, Symptom) and what.cause in missed and not what.as_warning
 
 
 def _speaker(line: Line) -> Who:

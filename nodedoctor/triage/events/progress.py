@@ -185,6 +185,8 @@ _TESTED = re.compile(
     r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
 )
 """The same of what measures and judges instead of training."""
+_ALL = re.compile(r"\b[Aa]ll (?:tasks|jobs) (?:completed|finished)\b")
+"""The same of scripts that run several programs."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 ELSEWHERE = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")
@@ -202,9 +204,9 @@ ELSEWHERE = tuple(
 Only what says that it is complete: scripts say that it ended whatever its end was."""
 
 
-PATTERNS = (_DONE, _TESTED, _SERVING, *(pattern for _, pattern in _WORKS))
+PATTERNS = (_DONE, _TESTED, _ALL, _SERVING, *(pattern for _, pattern in _WORKS))
 """What `read` looks for, beside a roster and ends in other languages."""
-_ENDS = (_DONE, _TESTED, *ELSEWHERE)
+_ENDS = (_DONE, _TESTED, _ALL, *ELSEWHERE)
 
 
 def read(text: str) -> object | None:
