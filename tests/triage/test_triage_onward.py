@@ -64,6 +64,13 @@ def test_who_says_very_much_was_not_ended_by_an_error(error: str, tmp_path: Path
     assert "RateLimitError" in judged(tmp_path, error + WORKS + last).verdict.headline
 
 
+@pytest.mark.parametrize("error", ["", REFUSED, BARE])
+def test_what_an_error_did_not_end_may_end_in_other_words(error: str, tmp_path: Path) -> None:
+    """That there is much behind the error says nothing of a complaint that stands near the end."""
+    ends = "gpu-3: bash: torchrun: command not found\n" + "the folder of the night is closed\n" * 20
+    assert "torchrun" in judged(tmp_path, error + WORKS[: VERY_MUCH - 100] + "\n" + ends).verdict.headline
+
+
 @pytest.mark.parametrize("others", ["world size: 4\n", "[rank3]: the loader is up\n", elastic([(0, 1)], 0)])
 def test_very_much_of_others_is_no_sign_of_life(others: str, tmp_path: Path) -> None:
     assert judged(tmp_path, BARE + others + WORKS).verdict.cause == "user_code_exception"

@@ -15,6 +15,7 @@ from nodedoctor.triage.events.complaints import (
     Complaint,
     LastComplaint,
     LastError,
+    Outlived,
     Retries,
     TalkedOn,
     complaint,
@@ -68,6 +69,9 @@ LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Se
 ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, progress.Gone, Complaint)
 """What a line tells in passing: it may still be one about progress."""
 
+HARMLESS = ASIDE + LIFE
+"""What a line may tell without speaking of trouble."""
+
 ENDS = (Raised, exits.ProcessExit, exits.Ended, exits.Forced, watchdog.TimedOut)
 """Behind which somebody may have started the program again."""
 
@@ -118,8 +122,8 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         if retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
             events = [replace(event, what=Complaint(aside=True)) for event in events]
         yield from open_errors.told(line)
-        if failed.read(line, erred=any(not isinstance(event.what, ASIDE + LIFE) for event in events)):
-            yield Event(TalkedOn(error=True), line.place, line.who, line.time, line.text)
+        if failed.read(line, erred=any(not isinstance(event.what, HARMLESS) for event in events)):
+            yield Event(Outlived(), line.place, line.who, line.time, line.text)
         counted = next((found for read in shape.counters if (found := read(line.text))), None)
         if counted is None and (anew := beginnings.read(line)) is not None:
             yield from open_errors.released()

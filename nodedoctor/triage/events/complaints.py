@@ -17,12 +17,12 @@ from nodedoctor.triage.model import Line
 
 @record
 class TalkedOn:
-    """So much was said behind the last complaint of a log that this was none of its last words.
+    """So much was said behind the last complaint of a log that this was none of its last words."""
 
-    `error`: behind the last error, which did not end the one who said all that.
-    """
 
-    error: bool = False
+@record
+class Outlived:
+    """So much was said behind the last error of a log that this did not end the one who said it."""
 
 
 MUCH = 100

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from nodedoctor.triage.events import ASIDE, LIFE, read_events
+from nodedoctor.triage.events import ASIDE, HARMLESS, read_events
 from nodedoctor.triage.lines.envelopes import pairs
 from nodedoctor.triage.lines.learned import ALL, FEWEST, MANY, block, learned, margin, repeating
 from nodedoctor.triage.lines.prefixes import (
@@ -79,6 +79,6 @@ def means(text: str) -> frozenset[str]:
         kind = type(event.what).__name__
         if not isinstance(event.what, ASIDE):
             said.add(kind)
-        if not isinstance(event.what, ASIDE + LIFE):
+        if not isinstance(event.what, HARMLESS):
             said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
     return frozenset(said)

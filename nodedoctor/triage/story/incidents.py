@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from nodedoctor.triage.events.complaints import TalkedOn
+from nodedoctor.triage.events.complaints import Outlived
 from nodedoctor.triage.events.onward import WentOn
 from nodedoctor.triage.events.progress import Finished, TrainingStep
 from nodedoctor.triage.events.seen import UnreadTrouble
@@ -56,7 +56,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
         onward = onward or (single and isinstance(what, WentOn))
-        past = past or (single and isinstance(what, TalkedOn) and what.error)
+        past = past or (single and isinstance(what, Outlived))
         if past and not isinstance(what, QUIET):
             continue
         if onward and (isinstance(what, UnreadTrouble) or (isinstance(what, Raised) and what.logged)):

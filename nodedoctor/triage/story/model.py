@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.anew import Anew
-from nodedoctor.triage.events.complaints import Complaint, TalkedOn
+from nodedoctor.triage.events.complaints import Complaint, Outlived, TalkedOn
 from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.onward import WentOn
 from nodedoctor.triage.events.programs.serving import ShutDown
@@ -41,7 +41,7 @@ W = TypeVar("W")
 QUIET = (
     *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
     Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
-    Complaint, TalkedOn, WentOn, RasCount, RasProcess, RasRunning,
+    Complaint, TalkedOn, Outlived, WentOn, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
