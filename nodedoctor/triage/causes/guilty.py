@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.triage.causes.ended import never_joined, people_of
 from nodedoctor.triage.causes.who import blamed, distinct
-from nodedoctor.triage.events.echoes import handed_on, is_echo
+from nodedoctor.triage.events.echoes import OF_LAUNCHERS, handed_on, is_echo
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
@@ -49,7 +49,7 @@ def sole_failure(story: Story) -> tuple[Who, ...]:
 def shows_who_failed(event: Event[Any]) -> bool:
     """True for the exceptions with which launchers, Ray and checkpoints show who failed."""
     return isinstance(event.what, Raised) and (
-        event.what.type.endswith(("ChildFailedError", "CheckpointException", "ProcessRaisedException"))
+        event.what.type.endswith((*OF_LAUNCHERS, "CheckpointException"))
         or "RayTaskError(" in event.text
         or "processes exited with non-zero status" in event.what.message
     )

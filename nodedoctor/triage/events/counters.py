@@ -44,6 +44,18 @@ class _Counter:
         self.first = self.last = value
         self.part, self.rises = self.part + 1, 0
 
+    def of_another_rank(self, value: Value) -> bool:
+        """True for a value a few steps behind the last one: so far apart are ranks that print without a name.
+
+        Of a bar that is drawn a thousand times not all drawings are read, so that its stride may be that
+        large: one that is back where it began has begun again.
+        """
+        behind = self.last[-1] - value[-1]
+        if value[:-1] != self.last[:-1] or behind > SPREAD * max(self.stride, 1.0):
+            return False
+        at_start = value <= self.first and (value[-1] <= 1 or behind > APART * self.stride)
+        return not at_start or behind <= SPREAD
+
     def moved(self) -> Event[TrainingStep] | None:
         """How far it came, at the line that was last read of it."""
         line = self.line
@@ -81,13 +93,8 @@ class Counters:
                 counter.rises, counter.last = counter.rises + 1, value
                 counter.stride = max(counter.stride, step)
         elif value < counter.last:
-            same = value[:-1] == counter.last[:-1]
-            behind = counter.last[-1] - value[-1]
-            # Of a bar that is drawn a thousand times not all drawings are read: its stride says nothing then.
-            start = value[-1] <= 1 or behind > APART * counter.stride
-            anew = value <= counter.first and start and behind > SPREAD
-            if same and not anew and behind <= SPREAD * max(counter.stride, 1.0):
-                return  # ranks that print without a name are a few steps apart
+            if counter.of_another_rank(value):
+                return
             counter.begin(value)
         elif counter.told:
             return

@@ -17,6 +17,8 @@ _ECHOES = re.compile(
     r"|SockClientClosedError|MessageRouterClosedError"  # of wandb, when the program that it serves ends
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
+OF_LAUNCHERS = ("ChildFailedError", "ProcessRaisedException")
+"""In which a launcher ends that takes all its processes with it."""
 _PARTIES = re.compile(
     r"NCCL|[Gg]loo|ProcessGroup|process group|[Ww]atchdog|[Cc]oordination service|WorkerProc|worker process"
     r"|Engine (?:core|process)"

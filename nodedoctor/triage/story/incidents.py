@@ -21,9 +21,12 @@ from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.requests import of_a_request, without_refusals
-from nodedoctor.triage.story.runs import FAR, SURVIVED, of_one_process
+from nodedoctor.triage.story.runs import SURVIVED, of_one_process
 from nodedoctor.triage.story.stops import parted, unstopped
 
+FAR = 40
+"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
+another program, which began after the first one had died. Ours."""
 WORDS = 4
 """Words of a message that stay the same when a program fails in the same place again. Ours."""
 _DIGITS = re.compile(r"\d+")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.anew import Anew
-from nodedoctor.triage.events.echoes import is_echo
+from nodedoctor.triage.events.echoes import OF_LAUNCHERS, is_echo
 from nodedoctor.triage.events.frames import program
 from nodedoctor.triage.events.progress import Finished, LongWork, Serving, Size, TrainingStep
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, Ended, ProcessExit
@@ -19,9 +20,6 @@ from nodedoctor.triage.story.model import FATAL, QUIET
 
 SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
-FAR = 40
-"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
-another program, which began after the first one had died. Ours."""
 _WORK = (TrainingStep, LongWork)
 _UP = "Application startup complete"
 """What uvicorn says once it serves; FastAPI, vLLM and SGLang stand on it."""
@@ -49,31 +47,51 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     after which neither trouble nor progress is seen leaves the run before it as the last that is known.
     """
     cuts, died = [0], [False]
-    fatal = trouble = done = moved = raised = several = False
+    seen = _Seen()
     others = _other_jobs(events) | _after_all_had_ended(events)
     anew = _begun_anew(events)
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
-        over = fatal or (done and moved) or (raised and not several)
-        again = index in others or (isinstance(what, Begun) and over)
-        up = single and not fatal and _serves(event)
-        if again or (trouble and (isinstance(what, Attempt) or index in anew or up)):
+        again = index in others or (isinstance(what, Begun) and seen.over)
+        up = single and not seen.fatal and _serves(event)
+        if again or (seen.trouble and (isinstance(what, Attempt) or index in anew or up)):
             cuts.append(index)
-            died[-1] = fatal or trouble
+            died[-1] = seen.fatal or seen.trouble
             died.append(False)
-            fatal = trouble = done = moved = raised = several = False
-        fatal = fatal or isinstance(what, FATAL)
-        trouble = trouble or not isinstance(what, QUIET)
-        done = done or isinstance(what, Finished)
-        moved = moved or isinstance(what, TrainingStep)
-        raised = raised or _ends_a_program(event)
-        several = several or _is_of_several(event)
+            seen = _Seen()
+        seen.read(event)
     while len(cuts) > 1 and cuts[-1] not in others and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]
     return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the run that is read has shown until here."""
+
+    fatal: bool = False
+    trouble: bool = False
+    done: bool = False
+    moved: bool = False
+    raised: bool = False
+    several: bool = False
+
+    def read(self, event: Event[Any]) -> None:
+        what = event.what
+        self.fatal = self.fatal or isinstance(what, FATAL)
+        self.trouble = self.trouble or not isinstance(what, QUIET)
+        self.done = self.done or isinstance(what, Finished)
+        self.moved = self.moved or isinstance(what, TrainingStep)
+        self.raised = self.raised or _ends_a_program(event)
+        self.several = self.several or _is_of_several(event)
+
+    @property
+    def over(self) -> bool:
+        """True when a launcher that begins now begins another run."""
+        return self.fatal or (self.done and self.moved) or (self.raised and not self.several)
 
 
 def of_one_process(events: list[Event[Any]]) -> bool:
@@ -202,29 +220,32 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
             over = index if over is not None or len(gone) >= world > 0 else None
         elif isinstance(what, Ended) or _of_a_launcher(event):
             over = index
-        elif isinstance(what, TrainingStep) and over is None:
-            if not gone:
+        elif over is None:
+            if isinstance(what, TrainingStep) and not gone:
                 counted[what.series] = what
-        elif isinstance(what, TrainingStep) and what.rises >= SURVIVED:
-            known = counted.get(what.series)
-            if known is None:
-                anew = what.begins and what.epochs >= SURVIVED
-            else:
-                resumed = what.first <= known.last < what.last
-                anew = what.part > known.part and (what.begins or resumed)
-            if anew:
-                begins.add((over or 0) + 1)
+        elif isinstance(what, TrainingStep):
+            if _counts_anew(what, counted.get(what.series)):
+                begins.add(over + 1)
                 gone, over = set(), None
-        elif over is not None and not isinstance(what, QUIET):
+        elif not isinstance(what, QUIET):
             over = index
     return begins
+
+
+def _counts_anew(step: TrainingStep, known: TrainingStep | None) -> bool:
+    """True for a counter that begins again, or at the last checkpoint; `known`: how far it came before."""
+    if step.rises < SURVIVED:
+        return False
+    if known is None:
+        return step.begins and step.epochs >= SURVIVED
+    resumed = step.first <= known.last < step.last
+    return step.part > known.part and (step.begins or resumed)
 
 
 def _of_a_launcher(event: Event[Any]) -> bool:
     """True for the exception in which a launcher ends that takes all its processes with it."""
     what = event.what
-    ends = isinstance(what, Raised) and what.type.endswith(("ChildFailedError", "ProcessRaisedException"))
-    return ends and event.manner == "plain"
+    return isinstance(what, Raised) and what.type.endswith(OF_LAUNCHERS) and event.manner == "plain"
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:

@@ -16,8 +16,8 @@ from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.story.incidents import FAR
 from nodedoctor.triage.story.model import Wait
-from nodedoctor.triage.story.runs import FAR
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
 STARTS = ("version_mismatch", "driver_problem")
