@@ -57,6 +57,9 @@ _UNREACHABLE = frozenset(
     )
 )
 
+_OWN_SIDE = frozenset(("ib-own-side", "network-plugin-missing"))
+"""Symptoms of a path whose fault is on the side of the process that tells it: no peer has a part in it."""
+
 COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
 """RL frameworks put an inference engine beside the trainers, on the same GPUs."""
 
@@ -79,7 +82,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
             continue
         first = min(events, key=story.moment)
         what = first.what
-        ground: Ground = "path" if name in _UNREACHABLE else _GROUND[cause] if what.decisive else "hint"
+        ground = _ground(what)
         culprits = nodes_of(e.who for e in events) if what.of_node else ()
         if what.personal:
             culprits = guilty(story, together(story, events))
@@ -92,6 +95,14 @@ def symptoms(story: Story) -> Iterator[Candidate]:
             culprits,
             owner=what.owner,
         )
+
+
+def _ground(what: Symptom) -> Ground:
+    if what.name in _UNREACHABLE:
+        return "path"
+    if what.name in _OWN_SIDE:
+        return "own error"
+    return _GROUND[what.cause] if what.decisive else "hint"
 
 
 def _said(what: Symptom) -> str:

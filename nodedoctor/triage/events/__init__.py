@@ -23,6 +23,7 @@ from nodedoctor.triage.events.complaints import (
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import manner, warned
+from nodedoctor.triage.events.measures import Measures
 from nodedoctor.triage.events.onward import Onward
 from nodedoctor.triage.events.open_errors import OpenErrors
 from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, mindspore, paddle, serving
@@ -34,6 +35,8 @@ from nodedoctor.triage.events.system import exits, helpers, kernel, limits, node
 from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.trace import Raised, Tracebacks, own_rank
 from nodedoctor.triage.events.trace_owners import Continued, Gathered, Spawned
+from nodedoctor.triage.events.trials import Trials
+from nodedoctor.triage.events.tries import Tries
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
@@ -111,6 +114,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
     gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
     complained, failed, retries = LastComplaint(), LastError(), Retries()
+    trials, tries, measures = Trials(), Tries(), Measures()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -124,7 +128,12 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         yield from open_errors.told(line)
         if failed.read(line, erred=any(not isinstance(event.what, HARMLESS) for event in events)):
             yield Event(Outlived(), line.place, line.who, line.time, line.text)
-        counted = next((found for read in shape.counters if (found := read(line.text))), None)
+        counted = trials.read(line.text) or next(
+            (found for read in shape.counters if (found := read(line.text))), None
+        )
+        for aside in (tries.read(line), measures.read(line.text)):
+            if aside is not None:
+                yield Event(aside, line.place, line.who, line.time, line.text)
         if counted is None and (anew := beginnings.read(line)) is not None:
             yield from open_errors.released()
             yield Event(anew, line.place, line.who, line.time, line.text)

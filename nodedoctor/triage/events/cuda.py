@@ -182,6 +182,7 @@ SIGNS: tuple[Sign, ...] = (
         "wrong-build",
         r"undefined symbol: |Value 'sm_\w{1,8}' is not defined for option 'gpu-name'"
         r"|CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION|INVALID_PTX|INVALID_IMAGE)\b"
+        r"|hipErrorNoBinaryForGpu|Unable to find code object for all current devices"
         r"|cudaErrorNoKernelImageForDevice|no kernel image is available|device kernel image is invalid"
         r"|is not compatible with the current PyTorch installation"
         r"|symbol lookup error|invalid device function|unsupported display driver"

@@ -26,7 +26,8 @@ _HANDLED = re.compile(
     r"|retry(?:ing)? (?:in|after)"
     r"|(?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to"
     r"|[Uu]sing (?:the )?\S{1,80} instead|[Pp]roceeding (?:anyway|without)"
-    r"|[Ff]alling back|[Ff]all(?:s)? ?back|[Dd]isabling|will be (?:disabled|skipped)|[Ss]kipping|suppressed"
+    r"|[Ss]kipped (?:due|because|since|as|for)|[Ff]alling back"
+    r"|[Ff]all(?:s)? ?back|[Dd]isabling|will be (?:disabled|skipped)|[Ss]kipping|suppressed"
     r"|(?:silence|suppress|disable|hide) this warning"
     r"|(?:entering|after) retry|[Cc]ontinuing|using the default|recovered from)\b"
 )

@@ -170,7 +170,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(  # NCCL before 2.20 does not tell the error's number
         _IB,
         "ib-own-side",
-        r"ibv_(?:create_(?:cq|qp)|alloc_pd|reg_\w{1,20}|query_gid|post_(?:send|recv))\w{0,20} failed"
+        r"ibv_(?:create_(?:cq|qp)|alloc_pd|reg_\w{1,20}|query_gid|post_(?:send|recv))\w{0,20}(?:\([^()]{0,120}\))?"
+        r" failed"
         r"(?!.*(?:Cannot allocate memory|error 12))",
         "a process could not set up or use its own side of InfiniBand",
         quoted=True,
@@ -202,7 +203,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "shm_or_limits",
         "memlock",
-        r"ibv_(?:reg_\w+|create_cq)\w* failed.*(?:Cannot allocate memory|error 12)",
+        r"ibv_(?:reg_\w+|create_cq)\w*(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)",
         "memory could not be pinned for InfiniBand: the memlock limit",
         personal=True,
     ),
@@ -262,6 +263,15 @@ SIGNS: tuple[Sign, ...] = (
         "declared-mismatch",
         r"Mismatched collective detected|DistributedOperationException",
         "the ranks were compared, and they do not do the same",
+    ),
+    symptom(  # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
+        "user_code_exception",
+        "nccl-no-algorithm",
+        r"no algorithm/protocol available for function \S+",
+        "NCCL_ALGO, NCCL_PROTO or a tuner leaves NCCL no algorithm for a collective",
+        quoted=True,
+        personal=True,
+        owner="CONFIG",
     ),
     symptom(
         "user_code_exception",

@@ -122,13 +122,15 @@ COUNTED = re.compile(
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
-    r"['\"]?\s*[:=#]?\s*[\[(]?\s*"
+    r"['\"]?\s*[:=#]?\s*[\[(\"]?\s*"
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
 )
 """In a text of small letters."""
 _OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
 """How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
-_SETTING = re.compile(r"^(?:size|per|num|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$")
+_SETTING = re.compile(
+    r"^(?:size|per|num(?!_updates)|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$"
+)
 """Names whose number is a setting and no count: `save_steps=500`."""
 _FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
 SHORTEST_LIMIT = 300
@@ -167,7 +169,7 @@ _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 _DONE = re.compile(
     r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
     r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
-    r"|Done training|TRAINING COMPLETED?\b"
+    r"|[Dd]one training\b(?! (?:epoch|step|iter|batch|round|phase|stage|for )\w*)|TRAINING COMPLETED?\b"
     r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
     r"|[Jj]ob (?:completed|finished) success"
     r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
@@ -180,13 +182,18 @@ _DONE = re.compile(
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
-    r"|\b[Ff]inished evaluation for\b|^'?Final validation metrics: "
+    r"|\b[Ff]inished evaluation for\b|^\W{0,3}Final validation metrics: "
     r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
     r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
 )
 """The same of what measures and judges instead of training."""
-_ALL = re.compile(r"\b[Aa]ll (?:tasks|jobs) (?:completed|finished)\b")
-"""The same of scripts that run several programs."""
+_ALL = re.compile(
+    r"\b[Aa]ll (?:tasks|jobs) (?:completed|finished)\b"
+    r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
+    r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
+    r"|^Trial status: \d{1,6} TERMINATED\s*$"
+)
+"""The same of scripts that run several programs, or one until it works."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 ELSEWHERE = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")

@@ -261,6 +261,7 @@ _READERS: tuple[Reader, ...] = (
     launchers.COMPOSER,
     launchers.TEE,
     launchers.SEAT,
+    loggers.UCX,
     launchers.RAY,
     launchers.SKY,
     launchers.RAYLET,

@@ -10,6 +10,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.anew import Anew
 from nodedoctor.triage.events.complaints import Complaint, Outlived, TalkedOn
+from nodedoctor.triage.events.measures import Measured
 from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.onward import WentOn
 from nodedoctor.triage.events.programs.serving import ShutDown
@@ -32,6 +33,7 @@ from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, St
 from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
+from nodedoctor.triage.events.tries import Tried
 from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Joined, Left, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, Who
 
@@ -41,7 +43,7 @@ W = TypeVar("W")
 QUIET = (
     *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
     Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
-    Complaint, TalkedOn, Outlived, WentOn, RasCount, RasProcess, RasRunning,
+    Complaint, TalkedOn, Outlived, WentOn, Tried, Measured, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

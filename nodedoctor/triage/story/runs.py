@@ -15,6 +15,7 @@ from nodedoctor.triage.events.progress import Finished, LongWork, Serving, Size,
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, Ended, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.tries import Tried
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 
@@ -53,7 +54,7 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
-        again = index in others or (isinstance(what, Begun) and seen.over)
+        again = index in others or (isinstance(what, (Begun, Tried)) and seen.over)
         up = single and not seen.fatal and _serves(event)
         if again or (seen.trouble and (isinstance(what, Attempt) or index in anew or up)):
             cuts.append(index)
@@ -61,7 +62,8 @@ def runs(events: list[Event[Any]]) -> list[Run]:
             died.append(False)
             seen = _Seen()
         seen.read(event)
-    while len(cuts) > 1 and cuts[-1] not in others and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
+    shown = others | anew  # these are cut where the run behind them got somewhere
+    while len(cuts) > 1 and cuts[-1] not in shown and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]

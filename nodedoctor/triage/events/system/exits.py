@@ -40,6 +40,8 @@ class ProcessExit:
     """False where its launcher says that it failed, and not with which code."""
     of_job: bool = False
     """The whole job's, as its scheduler reports it: also of one that the scheduler ended itself."""
+    ends_all: bool = False
+    """It ends the job with itself, as MPI_Abort does: whoever is killed behind it was killed for it."""
 
     @property
     def signal(self) -> int | None:
@@ -201,8 +203,9 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: ProcessExit(signal_of(found["signal"])),
     ),
     sign(
-        r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
-        lambda _: ProcessExit(1, first=True, told=False),
+        # what Open MPI's error handler prints before it aborts the job (ompi/errhandler)
+        r"(?:MPI_ABORT was invoked on rank |\*\*\* reported by process \[\d{1,20},)(?P<rank>\d+)",
+        lambda _: ProcessExit(1, first=True, told=False, ends_all=True),
     ),
     sign(  # MPICH's and Intel MPI's; only the latter tells the rank
         r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
@@ -219,7 +222,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Stopped(),
     ),
     sign(
-        r"^\s*Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]",
+        r"^\s*Process name: \[(?:\[\d+,\d+\]|[\w.-]{1,255}@\d+),(?P<rank>\d+)\]",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
     sign(

@@ -61,10 +61,14 @@ SIGNS: tuple[Sign, ...] = (
             else OrderedStop((found["why"] or found["lower"] or "cancelled").strip().lower())
         ),
     ),
+    sign(  # vLLM raises it for SIGTERM (vllm/entrypoints)
+        r"^\s*KeyboardInterrupt: terminated$",
+        lambda _: OrderedStop("terminated"),
+    ),
     sign(
-        r"^\s*(?:\w+Error: )?KeyboardInterrupt\b"
-        r"|\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!]\W{0,3}.{0,24}"
-        r"\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)",
+        r"^\s*(?:\w+Error: )?KeyboardInterrupt\b(?!: terminated$)"
+        r"|\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!](?! terminated$)"
+        r"\W{0,3}.{0,24}\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)",
         lambda _: OrderedStop("interrupted from the keyboard"),
     ),
     sign(

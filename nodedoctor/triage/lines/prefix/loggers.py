@@ -43,6 +43,11 @@ _GLOG = re.compile(
 )
 """Abseil has no date until it is initialized (`absl/log/internal/log_format.cc`): then seconds of Unix."""
 _NCCL = re.compile(r"([A-Za-z0-9][\w.-]*):(\d{1,7}):\d+ \[(-?\d+)\] (?=\S)")
+_UCX = re.compile(
+    r"\[([A-Za-z0-9][\w.-]*):(\d{1,7}):\d{1,7}\] {1,24}[\w.-]+\.\w{1,3}:\d{1,5} {1,4}UC[XC] {1,4}"
+    r"(FATAL|ERROR|WARN|DIAG|INFO|DEBUG|TRACE|REQ|DATA|ASYNC|FUNC|POLL) {1,4}(?=\S)"
+)
+"""UCX's and UCC's logger, behind its time: host, pid and thread, place and severity (ucs/debug/log.c)."""
 
 
 def name_ends(text: str, said: Said) -> int:
@@ -88,9 +93,16 @@ def _read_nccl(found: re.Match[str], said: Said) -> None:
     said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
 
 
+def _read_ucx(found: re.Match[str], said: Said) -> None:
+    said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
+    said.level = {"FATAL": "F", "ERROR": "E", "WARN": "W", "DIAG": "I", "INFO": "I"}.get(found[3], "D")
+    said.severities += (False,)
+
+
 GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
 PRIORITY: Reader = (_PRIORITY, nothing, "<")
 NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
+UCX: Reader = (_UCX, _read_ucx, "[")
 LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
 FIELD: Reader = (_FIELD, nothing, " ")
 COMMAND: Reader = (_COMMAND, _read_command, "#:")
