@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,8 +27,6 @@ from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
 SIGTERM = 15
-_LENGTH = re.compile(r"/(\d{1,12})$")
-"""How long the bar is that a series of steps was read from."""
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
@@ -144,11 +141,9 @@ def _left_off(story: Story) -> str:
     gone = {event.place.source: event.place.offset for event in story.of(Gone)}
     before = [e for e in story.of(TrainingStep) if e.place.offset <= gone.get(e.place.source, -1)]
     last = max(reversed(before), key=lambda event: event.place.offset, default=None)
-    whole = _LENGTH.search(last.what.series) if last is not None else None
-    if last is None or whole is None:
+    if last is None or last.what.length is None or last.what.is_full:
         return ""
-    done = int(last.what.last[-1])
-    return f"{done} of {whole[1]}" if done < int(whole[1]) else ""
+    return f"{int(last.what.last[-1])} of {last.what.length}"
 
 
 def _of_no_job(story: Story, coverage: Coverage) -> bool:

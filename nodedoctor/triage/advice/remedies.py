@@ -26,7 +26,7 @@ from nodedoctor.triage.nodes import NodeFault
 
 Fixes = tuple[Fix, ...]
 
-_PORT = re.compile(r"(?:port:? ?|\]:|\d:|\w:)(\d{2,5})\b")
+_PORT = re.compile(r"(?:[Pp]ort:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")
 _EACH_ITS_OWN = {
     "docker0": re.compile(r"172\.17\.0\.1$"),
@@ -288,7 +288,12 @@ def _steps(text: str, *commands: str) -> Callable[[str], Fixes]:
 
 
 def _own_side(text: str) -> Fixes:
-    """Without an error's number it may be the limit of locked memory: queues and buffers count against it."""
+    """Without an error's number it may be the limit of locked memory: queues and buffers count against it.
+
+    EFAULT of a registration is memory that the adapter's driver does not know, as that of a GPU.
+    """
+    if "Bad address" in text:
+        return _GDR(text)
     limit = Fix(
         "Check the limit of locked memory in the job, not in a shell: it should be unlimited.",
         (look("ulimit -l"),),
@@ -305,6 +310,12 @@ def _adapter(text: str) -> Fixes:
     return (first, Fix("Exclude the NIC until it is repaired.", (without,), "config"))
 
 
+_GDR = _steps(
+    "Check what GPUDirect RDMA needs on that node: nvidia-peermem or DMA-BUF, and an IOMMU that does not"
+    " translate. A run without GPUDirect shows whether it is that.",
+    "nodedoctor ib.gdr pcie.iommu pcie.acs --preview",
+    "export NCCL_NET_GDR_LEVEL=LOC",
+)
 _SHM = _steps(
     "Give the container shared memory: docker run with --ipc=host or --shm-size, in Kubernetes an emptyDir of"
     " medium Memory on /dev/shm.",
@@ -440,6 +451,11 @@ _BY_FAMILY: dict[str, Fixes] = {
 
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "port-in-use": _port_in_use,
+    "port-taken": lambda text: _port_in_use(text)[:1],
+    "nccl-no-algorithm": _text(
+        "Unset NCCL_ALGO and NCCL_PROTO, or allow more in them: not every algorithm can do every collective."
+        " They may also stand in /etc/nccl.conf and ~/.nccl.conf."
+    ),
     "cannot-listen": _cannot_listen,
     "connect-failed": _refused,
     "coordinator-unreachable": _refused,
@@ -532,12 +548,7 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "cuda-program-fault": lambda _: _CUDA_FAULT,
     "no-such-gpu": lambda _: _NO_SUCH_GPU,
     "ib-completion-error": _adapter,
-    "ib-memory-refused": _steps(
-        "Check what GPUDirect RDMA needs on that node: nvidia-peermem or DMA-BUF, and an IOMMU that does not"
-        " translate. A run without GPUDirect shows whether it is that.",
-        "nodedoctor ib.gdr pcie.iommu pcie.acs --preview",
-        "export NCCL_NET_GDR_LEVEL=LOC",
-    ),
+    "ib-memory-refused": _GDR,
     "ib-event": _adapter,
     "ib-setup": _adapter,
     "ib-left-out": _adapter,

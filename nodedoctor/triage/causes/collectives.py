@@ -11,7 +11,9 @@ from nodedoctor.model import Fix
 from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.frames import Frame
+from nodedoctor.triage.events.programs.accelerate import DIFFER, Passed
 from nodedoctor.triage.events.progress import Finished
+from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import (
     CALLED_DIFFERENT,
     Fingerprint,
@@ -55,7 +57,7 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 def declared(story: Story) -> Iterator[Candidate]:
     """DETAIL or DDP compared the ranks: each line names two, and the vote over all names one."""
-    mismatches = story.of(Mismatch)
+    mismatches = [*story.of(Mismatch), *_passed(story)]
     if not mismatches:
         return
     shown: dict[int, Fingerprint] = {}
@@ -84,6 +86,19 @@ def declared(story: Story) -> Iterator[Candidate]:
         culprits,
         parties=parties,
     )
+
+
+def _passed(story: Story) -> list[Event[Mismatch]]:
+    """What accelerate says that each process passed, behind the exception that it was not the same."""
+    raised = [event for event in story.of(Symptom) if DIFFER in event.text]
+    passed = [
+        Fingerprint(event.who.rank, event.what.shape)
+        for event in story.of(Passed)
+        if event.who.rank is not None
+    ]
+    about = "the tensors that they passed to a collective differ"
+    told = [(event, Mismatch(tuple(passed), about)) for event in raised[:1] if passed]
+    return [Event(what, e.place, e.who, e.time, e.text, e.repeated, e.origin) for e, what in told]
 
 
 def _told(fingerprint: Fingerprint, named: bool) -> str:

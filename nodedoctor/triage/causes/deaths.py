@@ -51,6 +51,8 @@ def killed(story: Story) -> Iterator[Candidate]:
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
+    if signal in CRASHES and not any(event.what.first for event in deaths):
+        chosen = [*chosen, *(event for event in deaths if event not in chosen)]  # nobody stops one so
     chosen = [event for event in chosen if event.what.signal == signal]
     people = tuple(distinct(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(story) or blamed(*(e.who for e in chosen if e.who.pid))

@@ -11,6 +11,7 @@ from nodedoctor.triage.causes.guilty import guilty, together
 from nodedoctor.triage.causes.who import blamed, called, distinct, named, nodes_of
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.nccl import DuplicateGpu
+from nodedoctor.triage.events.programs.accelerate import Passed
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
@@ -43,6 +44,8 @@ _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
+_COMPARED = frozenset(("declared-mismatch",))
+"""Symptoms that say less than what each rank did, where that is told (`collectives.declared`)."""
 _UNREACHABLE = frozenset(
     (
         "host-not-found",
@@ -76,9 +79,10 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     for event in story.of(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
     names = {name for _, name in by_name}
+    compared = bool(story.of(Passed))
     signalled = any(event.what.helper for event in story.of(ProcessExit))
     for (cause, name), events in by_name.items():
-        if _EXPLAINED.get(name) in names or (name in _HOW and signalled):
+        if _EXPLAINED.get(name) in names or (name in _HOW and signalled) or (name in _COMPARED and compared):
             continue
         first = min(events, key=story.moment)
         what = first.what

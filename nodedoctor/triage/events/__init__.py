@@ -26,7 +26,16 @@ from nodedoctor.triage.events.manner import manner, warned
 from nodedoctor.triage.events.measures import Measures
 from nodedoctor.triage.events.onward import Onward
 from nodedoctor.triage.events.open_errors import OpenErrors
-from nodedoctor.triage.events.programs import amd, ascend, horovod, jax, mindspore, paddle, serving
+from nodedoctor.triage.events.programs import (
+    accelerate,
+    amd,
+    ascend,
+    horovod,
+    jax,
+    mindspore,
+    paddle,
+    serving,
+)
 from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
@@ -60,6 +69,7 @@ SIGNS: tuple[Sign, ...] = (
     *paddle.SIGNS,
     *mindspore.SIGNS,
     *serving.SIGNS,
+    *accelerate.SIGNS,
     *ascend.SIGNS,
     *amd.SIGNS,
     *progress.SIGNS,
@@ -69,7 +79,15 @@ SIGNS: tuple[Sign, ...] = (
 LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Serving)
 """What does not count as trouble."""
 
-ASIDE = (progress.RankOfPid, progress.Size, progress.Mentions, progress.Gone, Complaint)
+ASIDE = (
+    accelerate.Passed,
+    cuda.OfGpu,
+    progress.RankOfPid,
+    progress.Size,
+    progress.Mentions,
+    progress.Gone,
+    Complaint,
+)
 """What a line tells in passing: it may still be one about progress."""
 
 HARMLESS = ASIDE + LIFE

@@ -20,6 +20,8 @@ ETA = re.compile(
 """How far torchvision's MetricLogger is (`references/detection/utils.py`), with a name or without one."""
 COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
 """A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
+_DRAWING = re.compile(r"[█▉▊▋▌▍▎▏ ]{0,200}\|")
+"""A bar's drawing alone, where what all lines begin with was taken off, the percentage too."""
 _ROW = re.compile(r"(?:[Ee]poch:? )?(?P<done>\d{1,7})/(?P<total>\d{1,7})(?:\s+(?=\S)|$)")
 """Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
 _PERCENT = re.compile(r"\d+(?:\.\d+)?%.*")
@@ -38,6 +40,7 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
         plain = ETA.match(text) or COLUMN.match(text)
         return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
     title = _PERCENT.sub("", text[: found.start()]).rstrip("━─╸╺ ").strip()
+    title = "" if _DRAWING.fullmatch(title) else title
     row = _ROW.match(title)
     done, total = float(found["done"]), found["total"] or "?"
     if row is not None:

@@ -33,6 +33,10 @@ VERY_MUCH = 100_000
 of its memory or the settings that some print then are fewer. Ours."""
 
 
+_STOPPING = re.compile(r"\bscripts\.py:\d{1,5} -- ")
+"""What `ray stop` says of each process that it ends, with all its arguments, when a job is over."""
+
+
 class LastComplaint:
     """How many lines ago one spoke of a failure."""
 
@@ -60,6 +64,8 @@ class LastError:
         self._several = self._several or line.who.rank is not None or line.who.pid is not None
         if erred:
             self._at = line.place.offset
+        elif self._at is not None and _STOPPING.search(line.text):
+            self._at += len(line.text)
         elif self._at is not None and line.place.offset - self._at >= VERY_MUCH:
             self._at = None
             return not self._several

@@ -29,6 +29,11 @@ class GpuFull:
         return self.others is not None and self.others > self.total / 2
 
 
+@record
+class OfGpu:
+    """The line goes on with a message of a full GPU, and names the GPU: who pasted it broke the message."""
+
+
 _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _HELD = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
@@ -87,6 +92,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|(?:NPU|XPU) out of memory)",
         _gpu_full,
     ),
+    sign(r"^GPU (?P<gpu>\d{1,3}) has a total capacity of ", lambda _: OfGpu()),
     sign(  # TensorFlow
         r"OOM when allocating tensor(?:.{0,400}?/device:GPU:(?P<gpu>\d{1,3})\b)?",
         lambda _: GpuFull(""),

@@ -37,7 +37,7 @@ _ECHO_WORDS = re.compile(
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
-    r"|^cancell?ed$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
+    r"|^cancell?ed$|^Executor failed\.?$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
 )
 _MISTAKES = frozenset((
     "AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError",

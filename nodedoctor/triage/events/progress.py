@@ -10,6 +10,8 @@ from nodedoctor.triage.events.sign import Sign, sign, world_size
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
+_LENGTH = re.compile(r"/(\d{1,12})$")
+
 
 @record
 class TrainingStep:
@@ -39,6 +41,17 @@ class TrainingStep:
         """True when this part of the counter starts where counters start: with one of its steps at most."""
         *outer, inner = self.first or (0.0,)
         return all(value <= BEGINNING for value in outer) and inner <= max(BEGINNING, self.stride)
+
+    @property
+    def length(self) -> int | None:
+        """How long the bar is that it was read from; None for a counter whose end is not told."""
+        found = _LENGTH.search(self.series)
+        return int(found[1]) if found is not None else None
+
+    @property
+    def is_full(self) -> bool:
+        """True for a bar that came to its end."""
+        return self.length is not None and self.last[-1] >= self.length
 
     @property
     def answers(self) -> bool:

@@ -275,6 +275,14 @@ SIGNS: tuple[Sign, ...] = (
     ),
     symptom(
         _SOCKET,
+        "port-taken",
+        r"\b\w{1,40}(?:Error|Exception): [Pp]ort \d{1,5} is (?:already )?in use",
+        "a port that the program wants is taken by another process",
+        quoted=True,
+        personal=True,
+    ),
+    symptom(
+        _SOCKET,
         "cannot-listen",
         r"server socket has failed to listen on any",
         "the rendezvous store could not listen on its port",

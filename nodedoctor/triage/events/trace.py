@@ -52,7 +52,8 @@ _AGAIN = "During handling of the above exception"
 class Raised:
     """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled.
 
-    `logged`: the program's own logger printed it as an error, so something had caught it.
+    `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
+    ended a thread, and not the process.
     """
 
     type: str
@@ -60,6 +61,7 @@ class Raised:
     frames: tuple[Frame, ...] = ()
     later: bool = False
     logged: bool = False
+    in_thread: bool = False
 
 
 @record
@@ -86,6 +88,7 @@ class _Open:
     """What stands in front of each line: supervisors show so what their children said."""
     behind: bool = False
     """It stands behind a line that the program's own logger printed as an error."""
+    in_thread: bool = False
 
 
 def own_rank(message: str) -> int | None:
@@ -100,6 +103,8 @@ _OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
 """Errors of a cleanup, and of a logger that could not write (`logging.Handler.handleError`): Python shows
 them and goes on."""
+_IN_THREAD = re.compile(r"Exception in thread \S")
+"""How `threading.excepthook` begins: the thread ends, and its process goes on."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
 
@@ -161,8 +166,14 @@ class Tracebacks:
         if text.startswith("Traceback (most recent call last)"):
             later = line.key in self._again
             behind = before is not None and before.level in SERIOUS and before.time is not None
+            threaded = before is not None and _IN_THREAD.match(before.text) is not None
             self._open[line.key] = _Open(
-                line, later=later, manner=_announced(before), steps=self._steps, behind=behind
+                line,
+                later=later,
+                manner=_announced(before),
+                steps=self._steps,
+                behind=behind,
+                in_thread=threaded,
             )
             self._again.discard(line.key)
             return
@@ -213,7 +224,8 @@ class Tracebacks:
             and (current.behind or current.first.level in SERIOUS)
             and line.level not in SERIOUS
         )
-        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged)
+        threaded = current is not None and current.in_thread
+        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
         yield what, self._spawned.get(line.key), how
 
     def _as_before(self, line: Line, text: str, how: Manner) -> Manner:

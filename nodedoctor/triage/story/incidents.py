@@ -22,7 +22,7 @@ from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.requests import of_a_request, without_refusals
 from nodedoctor.triage.story.runs import SURVIVED, of_one_process
-from nodedoctor.triage.story.stops import parted, unstopped
+from nodedoctor.triage.story.stops import outworked, parted, unstopped
 
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
@@ -73,7 +73,7 @@ def unsurvived(events: list[Event[Any]]) -> list[Event[Any]]:
             or not _survived(event, later, known, alone)
         ):
             kept.append(event)
-    return parted(unstopped(_without_habits(kept[::-1], events)))
+    return outworked(parted(unstopped(_without_habits(kept[::-1], events))))
 
 
 def _without_habits(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:

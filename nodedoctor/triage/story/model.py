@@ -10,9 +10,11 @@ from nodedoctor.record import record
 from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.anew import Anew
 from nodedoctor.triage.events.complaints import Complaint, Outlived, TalkedOn
+from nodedoctor.triage.events.cuda import OfGpu
 from nodedoctor.triage.events.measures import Measured
 from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.onward import WentOn
+from nodedoctor.triage.events.programs.accelerate import Passed
 from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import (
     Asleep,
@@ -43,7 +45,7 @@ W = TypeVar("W")
 QUIET = (
     *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
     Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
-    Complaint, TalkedOn, Outlived, WentOn, Tried, Measured, RasCount, RasProcess, RasRunning,
+    Complaint, TalkedOn, Outlived, WentOn, Tried, Measured, Passed, OfGpu, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

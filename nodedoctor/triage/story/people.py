@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.cuda import GpuFull, OfGpu
 from nodedoctor.triage.events.echoes import is_echo
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Roster, Size
@@ -20,7 +20,7 @@ from nodedoctor.triage.model import Event, Who
 
 def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     """Fill in ranks by process id: a launcher names the pid, another line its rank."""
-    events = _with_their_codes(_of_tasks(_of_world(_without_launchers(events))))
+    events = _with_their_codes(_with_their_gpus(_of_tasks(_of_world(_without_launchers(events)))))
     known = _rank_by_pid(events)
     by_bus = _rank_by_bus(events)
     alone = _one_node(events)
@@ -58,6 +58,26 @@ def _with_their_codes(events: list[Event[Any]]) -> list[Event[Any]]:
                 if event.place.offset - before.place.offset < CODE:
                     event = replace(event, who=before.who, what=replace(event.what, tasks=before.what.tasks))
                 del named[event.place.source]
+        found.append(event)
+    return found
+
+
+MESSAGE = 200
+"""Bytes between the parts of one message that was broken into lines, at most."""
+
+
+def _with_their_gpus(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The message of a full GPU may be broken in front of the GPU that it names."""
+    found: list[Event[Any]] = []
+    full: dict[str, int] = {}
+    for event in events:
+        source, at = event.place.source, full.get(event.place.source)
+        if isinstance(event.what, GpuFull):
+            full[source] = len(found)
+        elif isinstance(event.what, OfGpu) and at is not None and found[at].who.gpu is None:
+            near = event.place.offset - found[at].place.offset < MESSAGE
+            gpu = event.who.gpu if near else None
+            found[at] = replace(found[at], who=replace(found[at].who, gpu=gpu))
         found.append(event)
     return found
 

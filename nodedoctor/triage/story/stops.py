@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import dropwhile, takewhile
 from typing import Any
 
 from nodedoctor.triage.events.echoes import is_echo, of_a_helper
@@ -17,7 +19,7 @@ from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit
 from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
 from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
-from nodedoctor.triage.model import Event
+from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.story.model import QUIET
 
 _WAITED = (TimedOut, CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, NcclError)
@@ -59,6 +61,51 @@ def parted(events: list[Event[Any]]) -> list[Event[Any]]:
     worked = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events)
     others = any(_is_trouble(event) and not _is_unheard(event.what) for event in events)
     return [e for e in events if not _is_unheard(e.what)] if worked and not others else events
+
+
+def outworked(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events without what ended only threads or helpers of a process that had done its work by then.
+
+    Writers of logs and loaders of data are taken down with their program, in no order. That all was done tells
+    the process itself, behind it; of a thread that found things closed a full bar in front of it, too: a helper
+    may end before the next bar begins, and its process with it. Only where nothing else is told.
+    """
+    helpers = {e.place for e in events if isinstance(e.what, ProcessExit) and e.what.helper}
+    trouble = [event for event in events if _is_trouble(event)]
+    if not trouble or not all(_found_closed(e) or _of_helpers(e, helpers) for e in trouble):
+        return events
+    done = _said_done(events, trouble) or (not helpers and _bar_is_full(events, trouble[0]))
+    return [event for event in events if not _is_trouble(event)] if done else events
+
+
+_CLOSED = re.compile(r"\bclosed\b|shut ?down|finali[sz]")
+
+
+def _found_closed(event: Event[Any]) -> bool:
+    """True for what ended a thread, and no process, because others had ended."""
+    what = event.what
+    found = isinstance(what, Raised) and what.in_thread
+    return found and (is_echo(what) or _CLOSED.search(what.message) is not None)
+
+
+def _of_helpers(event: Event[Any], helpers: set[Place]) -> bool:
+    """True for a helper that ended, and for what its process says of it."""
+    what = event.what
+    return event.place in helpers and isinstance(what, (Raised, ProcessExit))
+
+
+def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
+    """True where the last bar that moved in front of an event came to its end."""
+    before = takewhile(lambda event: event is not end, events)
+    moved = [event for event in before if isinstance(event.what, TrainingStep) and event.what.rises]
+    return bool(moved) and max(moved, key=lambda event: event.place.offset).what.is_full
+
+
+def _said_done(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
+    """True where each process that had trouble said behind it that it was done."""
+    behind = dropwhile(lambda event: event is not aside[0], events)
+    done = {event.who for event in behind if isinstance(event.what, Finished)}
+    return all(event.who.pid is not None and event.who in done for event in aside)
 
 
 def _is_unheard(what: object) -> bool:

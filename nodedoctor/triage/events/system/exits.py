@@ -211,6 +211,14 @@ SIGNS: tuple[Sign, ...] = (
         r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
+    sign(  # of a TPU pod: gcloud's
+        r"^#* ?Command execution on worker (?P<rank>\d+) failed with exit status (?P<code>[1-9]\d{0,2})\b",
+        lambda found: ProcessExit(numeral(found["code"])),
+    ),
+    sign(  # DeepSpeed's launcher
+        r"\bMain process received (?P<name>SIG[A-Z]{3,4}), exiting",
+        lambda found: _ended(-signal_of(found["name"])),
+    ),
     sign(r"^=\s+EXIT CODE: (?P<code>[1-9]\d{0,4})$", _hydra),
     sign(
         r"(?:EXIT STRING: .{1,40}\(signal |KILLED BY SIGNAL: )(?P<signal>\d+)\b",
