@@ -10,8 +10,8 @@ from nodedoctor.triage.causes import candidates, weigh
 from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.weigh import Weighed
 from nodedoctor.triage.causes.who import distinct
-from nodedoctor.triage.events.measures import Measured
-from nodedoctor.triage.events.nccl import NcclError, SetUp
+from nodedoctor.triage.events.measures import Worked
+from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
 from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import Finished, Gone, LongWork, Mentions, Serving, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
@@ -87,8 +87,9 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     done = story.of(Finished)
     running, serving = story.of(RasRunning), story.of(Serving)
     left_off = "" if stops or done or story.of(ShutDown) else _left_off(story)
-    measured = not story.alive and bool(story.of(Measured))
-    alive = (story.alive or rested or measured) and not left_off
+    worked = [] if story.alive else story.of(Worked)
+    destroyed = [e for e in story.of(Communicator) if e.what.step.startswith("Destroy")]
+    alive = (story.alive or rested or bool(worked or destroyed)) and not left_off
     told_by_dumps = rested and not (stops or done or running or story.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -109,12 +110,14 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = "no failure in what was read: the server was answering requests where it ends"
     elif story.steps:
         headline = "no failure in what was read: the job was making progress where it ends"
-    elif measured:
-        headline = "no failure in what was read: the program told a loss that changes, and counted nothing"
+    elif worked:
+        headline = f"no failure in what was read: the program {worked[0].what.how}, and counted nothing"
     elif serving:
         headline = "no failure in what was read: the server was up"
     elif story.of(Stopped):
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
+    elif destroyed:
+        headline = "no failure in what was read: NCCL's communicators were taken down in order"
     elif story.of(SetUp):
         headline = "the log ends while the job is set up, and no line says why"
     else:
@@ -128,7 +131,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
     return Verdict(
         outcome,
         "none" if alive else "undetermined",
-        "low" if not alive or told_by_dumps else "medium" if measured else "high",
+        "low" if not alive or told_by_dumps else "high" if story.alive else "medium",
         headline,
         evidence=_evidence((*stops[-1:], *done[-1:], *story.of(TrainingStep)[-1:])),
         incidents=story.incidents,

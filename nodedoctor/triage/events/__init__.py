@@ -23,7 +23,7 @@ from nodedoctor.triage.events.complaints import (
 from nodedoctor.triage.events.counters import Counters
 from nodedoctor.triage.events.echoes import of_a_helper
 from nodedoctor.triage.events.manner import manner, warned
-from nodedoctor.triage.events.measures import Measures
+from nodedoctor.triage.events.measures import Works
 from nodedoctor.triage.events.onward import Onward
 from nodedoctor.triage.events.open_errors import OpenErrors
 from nodedoctor.triage.events.programs import (
@@ -132,7 +132,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     continued, spawned, stalls = Continued(), Spawned(), horovod.Stalls()
     gathered, beginnings, onward = Gathered(), Beginnings(), Onward()
     complained, failed, retries = LastComplaint(), LastError(), Retries()
-    trials, tries, measures = Trials(), Tries(), Measures()
+    trials, tries, working = Trials(), Tries(), Works()
     told = map(gathered.line, map(continued.line, map(spawned.line, joined(lines))))
     for line in map(_of_the_job, map(block.said, told)):
         last = line
@@ -149,7 +149,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         counted = trials.read(line.text) or next(
             (found for read in shape.counters if (found := read(line.text))), None
         )
-        for aside in (tries.read(line), measures.read(line.text)):
+        for aside in (tries.read(line), working.read(line.text)):
             if aside is not None:
                 yield Event(aside, line.place, line.who, line.time, line.text)
         if counted is None and (anew := beginnings.read(line)) is not None:

@@ -131,7 +131,7 @@ BEGINNING = 1.0
 
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
 COUNTED = re.compile(
-    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch)s?"
+    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch|trial)s?"
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
@@ -196,6 +196,7 @@ _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
     r"|\b[Ff]inished evaluation for\b|^\W{0,3}Final validation metrics: "
+    r"|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
     r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
     r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
 )

@@ -20,7 +20,7 @@ class Trials:
 
     def read(self, text: str) -> tuple[str, tuple[float, ...]] | None:
         """The trial in a row and its iterations; None for any other line and a trial that is not at work."""
-        if not text.startswith(("|", "│")):
+        if not text.endswith(("|", "│")):  # what all lines begin with may have been taken off, the border too
             return None
         cells = _cells(text)
         if cells[0] == "Trial name":
@@ -32,5 +32,5 @@ class Trials:
 
 
 def _cells(text: str) -> list[str]:
-    inside = text.strip()[1:-1]
-    return [cell.strip() for cell in inside.split("|")] if text[0] == "|" else _BLANKS.split(inside.strip())
+    inside = text.strip("|│ ")
+    return [cell.strip() for cell in inside.split("|")] if text[-1] == "|" else _BLANKS.split(inside)

@@ -11,7 +11,7 @@ from nodedoctor.triage.events import LIFE
 from nodedoctor.triage.events.anew import Anew
 from nodedoctor.triage.events.complaints import Complaint, Outlived, TalkedOn
 from nodedoctor.triage.events.cuda import OfGpu
-from nodedoctor.triage.events.measures import Measured
+from nodedoctor.triage.events.measures import Worked
 from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.onward import WentOn
 from nodedoctor.triage.events.programs.accelerate import Passed
@@ -45,7 +45,7 @@ W = TypeVar("W")
 QUIET = (
     *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
     Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
-    Complaint, TalkedOn, Outlived, WentOn, Tried, Measured, Passed, OfGpu, RasCount, RasProcess, RasRunning,
+    Complaint, TalkedOn, Outlived, WentOn, Tried, Worked, Passed, OfGpu, RasCount, RasProcess, RasRunning,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

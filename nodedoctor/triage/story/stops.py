@@ -66,13 +66,14 @@ def parted(events: list[Event[Any]]) -> list[Event[Any]]:
 def outworked(events: list[Event[Any]]) -> list[Event[Any]]:
     """The events without what ended only threads or helpers of a process that had done its work by then.
 
-    Writers of logs and loaders of data are taken down with their program, in no order. That all was done tells
-    the process itself, behind it; of a thread that found things closed a full bar in front of it, too: a helper
-    may end before the next bar begins, and its process with it. Only where nothing else is told.
+    Writers of logs and loaders of data are taken down with their program, in no order. That all was done
+    tells the process itself, behind it; of a thread that found things closed a full bar, too: a helper may
+    end before the next bar begins, and its process with it. Only where nothing else is told.
     """
     helpers = {e.place for e in events if isinstance(e.what, ProcessExit) and e.what.helper}
     trouble = [event for event in events if _is_trouble(event)]
-    if not trouble or not all(_found_closed(e) or _of_helpers(e, helpers) for e in trouble):
+    threads = {event.place for event in trouble if _found_closed(event)}
+    if not trouble or not all(e.place in threads or _of_helpers(e, helpers) for e in trouble):
         return events
     done = _said_done(events, trouble) or (not helpers and _bar_is_full(events, trouble[0]))
     return [event for event in events if not _is_trouble(event)] if done else events

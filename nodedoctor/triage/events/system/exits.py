@@ -204,7 +204,9 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(
         # what Open MPI's error handler prints before it aborts the job (ompi/errhandler)
-        r"(?:MPI_ABORT was invoked on rank |\*\*\* reported by process \[\d{1,20},)(?P<rank>\d+)",
+        r"(?:MPI_ABORT was invoked on rank "
+        r"|(?:\[(?P<host>[\w.-]{1,255}):(?P<pid>\d+)\] )?\*\*\* reported by process \[\d{1,20},)"
+        r"(?P<rank>\d+)",
         lambda _: ProcessExit(1, first=True, told=False, ends_all=True),
     ),
     sign(  # MPICH's and Intel MPI's; only the latter tells the rank
