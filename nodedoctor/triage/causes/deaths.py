@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
 from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.watchdog import Dying, Failed, Heartbeat
-from nodedoctor.triage.model import Candidate, Confidence, Event, Owner, Who
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Owner, Who
 from nodedoctor.triage.story import Story, follows
 
 _BLOCK = 200
@@ -158,7 +159,16 @@ def nodes_lost(story: Story) -> Iterator[Candidate]:
             who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
             headline = f"{who} {', '.join(hosts)} did not start {what}: {lost[0].what.unstarted}"
         culprits = tuple(Who(host=host) for host in hosts)
-        yield Candidate("peer_died", "death", "high", headline, tuple(lost[:4]), culprits, owner="NODE")
+        refused = all(_AS_ASKED.search(event.what.unstarted) for event in lost)
+        cause: Cause = "user_code_exception" if refused else "peer_died"
+        owner: Owner = "CONFIG" if refused else "NODE"
+        yield Candidate(cause, "death", "high", headline, tuple(lost[:4]), culprits, owner=owner)
+
+
+_AS_ASKED = re.compile(
+    r"\bbind|[Ii]nvalid|[Uu]nable to satisfy|not permitted|[Pp]ermission denied|No such file"
+)
+"""Reasons of srun not to start a task that lie in what was asked for."""
 
 
 def store_host_gone(story: Story) -> Iterator[Candidate]:

@@ -12,10 +12,13 @@ from nodedoctor.triage.events.echoes import OF_LAUNCHERS, handed_on, is_echo
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, Who
 from nodedoctor.triage.story import Story
+
+SIGTERM = 15
+"""How launchers end the others."""
 
 
 def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
@@ -26,7 +29,7 @@ def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:
     events = tuple(events)
     events = tuple(event for event in events if not handed_on(event.text)) or events
     people = [event.who for event in events]
-    known = tuple(distinct(people)) or sole_failure(story)
+    known = tuple(distinct(people)) or _all_of_a_node(story, events) or sole_failure(story)
     if not known and all(who.pid is None for who in people):
         known = _all_that_failed(story, events) or _that_never_came(story, events)
     return known or blamed(*people)
@@ -42,7 +45,7 @@ def sole_failure(story: Story) -> tuple[Who, ...]:
     exits = story.of(ProcessExit)
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
-    alone = blamed(*(who for event in exits if event.what.signal != 15 for who in people_of(event)))
+    alone = blamed(*(who for event in exits if event.what.signal != SIGTERM for who in people_of(event)))
     return alone if len(alone) == 1 and story.sources == 1 else ()
 
 
@@ -71,7 +74,7 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     same = _is_one_error(said)
     unbegun = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
     sizes = {event.what.ranks for event in story.of(Size)} | {e.what.ranks for e in story.of(Communicator)}
-    if sizes == {1} or ((same or unbegun) and story.expected == times):
+    if sizes == {1} or ((same or unbegun or _times(said)) and story.expected == times):
         return tuple(Who(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
@@ -79,6 +82,33 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     coded = all(event.what.signal is None for event in exits)
     each = len(ended) == times > 1 or (same and 0 < len(ended) < times)
     return tuple(ended) if coded and (each or _at_once(story, said, exits, len(ended))) else ()
+
+
+def _all_of_a_node(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
+    """All ranks of a launcher where as many said the same as it had processes.
+
+    Those are the ones that ended by themselves, and the ones that it ended then. Its ranks follow each other.
+    """
+    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
+    listed = distinct(event.who for event in exits)
+    sent_home = {event.who.pid for event in story.of(Stopped) if "Sending process" in event.text} - {None}
+    count = len({who.pid for who in listed} | sent_home)
+    firsts = {
+        who.rank - who.local_rank for who in listed if who.rank is not None and who.local_rank is not None
+    }
+    one_node = len({who.host for who in listed} - {None}) < 2 and story.sources == 1
+    ended = all(event.what.signal in (None, SIGTERM) for event in exits)
+    if not (one_node and ended and len(firsts) == 1) or count < 2 or _times(said) != count:
+        return ()
+    first = firsts.pop()
+    return tuple(listed) if len(listed) == count else tuple(Who(rank=first + n) for n in range(count))
+
+
+def _times(said: Sequence[Event[Any]]) -> int:
+    """How often the same was raised; 0 where it was not the same, apart from numbers in it."""
+    raised = [event.what for event in said if isinstance(event.what, Raised)]
+    kinds = {(one.type, _NUMBER.sub("#", one.message)) for one in raised}
+    return len(raised) if len(kinds) == 1 else 0
 
 
 def _at_once(

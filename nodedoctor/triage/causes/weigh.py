@@ -203,7 +203,16 @@ def _physics(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | N
     return None
 
 
-_RULES: tuple[Rule, ...] = (_time, _place, _waiting, _witness, _company, _physics)
+def _caught(_: Story, one: Candidate, others: Sequence[Candidate]) -> Factor | None:
+    """What a program's logger told had been caught: an error that nobody caught counts more."""
+    logged = [event for event in one.evidence if isinstance(event.what, Raised) and event.what.logged]
+    own = any(other is not one and other.ground == "own error" for other in others)
+    if one.ground == "own error" and own and logged and len(logged) == len(one.evidence):
+        return Factor(-CLOSE, "its program had caught it, and told of it")
+    return None
+
+
+_RULES: tuple[Rule, ...] = (_caught, _time, _place, _waiting, _witness, _company, _physics)
 
 
 def _of_the_process(one: Candidate) -> bool:

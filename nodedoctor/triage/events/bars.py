@@ -20,6 +20,8 @@ ETA = re.compile(
 """How far torchvision's MetricLogger is (`references/detection/utils.py`), with a name or without one."""
 COLUMN = re.compile(r"^(?P<done>\d{1,9}) (?P<name>train|val(?:id)?|test|eval):? +-?\d")
 """A table of losses that begins each row with its step, as nanoGPT's and its many copies' (`log.txt`)."""
+PAIR = re.compile(r"^\[ *(?P<epoch>\d{1,7}), +(?P<done>\d{1,9})(?:/ *\d{1,9})?\],? +(?:\w{1,20}_)?[Ll]oss\b")
+"""Epoch and step in front of a loss, as PyTorch's first tutorial prints them, and who learned from it."""
 _DRAWING = re.compile(r"[█▉▊▋▌▍▎▏ ]{0,200}\|")
 """A bar's drawing alone, where what all lines begin with was taken off, the percentage too."""
 _ROW = re.compile(r"(?:[Ee]poch:? )?(?P<done>\d{1,7})/(?P<total>\d{1,7})(?:\s+(?=\S)|$)")
@@ -29,7 +31,7 @@ _VALUE = re.compile(r"[\d.]+")
 _MEASURE = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+")
 """What a bar tells in front of itself and what differs each time: a loss, a rate, a time."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
-BARS = (BAR, DRAWN, KERAS, ETA, COLUMN)
+BARS = (BAR, DRAWN, KERAS, ETA, COLUMN, PAIR)
 """What `bar` reads."""
 
 
@@ -37,6 +39,9 @@ def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     """How far a bar is; its name is what stands in front, so that two bars are two series."""
     found = BAR.search(text) or DRAWN.search(text) or KERAS.search(text)
     if found is None:
+        pair = PAIR.match(text)
+        if pair is not None:
+            return "epoch, step", (float(pair["epoch"]), float(pair["done"]))
         plain = ETA.match(text) or COLUMN.match(text)
         return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
     title = _PERCENT.sub("", text[: found.start()]).rstrip("━─╸╺ ").strip()

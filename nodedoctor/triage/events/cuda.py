@@ -78,8 +78,8 @@ _FAULT = (
 
 SIGNS: tuple[Sign, ...] = (
     sign(
-        r"(?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP) out of memory"
-        r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}GPU (?P<gpu>\d+))?"
+        r"(?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU) out of memory"
+        r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}\b[GNX]PU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
         r"|(?:CUDA [Ee]rror|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory"
         r"|Test CUDA failure \w{1,40}\.\w{1,4}:\d{1,6} 'out of memory"  # nccl-tests
@@ -88,8 +88,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)"
         r"|Ran out of memory in memory space (?:hbm|HBM)"  # XLA, when it compiles for a TPU
         r"|cudaErrorMemoryAllocation"
-        r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory"
-        r"|(?:NPU|XPU) out of memory)",
+        r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory)",
         _gpu_full,
     ),
     sign(r"^GPU (?P<gpu>\d{1,3}) has a total capacity of ", lambda _: OfGpu()),

@@ -129,6 +129,8 @@ def _of_handler(current: _Open) -> bool:
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
 
+MIXED = 12
+"""Lines behind the announcement of an ignored error in which its traceback may begin, among others. Ours."""
 DIFFERENT = 4096
 """Exceptions of which it is remembered how they were told."""
 
@@ -143,6 +145,8 @@ class Tracebacks:
         self._told: dict[str, Manner] = {}
         self._ignored: Counter[str] = Counter()
         """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
+        self._ignored_at: dict[str, int] = {}
+        self._lines = 0
         self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
@@ -150,6 +154,7 @@ class Tracebacks:
 
     def read(self, line: Line) -> Iterator[tuple[Raised, int | None, Manner]]:
         """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
+        self._lines += 1
         before = self._before.get(line.key)
         self._before[line.key] = line
         yield from self._read(line, before)
@@ -167,10 +172,11 @@ class Tracebacks:
             later = line.key in self._again
             behind = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
+            ignored = self._ignored[line.key] and self._lines - self._ignored_at[line.key] <= MIXED
             self._open[line.key] = _Open(
                 line,
                 later=later,
-                manner=_announced(before),
+                manner="handled" if ignored else _announced(before),
                 steps=self._steps,
                 behind=behind,
                 in_thread=threaded,
@@ -181,6 +187,7 @@ class Tracebacks:
             self._again.add(line.key)
         if _IGNORED.match(text):
             self._ignored[line.key] += 1
+            self._ignored_at[line.key] = self._lines
         spawned = SPAWNED.search(text)
         if spawned:
             self._spawned[line.key] = int(spawned[1])
@@ -216,6 +223,8 @@ class Tracebacks:
         aside = of_onlookers(frames)
         how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
+        if current is not None and current.first.level in ("I", "D") and not line.level:
+            how = "handled"  # its program's logger tells of it, and has caught it
         if told_so or line.severity in ("W", "I", "D"):
             how = "warning"
         how = self._as_before(line, text, "handled" if aside else how)

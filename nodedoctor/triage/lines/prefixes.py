@@ -32,6 +32,7 @@ _REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\]
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
     r"\[(?:rank|default)\d{1,6}\]:(?=[ \[])"
+    r"|\[(?:INFO|WARNING|ERROR):[\w.-]{1,60}\] (?=Traceback \(most recent call last\):$)"
     r"|(?<=[\s:|>)])Traceback \(most recent call last\):$"
     r"|\[[EWF](?:\d{3,4} [\d:.]{8,20})? ProcessGroup\w+\.cpp:\d+\]"
     r"|(?<=[\]%])Traceback \(most recent call last\):"
@@ -268,6 +269,7 @@ _READERS: tuple[Reader, ...] = (
     loggers.NCCL,
     launchers.POD,
     launchers.PDSH,
+    loggers.NAMED_LEVEL,
     loggers.LEVEL,
     loggers.COMMAND,
     loggers.MARKUP,

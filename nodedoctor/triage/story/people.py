@@ -25,6 +25,7 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
     by_bus = _rank_by_bus(events)
     alone = _one_node(events)
     ended = _failing(events) if alone else frozenset()
+    own = alone and _each_its_own(events)
 
     def named(event: Event[Any]) -> Event[Any]:
         rank = _rank_of(known, event.who)
@@ -33,7 +34,7 @@ def identified(events: list[Event[Any]]) -> list[Event[Any]]:
         if rank is None and alone and isinstance(event.what, ProcessExit):
             rank = event.who.local_rank
         if rank is None and isinstance(event.what, GpuFull) and event.who.pid is None:
-            rank = _rank_on_gpu(event.who.gpu, ended)
+            rank = event.who.gpu if own else _rank_on_gpu(event.who.gpu, ended)
         if event.who.rank is not None or rank is None:
             return event
         return replace(event, who=replace(event.who, rank=rank))
@@ -92,6 +93,14 @@ def _failing(events: list[Event[Any]]) -> frozenset[int]:
     failed = [event for event in events if isinstance(event.what, (ProcessExit, Raised, CutShort))]
     ranks = (e.who.rank if e.who.rank is not None else e.who.local_rank for e in failed)
     return frozenset(rank for rank in ranks if rank is not None)
+
+
+def _each_its_own(events: list[Event[Any]]) -> bool:
+    """True where several tell of GPUs, and whoever has a rank is on the one of its number."""
+    full = [event.who for event in events if isinstance(event.what, GpuFull) and event.who.gpu is not None]
+    ranked = [who for who in full if who.rank is not None]
+    same = all(who.gpu == who.rank for who in ranked)
+    return bool(ranked) and same and len({who.gpu for who in full}) > 1
 
 
 def _rank_on_gpu(gpu: int | None, failing: frozenset[int]) -> int | None:

@@ -173,7 +173,11 @@ def _failed(event: Event[Any]) -> Failure:
     if not isinstance(what, Raised) or event.manner != "plain" or is_echo(what):
         return NONE
     name = program(what.frames)
-    return (f"{name} {event.who.rank}", f"{what.type} {what.frames[-1]}") if name else NONE
+    if not name:
+        return NONE
+    # each rank asks for memory where it is: another place is no other way
+    how = what.type if what.type.endswith("OutOfMemoryError") else f"{what.type} {what.frames[-1]}"
+    return f"{name} {event.who.rank}", how
 
 
 def _other_jobs(events: list[Event[Any]]) -> set[int]:

@@ -12,6 +12,8 @@ from nodedoctor.whole_numbers import whole
 _PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR": 4, "CRITICAL": 1, "FATAL": 4,
            "TRACE": 4, "SUCCESS": 2}  # fmt: skip
 """Severities, and the blanks behind them at most: what is further in belongs to the text."""
+_NAMED_LEVEL = re.compile(r"\[(" + "|".join(_PADDED) + r"):[A-Za-z_][\w.-]{0,60}\] (?=\S)")
+"""ModelScope's loggers, `[INFO:swift] `."""
 _LEVEL = re.compile(
     r" {0,12}(?:\[|<)?(?:("
     + "|".join(_PADDED)
@@ -73,6 +75,11 @@ def _read_level(found: re.Match[str], said: Said) -> None:
     said.basic = found[0].endswith(":")
 
 
+def _read_named_level(found: re.Match[str], said: Said) -> None:
+    said.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(found[1][0], found[1][0])
+    said.severities += (True,)
+
+
 def _read_command(found: re.Match[str], said: Said) -> None:
     said.level = {"error": "E", "warning": "W"}.get(found[1] or found[2], said.level)
     said.severities += (True,)
@@ -103,6 +110,7 @@ GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
 PRIORITY: Reader = (_PRIORITY, nothing, "<")
 NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
 UCX: Reader = (_UCX, _read_ucx, "[")
+NAMED_LEVEL: Reader = (_NAMED_LEVEL, _read_named_level, "[")
 LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
 FIELD: Reader = (_FIELD, nothing, " ")
 COMMAND: Reader = (_COMMAND, _read_command, "#:")
