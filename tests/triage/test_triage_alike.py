@@ -344,3 +344,66 @@ def test_who_never_came_is_who_raised_the_error_of_nobody(
     assert (more.cause, more.culprits) == ("user_code_exception", ())
     stale = judged(tmp_path, waited.replace(f"{count}={world - 1}", f"{count}={world + 2}")).verdict
     assert "never joined" not in stale.headline
+
+
+SENT_HOME = "W0314 09:26:53.100000 699 torch/distributed/elastic/multiprocessing/api.py:908] "
+SENT_HOME += "Sending process {pid} closing signal SIGTERM\n"
+NAMELESS = "ModuleNotFoundError: No module named 'six'\n"
+
+
+@pytest.mark.parametrize("world", [2, 8])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("listed", [True, False])
+def test_as_many_of_one_error_as_there_were_processes_are_of_all(
+    world: int, first: int, listed: bool, tmp_path: Path
+) -> None:
+    """The launcher saw one of them end, and ended the others: they had said the same by then."""
+    others = [rank for rank in range(world) if rank != first]
+    home = "".join(SENT_HOME.format(pid=700 + rank) for rank in others)
+    ended = table(first, *others) if listed else table(first)
+    for rank in others:
+        ended = ended.replace(f"exitcode  : 1 (pid: {700 + rank})", f"exitcode  : -15 (pid: {700 + rank})")
+    told = RAISED.splitlines(keepends=True)
+    errors = [
+        "".join(told[: 1 + n % 3]) + "".join(told[3:-1]) + NAMELESS for n in range(world)
+    ]  # mixed: no two show the same frames
+    assert culprits(judged(tmp_path, "".join(errors) + home + ended)) == list(range(world))
+    fewer = judged(tmp_path, "".join(errors[1:]) + home + ended)
+    assert culprits(fewer) in ([first], [])
+    other = "".join(errors[1:]) + RAISED.replace("AttributeError", "KeyError")
+    assert len(culprits(judged(tmp_path, other + home + ended))) < world
+
+
+def test_what_the_logger_had_caught_counts_less_than_what_nobody_did(tmp_path: Path) -> None:
+    head = "2025-03-14 09:20:07,133 ERROR utils.py:532 -- Unexpected error while the limits were read\n"
+    verdict = judged(
+        tmp_path, head + RAISED + "2025-03-14 09:20:09,001 INFO worker.py:1 -- begin\n" + FULL + "\n"
+    ).verdict
+    assert verdict.cause == "peer_cuda_oom"
+    assert judged(tmp_path, RAISED + "begin\n" * 100 + FULL + "\n").verdict.cause == "user_code_exception"
+    assert judged(tmp_path, head + RAISED).verdict.cause == "user_code_exception"
+
+
+@pytest.mark.parametrize("kind", ["NPU", "XPU", "GPU"])
+def test_every_kind_of_device_is_named(kind: str, tmp_path: Path) -> None:
+    name = "CUDA" if kind == "GPU" else kind
+    text = "".join(
+        f"  what():  {name} out of memory. Tried to allocate 4.00 GiB ({kind} {n}; 61.28 GiB in all)\n"
+        for n in (13, 4)
+    )
+    assert {who.gpu for who in judged(tmp_path, text).verdict.culprits} == {13, 4}
+
+
+def test_ranks_that_take_the_gpu_of_their_number_are_named_by_it(tmp_path: Path) -> None:
+    """Where one of several that are full has a rank, and it is its GPU's number."""
+    full = [f"{FULL[:-1]}. GPU {n} has a total capacity of 79.15 GiB\n" for n in (1, 5, 0)]
+    spawned = "torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
+    spawned += "-- Process 0 terminated with the following error:\n"
+    told = 'Traceback (most recent call last):\n  File "/job/train.py", line 9, in main\n    step()\n'
+    assert culprits(judged(tmp_path, "".join(told + one for one in full[:2]) + spawned + told + full[2])) == [
+        0,
+        1,
+        5,
+    ]
+    moved = full[2].replace("GPU 0", "GPU 3")
+    assert culprits(judged(tmp_path, "".join(told + one for one in full[:2]) + spawned + told + moved)) == [0]

@@ -172,11 +172,10 @@ class Tracebacks:
             later = line.key in self._again
             behind = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
-            ignored = self._ignored[line.key] and self._lines - self._ignored_at[line.key] <= MIXED
             self._open[line.key] = _Open(
                 line,
                 later=later,
-                manner="handled" if ignored else _announced(before),
+                manner="handled" if self._is_ignored(line) else _announced(before),
                 steps=self._steps,
                 behind=behind,
                 in_thread=threaded,
@@ -212,6 +211,7 @@ class Tracebacks:
                 del self._open[line.key]
             return
         self._open.pop(line.key, None)
+        ignored = self._is_ignored(line)
         self._ignored[line.key] -= self._ignored[line.key] > 0
         if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
             self._signalled.add(line.key)
@@ -221,7 +221,8 @@ class Tracebacks:
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         aside = of_onlookers(frames)
-        how = current.manner if current else "handled" if _announced(before) == "handled" else "plain"
+        aloud = ignored or _announced(before) == "handled"
+        how = current.manner if current else "handled" if aloud else "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
             how = "handled"  # its program's logger tells of it, and has caught it
@@ -236,6 +237,10 @@ class Tracebacks:
         threaded = current is not None and current.in_thread
         what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
         yield what, self._spawned.get(line.key), how
+
+    def _is_ignored(self, line: Line) -> bool:
+        """True where an announcement of an ignored error is not far, and its traceback has not ended."""
+        return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= MIXED
 
     def _as_before(self, line: Line, text: str, how: Manner) -> Manner:
         """Ray shows what many workers say once, and the rest out of order with a count: all said it alike."""
