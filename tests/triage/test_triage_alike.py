@@ -407,3 +407,20 @@ def test_ranks_that_take_the_gpu_of_their_number_are_named_by_it(tmp_path: Path)
     ]
     moved = full[2].replace("GPU 0", "GPU 3")
     assert culprits(judged(tmp_path, "".join(told + one for one in full[:2]) + spawned + told + moved)) == [0]
+
+
+@pytest.mark.parametrize(
+    "error", [NAMELESS, "ImportError: /opt/amp.so: undefined symbol: _ZN3c104cuda29c10\n"]
+)
+def test_what_a_sign_reads_from_an_exception_counts_as_often(error: str, tmp_path: Path) -> None:
+    text = (RAISED.rpartition("AttributeError")[0] + error) * 16
+    home = "".join(SENT_HOME.format(pid=700 + rank) for rank in range(16) if rank != 3)
+    assert culprits(judged(tmp_path, text + home + table(3))) == list(range(16))
+
+
+@pytest.mark.parametrize(("label", "ranks"), [("DP13 TP13 EP13", [13]), ("TP13 EP13", [13]), ("DP1 TP3", [])])
+def test_sglangs_ranks_of_tensors_and_experts_are_global_where_they_are_the_same(
+    label: str, ranks: list[int], tmp_path: Path
+) -> None:
+    head = f"[2026-01-14 12:10:42 {label}] Scheduler hit an exception: Traceback (most recent call last):\n"
+    assert culprits(judged(tmp_path, head + RAISED.partition("\n")[2])) == ranks

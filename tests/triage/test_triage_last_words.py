@@ -256,3 +256,12 @@ def test_what_a_script_complains_of_long_before_the_end_is_none_of_its_last_word
 )
 def test_a_measure_that_is_called_an_error_is_none(what: str, tmp_path: Path) -> None:
     assert judged(tmp_path, f"{what}\n").verdict.outcome == "nothing"
+
+
+LEAVING = "WARNING:root:You must call parse(conf) before loading data. {end}\n"
+
+
+@pytest.mark.parametrize(("end", "outcome"), [("Exiting.", "failure"), ("It was done for you.", "nothing")])
+def test_a_program_that_warns_that_it_ends_has_ended(end: str, outcome: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, LEAVING.format(end=end) * 4 + "=== done ===\n").verdict.outcome == outcome
+    assert judged(tmp_path, LEAVING.format(end=end) + steps(1, 30)).verdict.outcome == "clean"

@@ -113,6 +113,7 @@ FAMILIES = (
         r"|mutually exclusive|is incompatible with (?:--|`)|Invalid (?:generic resource|config\w*|value for)"
         r"|[Uu]nable to (?:create step|allocate resources)|[Jj]ob submission failed"
         r"|\bmust be run (?:on|with) at least \d"
+        r"|\b[Yy]ou must (?:first )?(?:call|run|set|specify|provide|pass)\b"
         r"|\brequires? at least \d{1,6} (?:nodes|processes|ranks|tasks|GPUs)"
         r"|Requested node configuration is not available|Unable to layout tasks",
         "a setting that is missing, unknown or excluded by another one",

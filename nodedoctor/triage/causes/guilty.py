@@ -74,7 +74,7 @@ def _all_that_failed(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...
     same = _is_one_error(said)
     unbegun = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
     sizes = {event.what.ranks for event in story.of(Size)} | {e.what.ranks for e in story.of(Communicator)}
-    if sizes == {1} or ((same or unbegun or _times(said)) and story.expected == times):
+    if sizes == {1} or ((same or unbegun or _times(story, said)) and story.expected == times):
         return tuple(Who(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
@@ -98,15 +98,16 @@ def _all_of_a_node(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
     }
     one_node = len({who.host for who in listed} - {None}) < 2 and story.sources == 1
     ended = all(event.what.signal in (None, SIGTERM) for event in exits)
-    if not (one_node and ended and len(firsts) == 1) or count < 2 or _times(said) != count:
+    if not (one_node and ended and len(firsts) == 1) or count < 2 or _times(story, said) != count:
         return ()
     first = firsts.pop()
     return tuple(listed) if len(listed) == count else tuple(Who(rank=first + n) for n in range(count))
 
 
-def _times(said: Sequence[Event[Any]]) -> int:
+def _times(story: Story, said: Sequence[Event[Any]]) -> int:
     """How often the same was raised; 0 where it was not the same, apart from numbers in it."""
-    raised = [event.what for event in said if isinstance(event.what, Raised)]
+    told = {event.place for event in said}
+    raised = [event.what for event in story.of(Raised) if event.place in told]
     kinds = {(one.type, _NUMBER.sub("#", one.message)) for one in raised}
     return len(raised) if len(kinds) == 1 else 0
 

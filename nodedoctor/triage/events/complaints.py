@@ -125,6 +125,8 @@ _NONE = re.compile(
 _INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
 """Programs that go on after what they tell so; NCCL tells there, too, that a local process went away."""
 
+_LEAVES = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
+"""How a program warns that it ends."""
 _GIVEN = re.compile(
     r"^\++ \S"
     r"|^(?=.{1,200}$)\W*(?:[\w.-]+ )?[\w.-]*(?i:time_?out)[\w.-]*"
@@ -138,9 +140,11 @@ _GIVEN = re.compile(
 def complaint(line: Line) -> Complaint | None:
     """What a line that nothing else was read from says of a failure."""
     found = FAILING.search(line.text)
+    leaves = _LEAVES.search(line.text) is not None
     if (
         found is None
-        or line.level in ("D", "I", "W")
+        or line.level in ("D", "I")
+        or (line.level == "W" and not leaves)
         or _NONE.search(line.text)
         or _INFORMS.search(line.text)
         or _GIVEN.search(line.text)
@@ -148,4 +152,5 @@ def complaint(line: Line) -> Complaint | None:
     ):
         return None
     how = manner(line, found.start(), found.end())
-    return Complaint(how == "described") if how in ("plain", "described") else None
+    told = how in ("plain", "described") or (how == "warning" and leaves)
+    return Complaint(how == "described") if told else None

@@ -119,8 +119,9 @@ def _read_pdsh(found: re.Match[str], said: Said) -> None:
 
 def _read_sglang(found: re.Match[str], said: Said) -> None:
     read_date(found, said)
-    alone = re.fullmatch(r" TP(\d+)", found[8])  # beside a rank of data or pipeline it is no global one
-    said.know(rank=int(alone[1]) if alone else None)
+    # beside a rank of data or pipeline it is no global one, but where that of experts is the same
+    alone = re.fullmatch(r"(?: DP\d+)? TP(\d+) EP\1| TP(\d+)", found[8])
+    said.know(rank=int(alone[1] or alone[2]) if alone else None)
 
 
 RANK: Reader = (_RANK, _read_rank, "[ \t")
