@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,13 @@ from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
 SIGTERM = 15
+_HELPS = re.compile(
+    r"(?:[Mm]onitor|\bnvidia-smi|\bdcgm|\bnvtop|stat\b|\bwatch\b|\btail\b|\bsleep\b|[Tt]ensorboard|[Ss]erver?\b"
+    r"|\bvllm\b|\bsglang\b|\bray\b|[Pp]rofil|\bnsys\b|[Ss]ampler|\bwhile\b)[^|>&]*"
+)
+"""What scripts start beside their program, by the beginning of the command that a shell shows."""
+COMMAND = 80
+"""Characters of a command in which its program and its script stand. Ours."""
 
 
 def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
@@ -183,6 +191,9 @@ def _teardown(story: Story) -> bool:
 def _of_a_helper(story: Story, event: Event[Any]) -> bool:
     """True for what a script kills when its job is done: a monitor. No work was seen to begin in between."""
     if not isinstance(event.what, ProcessExit) or not OF_A_SCRIPT.match(event.text):
+        return False
+    command = event.text.partition(" Killed ")[2] or event.text.partition(" Terminated ")[2]
+    if not _HELPS.search(command.strip().partition(" -")[0][:COMMAND]):
         return False
     here = [e for e in story.events if e.place.source == event.place.source]
     before = [e for e in here if e.place.offset < event.place.offset]

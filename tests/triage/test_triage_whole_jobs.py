@@ -233,6 +233,43 @@ def test_a_script_kills_its_monitor_when_the_job_is_done(tmp_path: Path) -> None
     assert judged(tmp_path, done + LOADED + killed).verdict.cause == "peer_died"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "CUDA_VISIBLE_DEVICES=0,1 $ACCEL scripts/sweep.py --seed 43",
+        "python evaluate.py --server a",
+        "torchrun a.py",
+        "",
+    ],
+)
+def test_a_program_that_is_killed_behind_one_that_came_to_its_end_is_no_helper(
+    command: str, tmp_path: Path
+) -> None:
+    done = steps(1, 9) + "{'train_runtime': 33.2, 'train_loss': 1.9}\n"
+    killed = f">>> seed 43\nrun.sh: line 219: 5120 Killed                  {command}\n"
+    assert judged(tmp_path, done + killed).verdict.cause == "peer_died"
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_program_that_calls_mpi_abort_ends_the_others(rank: int, tmp_path: Path) -> None:
+    said = (
+        f"Abort(15) on node {rank} (rank {rank} in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 15)"
+    )
+    ends = "".join(f"gpu-1: rank {other} died from signal 9\n" for other in range(4) if other != rank)
+    verdict = judged(tmp_path, steps(1, 9) + said + f" - process {rank}\n" + ends).verdict
+    assert {who.rank for who in (*verdict.culprits, *verdict.parties)} == {rank}
+    assert verdict.outcome != "clean" and "SIGKILL" not in verdict.headline
+
+
+@pytest.mark.parametrize(
+    ("bar", "cause"), [("[00:01<00:00", "undetermined"), ("[24:51<06:40", "timeout_too_short_legit_work")]
+)
+def test_work_that_would_have_been_done_at_once_held_nobody_up(bar: str, cause: str, tmp_path: Path) -> None:
+    drawn = f"Map:  97%|#########7| 12671/13029 {bar}, 8192.54 examples/s]\n"
+    verdict = judged(tmp_path, drawn + caught(1, ms=1800000)).verdict
+    assert verdict.cause == cause
+
+
 def test_a_traceback_that_a_supervisor_shows_indented(tmp_path: Path) -> None:
     shown = TRACE.partition("\n")[2].format(second=7).replace("\n", "\n  ").rstrip(" ")
     text = (

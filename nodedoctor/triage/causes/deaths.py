@@ -258,9 +258,9 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
-    if signal == 9 and (
-        any(stop.what.by_kill for stop in story.of(Stopped)) or _killed_for_another(story, event)
-    ):
+    if signal in (6, 9) and _killed_for_another(story, event):
+        return False
+    if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
 

@@ -9,7 +9,7 @@ from typing import Any
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ended import never_joined
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep
+from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep, is_brief
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.store import (
     BarrierMissed,
@@ -240,8 +240,10 @@ def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] |
     waited = {wait.who.rank for wait in story.waits}
     for event in reversed(story.of(LongWork)):
         rank = event.who.rank
-        if story.late(event) or (
-            rank is not None and (rank in waited or (ranks is not None and rank not in ranks))
+        if (
+            story.late(event)
+            or is_brief(event.text)
+            or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks)))
         ):
             continue
         steps = [e for e in story.of(TrainingStep) if e.place.source == event.place.source]

@@ -146,6 +146,8 @@ _SETTING = re.compile(
 )
 """Names whose number is a setting and no count: `save_steps=500`."""
 _FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
+_EXPECTED = re.compile(r"\d%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<(?:(\d{1,3}):)?(\d{1,2}):(\d\d)")
+"""How long a bar has taken, and how long it still will."""
 SHORTEST_LIMIT = 300
 """Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
 _SERVING = re.compile(
@@ -254,6 +256,16 @@ def _soon_done(text: str) -> bool:
         return False
     hours, minutes, seconds = (int(part or 0) for part in bar.groups())
     return 3600 * hours + 60 * minutes + seconds < SHORTEST_LIMIT
+
+
+def is_brief(text: str) -> bool:
+    """True for the bar of work that would be done before anybody who waited for it would have given up."""
+    bar = _EXPECTED.search(text)
+    if bar is None:
+        return False
+    hours, minutes, seconds, *left = (int(part or 0) for part in bar.groups())
+    total = 3600 * (hours + left[0]) + 60 * (minutes + left[1]) + seconds + left[2]
+    return total < SHORTEST_LIMIT
 
 
 def counter(text: str) -> tuple[str, tuple[float, ...]] | None:

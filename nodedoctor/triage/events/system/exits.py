@@ -209,6 +209,10 @@ SIGNS: tuple[Sign, ...] = (
         r"(?P<rank>\d+)",
         lambda _: ProcessExit(1, first=True, told=False, ends_all=True),
     ),
+    sign(  # MPICH's word for a program that called MPI_Abort (src/mpi/init/abort.c)
+        r"^Abort\((?P<code>\d{1,9})\) on node \d+ \(rank (?P<rank>\d+) in comm \S+\): application called",
+        lambda found: ProcessExit(min(numeral(found["code"]), 127) or 1, first=True, ends_all=True),
+    ),
     sign(  # MPICH's and Intel MPI's; only the latter tells the rank
         r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
         lambda _: ProcessExit(1, first=True, told=False),
