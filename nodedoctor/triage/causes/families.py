@@ -78,7 +78,8 @@ FAMILIES = (
         r"|(?:[Uu]nable|[Ff]ailed) to load \S+ library\b"
         r"|numpy\.\w+ size changed|\bLD_LIBRARY_PATH\b|CUDA Setup failed"
         r"|\btoo old to be supported\b"
-        r"|(?:compute|CUDA) capability\b.{0,60}\b(?:not supported|required|at least|too (?:low|old))",
+        r"|(?<!on GPUs with )(?:compute|CUDA) capability\b.{0,60}"
+        r"\b(?:not supported|required|at least|too (?:low|old))",
         "libraries that are missing or do not fit each other",
         "CONFIG",
         "version_mismatch",

@@ -208,7 +208,7 @@ def _caught(_: Story, one: Candidate, others: Sequence[Candidate]) -> Factor | N
     logged = [event for event in one.evidence if isinstance(event.what, Raised) and event.what.logged]
     own = any(other is not one and other.ground == "own error" for other in others)
     if one.ground == "own error" and own and logged and len(logged) == len(one.evidence):
-        return Factor(-CLOSE, "its program had caught it, and told of it")
+        return Factor(-CLOSE, "its program had caught and logged it")
     return None
 
 

@@ -47,4 +47,4 @@ class Works:
             return None
         self._last = found[1]
         self._left -= 1
-        return None if self._left else Worked("told a loss that changes")
+        return None if self._left else Worked("printed a loss that changes")
