@@ -160,3 +160,9 @@ def test_what_an_engine_raises_of_its_executor_is_no_failure_of_its_own(rank: in
         text += ENGINE.format(n=6, where="core.py:868", said=said)
     found = judged(tmp_path, text)
     assert (found.verdict.cause, culprits(found)) == ("peer_died", [rank])
+
+
+def test_crashes_that_were_all_seen_behind_the_stop_name_nobody(tmp_path: Path) -> None:
+    seen = "".join(SEEN.format(node=1, task=task, how="Segmentation fault") for task in (2, 3))
+    verdict = judged(tmp_path, steps(1, 9) + STOP + seen).verdict
+    assert verdict.outcome != "clean" and not verdict.culprits and not verdict.parties

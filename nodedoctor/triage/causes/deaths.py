@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.record import replace
+from nodedoctor.triage.causes import crashes
 from nodedoctor.triage.causes.ended import before_stop, people_of
 from nodedoctor.triage.causes.guilty import sole_failure
 from nodedoctor.triage.causes.who import blamed, called, distinct
@@ -37,27 +38,30 @@ _SIGNALS = {
 }
 
 
-CRASHES = (4, 7, 8, 11)
-"""Signals that a process brings upon itself: no launcher sends them, and who waits for others meets none."""
-
-
 def killed(story: Story) -> Iterator[Candidate]:
     """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
     forced = {event.who.pid for event in story.of(Forced)}
+    aborts = {e.place.source: e.place.offset for e in reversed(story.of(ProcessExit)) if e.what.ends_all}
     began = min((event.what.at for event in story.of(ProcessExit) if event.what.at), default="")
-    deaths = [e for e in story.of(ProcessExit) if e.what.at <= began and _own(story, e, forced)]
+    deaths = [
+        e
+        for e in story.of(ProcessExit)
+        if e.what.at <= began and _own(story, e, forced) and not _killed_for_another(e, aborts)
+    ]
     if not deaths:
         return
     first = _at_one_look(deaths) or _before_stop(story, deaths)
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
-    if signal in CRASHES and not any(event.what.first for event in deaths):
-        chosen = [*chosen, *(event for event in deaths if event not in chosen)]  # nobody stops one so
+    named = any(event.who != Who() or event.what.tasks for event in chosen)  # else all came behind the stop
+    if signal in crashes.SIGNALS and named and not any(event.what.first for event in deaths):
+        known = {id(event) for event in chosen}
+        chosen = [*chosen, *(event for event in deaths if id(event) not in known)]  # nobody stops one so
     chosen = [event for event in chosen if event.what.signal == signal]
     people = tuple(distinct(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(story) or blamed(*(e.who for e in chosen if e.who.pid))
-    ordered = len(people) == 1 or any(event.what.first for event in chosen) or _all_told(chosen)
+    ordered = len(people) == 1 or any(event.what.first for event in chosen) or crashes.all_told(chosen)
     helper = chosen[0].what.helper if all(event.what.helper for event in chosen) else ""
     # victims abort too, often before the guilty rank
     culprits = people if ordered and (signal != 6 or helper) else ()
@@ -258,18 +262,15 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
-    if signal in (6, 9) and _killed_for_another(story, event):
-        return False
     if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
 
 
-def _killed_for_another(story: Story, event: Event[ProcessExit]) -> bool:
-    """True behind a process that ended the whole job itself."""
-    place = event.place
-    aborts = [one.place for one in story.of(ProcessExit) if one.what.ends_all]
-    return any(at.source == place.source and at.offset < place.offset for at in aborts)
+def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bool:
+    """True behind a process that ended the whole job itself; `aborts`: where the first one did, by source."""
+    at = aborts.get(event.place.source)
+    return event.what.signal in (6, 9) and at is not None and at < event.place.offset
 
 
 def _watchdog_aborts(story: Story) -> bool:
@@ -290,28 +291,9 @@ def _before_stop(story: Story, deaths: list[Event[ProcessExit]]) -> list[Event[P
     """Deaths before the launcher began to stop the others; all of them when it never says so."""
     stops = [stop for stop in story.of(Stopped) if "closing signal" not in stop.text]
     early = before_stop(deaths, stops)
-    early += [event for event in deaths if event not in early and _told_itself(event, deaths, early)]
+    known = {id(event) for event in early}
+    early += [event for event in crashes.told_themselves(deaths, early) if id(event) not in known]
     return early or [Event(e.what, e.place, Who(), e.time, e.text) for e in deaths]
-
-
-def _all_told(deaths: list[Event[ProcessExit]]) -> bool:
-    """True for crashes that each process told itself: none of them is known from its launcher alone."""
-    seen = [event for event in deaths if event.who.rank is not None]
-    return bool(seen) and all(_told_itself(event, deaths, deaths) for event in seen)
-
-
-def _told_itself(
-    event: Event[ProcessExit], deaths: list[Event[ProcessExit]], early: list[Event[ProcessExit]]
-) -> bool:
-    """True for a crash that its own process told among the early ones, whenever its launcher saw it.
-
-    There the process is known by its host and its pid alone: so all that crashed on the host must have told.
-    """
-    signal, host = event.what.signal, event.who.host
-    alike = [e.who for e in deaths if e.what.signal == signal and e.who.host == host]
-    seen = {who.rank for who in alike} - {None}
-    told = {e.who.pid for e in early if e.who in alike and e.who.rank is None} - {None}
-    return signal in CRASHES and host is not None and len(told) >= len(seen) > 0
 
 
 RULES = (killed, ray_deaths, signalled, nodes_lost, store_host_gone, connections_closed, node_silent)

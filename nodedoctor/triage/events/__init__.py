@@ -40,7 +40,7 @@ from nodedoctor.triage.events.seen import Article, Prose, UnreadTrouble, unread
 from nodedoctor.triage.events.shapes import Shape, Shapes
 from nodedoctor.triage.events.sign import Sign, Symptom, identified
 from nodedoctor.triage.events.stacks import Dumps
-from nodedoctor.triage.events.system import exits, helpers, kernel, limits, nodes, oom, schedulers, slurm
+from nodedoctor.triage.events.system import exits, helpers, kernel, limits, mpi, nodes, oom, schedulers, slurm
 from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.trace import Raised, Tracebacks, own_rank
 from nodedoctor.triage.events.trace_owners import Continued, Gathered, Spawned
@@ -57,6 +57,7 @@ SIGNS: tuple[Sign, ...] = (
     *oom.SIGNS,
     *limits.SIGNS,
     *exits.SIGNS,
+    *mpi.SIGNS,
     *helpers.SIGNS,
     *nodes.SIGNS,
     *ray.SIGNS,

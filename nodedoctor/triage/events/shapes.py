@@ -41,7 +41,7 @@ class Shapes:
         self._known: dict[str, Shape] = {}
         self._signs = tuple(signs)
         lists = [_masked(sign.needles) for sign in self._signs]
-        alive, announces = _words((*progress.PATTERNS, *progress.ELSEWHERE)), _words((seen.ANNOUNCES,))
+        alive, announces = _words(progress.PATTERNS), _words((seen.ANNOUNCES,))
         self._alive, self._announces = len(lists), len(lists) + 1
         self._index = Index([*lists, alive, announces])
         self._counted, self._bar = (

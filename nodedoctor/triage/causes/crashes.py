@@ -1,0 +1,45 @@
+"""Processes that crashed: they tell of it themselves, and their launcher sees it when it looks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.model import Event
+
+SIGNALS = (4, 7, 8, 11)
+"""Signals that a process brings upon itself: no launcher sends them, and who waits for others meets none."""
+
+
+_Kind = tuple[int | None, str | None]
+"""The signal of a crash, and its host."""
+
+
+def all_told(deaths: Sequence[Event[ProcessExit]]) -> bool:
+    """True for crashes that each process told itself: none of them is known from its launcher alone."""
+    seen = [event for event in deaths if event.who.rank is not None]
+    return bool(seen) and len(told_themselves(seen, deaths)) == len(seen)
+
+
+def told_themselves(
+    deaths: Iterable[Event[ProcessExit]], early: Iterable[Event[ProcessExit]]
+) -> list[Event[ProcessExit]]:
+    """The crashes that their own processes told among the early ones, whenever their launcher saw them.
+
+    There a process is known by its host and its pid alone: so all that crashed on a host must have told.
+    """
+    crashed = [e for e in deaths if e.what.signal in SIGNALS and e.who.host is not None]
+    seen: dict[_Kind, set[int]] = defaultdict(set)
+    for event in crashed:
+        if event.who.rank is not None:
+            seen[_kind(event)].add(event.who.rank)
+    told: dict[_Kind, set[int]] = defaultdict(set)
+    for event in early:
+        if event.who.rank is None and event.who.pid is not None:
+            told[_kind(event)].add(event.who.pid)
+    return [event for event in crashed if len(told[_kind(event)]) >= len(seen[_kind(event)]) > 0]
+
+
+def _kind(event: Event[ProcessExit]) -> _Kind:
+    return event.what.signal, event.who.host

@@ -1,0 +1,59 @@
+"""Words with which programs and scripts say that they came to their end."""
+
+from __future__ import annotations
+
+import re
+
+_DONE = re.compile(
+    r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
+    r"|[Ff]inished [Tt]raining(?! \w*(?:warm|step|epoch|iter|batch|round|phase|stage|for ))"
+    r"|[Dd]one training\b(?! (?:epoch|step|iter|batch|round|phase|stage|for )\w*)|TRAINING COMPLETED?\b"
+    r"|[Ee]xit code(?: of \w+)?: 0\b|^exit 0$|error string: no error|\btrain_runtime\b"
+    r"|[Jj]ob (?:completed|finished) success"
+    r"|\brank ?[=:]? ?\d+:? finished$|COMPLETED\b.*ExitCode 0"
+    r"|Trainer.fit` stopped: `max_(?:steps|epochs)|Done!?$"
+    r"|_atexit_cleanup\(\):\d+\] got exitcode: 0$"
+    r"|Avg bus bandwidth +:|Out of bounds values : 0 OK"
+    r"|peak memory consumption"
+    r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
+)
+_TESTED = re.compile(
+    r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
+    r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
+    r"|\b[Ff]inished evaluation for\b|^\W{0,3}Final validation metrics: "
+    r"|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
+    r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
+    r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf
+)
+"""The same of what measures and judges instead of training."""
+_ALL = re.compile(
+    r"\b[Aa]ll (?:tasks|jobs) (?:completed|finished)\b"
+    r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
+    r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
+    r"|^Trial status: \d{1,6} TERMINATED\s*$"
+)
+"""The same of scripts that run several programs, or one until it works."""
+_NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
+_ELSEWHERE = tuple(
+    re.compile(f"(?:{words}){_NOT_YET}")
+    for words in (
+        r"\b(?:[Tt]rein(?:o|amento)|[Ee]ntrenamiento|[Aa]ddestramento)"
+        r" (?:conclu|finali[sz]ad|complet|terminad|terminat)\w+",
+        r"\b[Ee]ntra[iî]nement (?:est )?(?:termin[ée]|achev[ée]|fini)\b",
+        r"\b[Tt]raining (?:ist )?abgeschlossen\b|бучение (?:завершено|закончено)\b",
+        r"(?<![轮次段期个批])训练(?:已|已经|全部)?完成",
+        r"学習が?完了|학습이? ?완료",
+    )
+)
+"""The same in other languages, in which people write programs of their own; not of one of its epochs.
+
+Only what says that it is complete: scripts say that it ended whatever its end was."""
+
+
+PATTERNS = (_DONE, _TESTED, _ALL, *_ELSEWHERE)
+"""What `says_done` looks for."""
+
+
+def says_done(text: str) -> bool:
+    """True for a line with which a program says that it has done all of its work."""
+    return any(pattern.search(text) for pattern in PATTERNS)
