@@ -424,3 +424,10 @@ def test_sglangs_ranks_of_tensors_and_experts_are_global_where_they_are_the_same
 ) -> None:
     head = f"[2026-01-14 12:10:42 {label}] Scheduler hit an exception: Traceback (most recent call last):\n"
     assert culprits(judged(tmp_path, head + RAISED.partition("\n")[2])) == ranks
+
+
+def test_what_one_rank_logs_and_raises_is_not_of_two(tmp_path: Path) -> None:
+    logged = "2025-03-14 09:26:52,133 ERROR train.py:40 -- the step failed\n" + RAISED
+    home = SENT_HOME.format(pid=701)
+    assert culprits(judged(tmp_path, logged + RAISED + home + table(0))) == [0]
+    assert culprits(judged(tmp_path, RAISED + RAISED + home + table(0))) == [0, 1]

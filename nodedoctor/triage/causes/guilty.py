@@ -105,10 +105,13 @@ def _all_of_a_node(story: Story, said: Sequence[Event[Any]]) -> tuple[Who, ...]:
 
 
 def _times(story: Story, said: Sequence[Event[Any]]) -> int:
-    """How often the same was raised; 0 where it was not the same, apart from numbers in it."""
+    """How often the same was raised; 0 where it was not the same, apart from numbers in it.
+
+    What one process logs and then raises is not the same: that is told twice by one.
+    """
     told = {event.place for event in said}
     raised = [event.what for event in story.of(Raised) if event.place in told]
-    kinds = {(one.type, _NUMBER.sub("#", one.message)) for one in raised}
+    kinds = {(one.type, _NUMBER.sub("#", one.message), one.logged, one.later) for one in raised}
     return len(raised) if len(kinds) == 1 else 0
 
 
