@@ -71,12 +71,22 @@ def open_question(story: Story) -> str:
 
 def _stopped(story: Story) -> str:
     """That nothing but SIGTERM was seen."""
-    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
-    others = [e for e in story.trouble if not isinstance(e.what, (ProcessExit, UnreadTrouble))]
-    if others or not exits or any(event.what.signal != SIGTERM for event in exits):
+    people = stopped(story)
+    if people is None:
         return ""
-    who = called(blamed(*(who for event in exits for who in people_of(event)))) or "a process"
-    return f"{who} ended by SIGTERM, and no line says who sent it, or why"
+    return f"{called(people) or 'a process'} ended by SIGTERM, and no line says who sent it, or why"
+
+
+def stopped(story: Story) -> tuple[Who, ...] | None:
+    """Who was seen to end by SIGTERM, where nothing else was seen; None where anything was."""
+    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
+    told = {event.place for event in exits}  # where a launcher raises what it saw
+    others = [e for e in story.trouble if not isinstance(e.what, (ProcessExit, UnreadTrouble))]
+    if not exits or any(event.what.signal != SIGTERM for event in exits):
+        return None
+    if any(event.place not in told for event in others):
+        return None
+    return blamed(*(who for event in exits for who in people_of(event)))
 
 
 def _cut_short(story: Story) -> str:

@@ -23,7 +23,7 @@ from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
-from nodedoctor.triage.open_question import in_a_traceback, open_question, unexplained_end
+from nodedoctor.triage.open_question import in_a_traceback, open_question, stopped, unexplained_end
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
@@ -230,7 +230,7 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
     parties = end.people if end is not None and not end.alone else ()
     if end is None:
         stuck = in_a_traceback(story)
-        culprits, parties = (stuck, ()) if len(stuck) == 1 else ((), stuck)
+        culprits, parties = (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped(story) or ())
     return Verdict(
         "undetermined",
         "undetermined",

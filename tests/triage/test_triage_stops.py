@@ -240,3 +240,13 @@ def test_the_end_of_a_run_in_mlperfs_log(tmp_path: Path) -> None:
     end = ':::MLLOG {"key": "run_stop", "value": null, "metadata": {"lineno": 976, "status": "success"}}\n'
     assert judged(tmp_path, end).verdict.outcome == "clean"
     assert judged(tmp_path, end.replace("success", "aborted")).verdict.outcome != "clean"
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_who_was_ended_from_outside_is_named_and_not_blamed(rank: int, tmp_path: Path) -> None:
+    said = (
+        f"torch.multiprocessing.spawn.ProcessExitedException: process {rank} terminated with signal SIGTERM\n"
+    )
+    verdict = judged(tmp_path, steps(1, 9) + said).verdict
+    assert (verdict.outcome, verdict.culprits) == ("undetermined", ())
+    assert {who.rank for who in verdict.parties} == {rank} and f"rank {rank} " in verdict.headline

@@ -276,7 +276,8 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         _SOCKET,
         "port-taken",
-        r"\b\w{1,40}(?:Error|Exception): [Pp]ort \d{1,5} is (?:already )?in use",
+        r"\b\w{1,40}(?:Error|Exception): [Pp]ort \d{1,5} is (?:already )?in use"
+        r"|\bOFI EP enable failed \([^()]{1,120}:Address already in use\)",  # MPICH on libfabric
         "a port that the program wants is taken by another process",
         quoted=True,
         personal=True,

@@ -54,6 +54,11 @@ SIGNS: tuple[Sign, ...] = (
         r"^Abort\((?P<code>\d{1,9})\) on node \d+ \(rank (?P<rank>\d+) in comm \S+\): application called",
         lambda found: ProcessExit(min(numeral(found["code"]), 127) or 1, first=True, ends_all=True),
     ),
+    sign(  # Cray's MPICH
+        r"\bMPICH ERROR \[Rank (?P<rank>\d+)\] \[job id \S+\] \[[^\]]{8,40}\] \[(?P<host>[\w.-]+)\]"
+        r" - Abort\(",
+        lambda _: ProcessExit(1, first=True, told=False, ends_all=True),
+    ),
     sign(  # MPICH's and Intel MPI's; only the latter tells the rank
         r"^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)",
         lambda _: ProcessExit(1, first=True, told=False),
