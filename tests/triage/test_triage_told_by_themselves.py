@@ -170,7 +170,7 @@ def test_crashes_that_were_all_seen_behind_the_stop_name_nobody(tmp_path: Path) 
 
 @pytest.mark.parametrize("rank", [0, 7])
 def test_crays_mpich_names_who_aborts(rank: int, tmp_path: Path) -> None:
-    head = f"MPICH ERROR [Rank {rank}] [job id 2843.3] [Tue Feb 14 16:11:55 2026] [nid007] - Abort(1616271) (rank"
+    head = f"MPICH ERROR [Rank {rank}] [job id 2843.3] [Tue Feb 14 16:11:55 2026] [nid007] - Abort(161) (rank"
     head += f" {rank} in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:\n"
     why = "create_endpoint(1382).......: OFI EP enable failed (ofi_init.c:1382:create_endpoint:{})\n"
     found = judged(tmp_path, head + why.format("Address already in use"))
