@@ -16,7 +16,7 @@ from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.trace import CutShort, Raised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, Heartbeat
 from nodedoctor.triage.model import Who
@@ -26,7 +26,6 @@ from nodedoctor.wording import decimal
 _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
-SIGTERM = 15
 _OWN_WORDS = (Raised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
 """What a process says itself when it ends because of another one."""
 

@@ -18,7 +18,7 @@ from nodedoctor.triage.events.progress import Finished, Gone, LongWork, Mentions
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
 from nodedoctor.triage.events.store import PeerGone
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, Ended, ProcessExit, Stopped
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, SIGTERM, Ended, ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
@@ -27,10 +27,9 @@ from nodedoctor.triage.open_question import in_a_traceback, open_question, stopp
 from nodedoctor.triage.story import Story
 
 EVIDENCE = 8
-SIGTERM = 15
 _HELPS = re.compile(
     r"(?:[Mm]onitor|\bnvidia-smi|\bdcgm|\bnvtop|stat\b|\bwatch\b|\btail\b|\bsleep\b|[Tt]ensorboard|[Ss]erver?\b"
-    r"|\bvllm\b|\bsglang\b|\bray\b|[Pp]rofil|\bnsys\b|[Ss]ampler|\bwhile\b)[^|>&]*"
+    r"|\bvllm\b|\bsglang\b|\bray\b|[Pp]rofil|\bnsys\b|[Ss]ampler|\bwhile\b)"
 )
 """What scripts start beside their program, by the beginning of the command that a shell shows."""
 COMMAND = 80

@@ -96,9 +96,11 @@ def _passed(story: Story) -> list[Event[Mismatch]]:
         for event in story.of(Passed)
         if event.who.rank is not None
     ]
-    about = "the tensors that they passed to a collective differ"
-    told = [(event, Mismatch(tuple(passed), about)) for event in raised[:1] if passed]
-    return [Event(what, e.place, e.who, e.time, e.text, e.repeated, e.origin) for e, what in told]
+    if not raised or not passed:
+        return []
+    first = raised[0]
+    what = Mismatch(tuple(passed), "the tensors that they passed to a collective differ")
+    return [Event(what, first.place, first.who, first.time, first.text, first.repeated, first.origin)]
 
 
 def _told(fingerprint: Fingerprint, named: bool) -> str:

@@ -12,13 +12,10 @@ from nodedoctor.triage.events.echoes import OF_LAUNCHERS, handed_on, is_echo
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
+from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit, Stopped
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, Who
 from nodedoctor.triage.story import Story
-
-SIGTERM = 15
-"""How launchers end the others."""
 
 
 def guilty(story: Story, events: Iterable[Event[Any]]) -> tuple[Who, ...]:

@@ -44,8 +44,6 @@ _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
-_COMPARED = frozenset(("declared-mismatch",))
-"""Symptoms that say less than what each rank did, where that is told (`collectives.declared`)."""
 _UNREACHABLE = frozenset(
     (
         "host-not-found",
@@ -82,7 +80,9 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     compared = bool(story.of(Passed))
     signalled = any(event.what.helper for event in story.of(ProcessExit))
     for (cause, name), events in by_name.items():
-        if _EXPLAINED.get(name) in names or (name in _HOW and signalled) or (name in _COMPARED and compared):
+        if _EXPLAINED.get(name) in names or (name in _HOW and signalled):
+            continue
+        if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
         first = min(events, key=story.moment)
         what = first.what

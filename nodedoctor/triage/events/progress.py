@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import ends
@@ -208,8 +209,7 @@ def _soon_done(text: str) -> bool:
     bar = _FULL.search(text)
     if bar is None:
         return False
-    hours, minutes, seconds = (int(part or 0) for part in bar.groups())
-    return 3600 * hours + 60 * minutes + seconds < SHORTEST_LIMIT
+    return _seconds(bar.groups()) < SHORTEST_LIMIT
 
 
 def is_brief(text: str) -> bool:
@@ -217,9 +217,13 @@ def is_brief(text: str) -> bool:
     bar = _EXPECTED.search(text)
     if bar is None:
         return False
-    hours, minutes, seconds, *left = (int(part or 0) for part in bar.groups())
-    total = 3600 * (hours + left[0]) + 60 * (minutes + left[1]) + seconds + left[2]
-    return total < SHORTEST_LIMIT
+    return _seconds(bar.groups()[:3]) + _seconds(bar.groups()[3:]) < SHORTEST_LIMIT
+
+
+def _seconds(parts: Iterable[str | None]) -> int:
+    """A time in hours, which may be missing, minutes and seconds."""
+    hours, minutes, seconds = (int(part or 0) for part in parts)
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def counter(text: str) -> tuple[str, tuple[float, ...]] | None:

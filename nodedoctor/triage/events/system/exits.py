@@ -13,6 +13,8 @@ from nodedoctor.triage.model import LARGEST_WORLD
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
            "SIGKILL": 9,
            "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15}  # fmt: skip
+SIGTERM = SIGNALS["SIGTERM"]
+"""How launchers and schedulers end a process."""
 _WORDS = {"Killed": 9, "Segmentation fault": 11, "Bus error": 7, "Aborted": 6, "Terminated": 15, "Hangup": 1,
           "Floating point exception": 8, "Illegal instruction": 4, "Interrupt": 2}  # fmt: skip
 OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")

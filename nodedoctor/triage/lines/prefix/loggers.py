@@ -67,16 +67,20 @@ def name_ends(text: str, said: Said) -> int:
     return found.end()
 
 
+def _letter(severity: str) -> str:
+    """The letter for one of `_PADDED`."""
+    return {"S": "I", "T": "D", "N": "I", "C": "F"}.get(severity[0], severity[0])
+
+
 def _read_level(found: re.Match[str], said: Said) -> None:
-    first = (found[1] or found[2])[0]
-    said.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(first, first)
+    said.level = _letter(found[1] or found[2])
     said.severities += (True,)
     said.logged = True
     said.basic = found[0].endswith(":")
 
 
 def _read_named_level(found: re.Match[str], said: Said) -> None:
-    said.level = {"S": "I", "T": "D", "N": "I", "C": "F"}.get(found[1][0], found[1][0])
+    said.level = _letter(found[1])
     said.severities += (True,)
 
 
