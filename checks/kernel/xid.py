@@ -36,6 +36,8 @@ _DISTURBS: dict[Action, str] = {
     "reboot": "every job on this node",
     "restart-job": "the job",
 }
+_RUNS = 5
+"""Failed runs of one program on one GPU from which the GPU is suspect; ours: restarts are mostly three."""
 _BUS = 79
 _NAMED: Mapping[int, tuple[str, ...]] = {
     **dict.fromkeys((48, 63, 64, 94, 95), ("memory.remap", "memory.ecc", "memory.growth")),
@@ -58,11 +60,12 @@ _NAMED: Mapping[int, tuple[str, ...]] = {
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: its meaning in NVIDIA's catalogue, its GPU and its process.
 
-    Program errors are only noted when a day old or on several GPUs of one job: by NVIDIA's rule for Xid 13
-    and 31 the GPU is suspect when different programs fail on it.
+    Errors of programs are notes: by NVIDIA's rule for Xid 13 and 31 the GPU is suspect only when different
+    programs fail on it.
     Why: the driver first reports there that a GPU was lost, memory failed or a program crashed.
     Fix disturbs: nothing, the job, every job on the GPU, or the node, depending on the error.
-    Judges: FAIL for Xids of hardware and driver, WARN for those of programs, notes for the harmless ones.
+    Judges: FAIL for Xids of hardware and driver, WARN for a GPU on which several programs fail, notes for
+    errors of one program and for harmless ones.
     Fix: Follow the resolution of that Xid: `nodedoctor explain` with its number.
     Threshold: NVIDIA's Xid catalogue and its resolution buckets (xids table).
     False positives: Xid 13 and 31 are usually bugs of the program; Xid 45 follows a killed job.
@@ -77,13 +80,11 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     wide = _of_wide_jobs(programs)
     excused: list[LoggedXid] = []
     for device, events in by_device.items():
-        ours = [
-            event
-            for event in events
-            if _bug_of_a_job(event, _gpu_at(device, gpus), programs, wide, log, moment)
-        ]
-        pids = {event.pid for event in ours if event not in wide and event.pid}
-        harmless = set() if len(pids) > 1 else set(ours)
+        gpu = _gpu_at(device, gpus)
+        ours = [event for event in events if _bug_of_a_job(event, gpu, programs, wide, log, moment)]
+        own = [event for event in events if event in programs and event not in wide]
+        alone = _matters(own) and programs.issuperset(events) and (gpu is None or clean(gpu))
+        harmless = set() if _suspect(own) else set(events if alone else ours)
         excused += [event for event in events if event in harmless]
         if left := [event for event in events if event not in harmless]:
             behind = [link_behind(event, log.xids) for event in left]
@@ -106,6 +107,24 @@ def _of_wide_jobs(programs: frozenset[LoggedXid]) -> frozenset[LoggedXid]:
             for other in programs
         )
     )
+
+
+def _matters(events: Iterable[LoggedXid]) -> bool:
+    """Whether one of them is more than the end of a channel (43, 45)."""
+    return any(row.level != "info" for event in events if (row := table.xid(event.code)))
+
+
+def _suspect(events: Iterable[LoggedXid]) -> bool:
+    """Whether different programs fail on this GPU, or one again and again: NVIDIA's rule for Xid 13 and 31.
+
+    What comes within minutes, or of one process, is one run; a run without a name counts as its process.
+    """
+    runs: list[LoggedXid] = []
+    for event in events:
+        same = ((event.pid and event.pid == run.pid) or _near(event.when, run.when) for run in runs)
+        if _matters([event]) and not any(same):
+            runs.append(event)
+    return len({run.name or run.pid for run in runs}) > 1 or len(runs) >= _RUNS
 
 
 def _bug_of_a_job(
