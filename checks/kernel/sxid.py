@@ -15,6 +15,11 @@ from nodedoctor.steps import look
 DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 _FOLLOWS_SECONDS = 60.0
 """NVSwitches report the loss of a GPU within seconds (leptonai/gpud: 12 s between Xid 79 and SXid 20034)."""
+_TOGETHER_SECONDS = 2.0
+"""Two drivers write about one moment in any order; ours."""
+_ENDED = 45
+_REFUSED = 137
+"""A peer access refused: a job ended in the middle of an in-switch reduction leaves it, and no fault."""
 
 
 @check("kernel.sxid", "NVSwitch errors (SXid)", tags={"fast"})
@@ -23,7 +28,8 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: a fatal SXid kills the job on the GPU behind that port; some stop the whole fabric.
     Fix disturbs: every job on the GPUs of the fabric.
-    Judges: FAIL for fatal errors of an NVSwitch, WARN for others.
+    Judges: FAIL for fatal errors of an NVSwitch, and for one that stalls traffic while the jobs of several
+    GPUs end (Xid 45); WARN for repeated others.
     Fix: Reset the GPUs of the board; if it comes back, request a replacement.
     Threshold: NVIDIA's fabric manager guide: fatal and non-fatal SXid.
     False positives: Switches report a lost GPU within seconds: then the GPU is the cause (leptonai/gpud).
@@ -57,6 +63,14 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
     cause = _cause(events[0], log)
+    ended = _ended(events, log) if row is not None and row.stalls else 0
+    if ended > 1 and not (fatal or always):
+        summary += f": NVLink traffic stalled, and the jobs of {ended} GPUs ended with it (Xid 45)"
+        worse = table.sxid_kind("fatal")
+        fix = Fix(worse.advice, _LOOK, worse.action, "every job on the fabric's GPUs", verify, DOCS)
+        aborted = any(xid.code == _REFUSED for xid in log.xids)
+        build = Finding.warn if aborted else Finding.fail
+        return build(summary, subject=subject, evidence=evidence, fix=fix)
     if not (fatal or always):
         build = Finding.warn if _repeats(events) else Finding.info
         return build(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
@@ -65,6 +79,18 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
         finding = Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
         return finding.explained_by(f"kernel.xid@pci:{cause.device}")
     return Finding.fail(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
+
+
+def _ended(events: list[Sxid], log: KernelLog) -> int:
+    """How many GPUs had jobs ended within a minute after one of these errors, or with it."""
+
+    def near(event: Sxid, xid: LoggedXid) -> bool:
+        if event.when.seconds is None or xid.when.seconds is None:
+            return True
+        return -_TOGETHER_SECONDS <= xid.when.seconds - event.when.seconds <= _FOLLOWS_SECONDS
+
+    ends = [xid for xid in log.xids if xid.code == _ENDED]
+    return len({xid.device for xid in ends if any(near(event, xid) for event in events)})
 
 
 def _repeats(events: list[Sxid]) -> bool:
