@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
+from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment
@@ -53,7 +54,9 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     row = table.sxid(code)
     fatal = any(event.fatal for event in events)  # the switch knows its port; the table only the number
     always = row is not None and row.kind == "always-fatal"
-    kind = table.sxid_kind("always-fatal" if always else "fatal" if fatal else "non-fatal")
+    ended = _ended(events, log) if row is not None and row.stalls and not (fatal or always) else 0
+    stalled = ended > 1
+    kind = table.sxid_kind("always-fatal" if always else "fatal" if fatal or stalled else "non-fatal")
     links = sorted({event.link for event in events if event.link is not None})
     summary = f"SXid {code}" + (f" {row.name}" if row else "")
     summary += f" on link {', '.join(map(str, links))}" if links else ""
@@ -63,11 +66,8 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
     cause = _cause(events[0], log)
-    ended = _ended(events, log) if row is not None and row.stalls else 0
-    if ended > 1 and not (fatal or always):
+    if stalled:
         summary += f": NVLink traffic stalled, and the jobs of {ended} GPUs ended with it (Xid 45)"
-        worse = table.sxid_kind("fatal")
-        fix = Fix(worse.advice, _LOOK, worse.action, "every job on the fabric's GPUs", verify, DOCS)
         aborted = any(xid.code == _REFUSED for xid in log.xids)
         build = Finding.warn if aborted else Finding.fail
         return build(summary, subject=subject, evidence=evidence, fix=fix)
@@ -82,15 +82,15 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
 
 
 def _ended(events: list[Sxid], log: KernelLog) -> int:
-    """How many GPUs had jobs ended within a minute after one of these errors, or with it."""
+    """How many GPUs had jobs ended with these errors or within a minute, as far as times can be told."""
+    first, last = events[0].when.seconds, events[-1].when.seconds
 
-    def near(event: Sxid, xid: LoggedXid) -> bool:
-        if event.when.seconds is None or xid.when.seconds is None:
+    def near(when: When) -> bool:
+        if first is None or last is None or when.seconds is None:
             return True
-        return -_TOGETHER_SECONDS <= xid.when.seconds - event.when.seconds <= _FOLLOWS_SECONDS
+        return first - _TOGETHER_SECONDS <= when.seconds <= last + _FOLLOWS_SECONDS
 
-    ends = [xid for xid in log.xids if xid.code == _ENDED]
-    return len({xid.device for xid in ends if any(near(event, xid) for event in events)})
+    return len({xid.device for xid in log.xids if xid.code == _ENDED and near(xid.when)})
 
 
 def _repeats(events: list[Sxid]) -> bool:
