@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
@@ -82,13 +83,14 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
 
 
 def _ended(events: list[Sxid], log: KernelLog) -> int:
-    """How many GPUs had jobs ended with these errors or within a minute, as far as times can be told."""
-    first, last = events[0].when.seconds, events[-1].when.seconds
+    """How many GPUs had jobs ended with such an error or within a minute, as far as times can be told."""
+    times = sorted(event.when.seconds for event in events if event.when.seconds is not None)
 
     def near(when: When) -> bool:
-        if first is None or last is None or when.seconds is None:
+        if when.seconds is None or not times:
             return True
-        return first - _TOGETHER_SECONDS <= when.seconds <= last + _FOLLOWS_SECONDS
+        before = bisect_right(times, when.seconds + _TOGETHER_SECONDS)
+        return before > 0 and when.seconds - times[before - 1] <= _FOLLOWS_SECONDS
 
     return len({xid.device for xid in log.xids if xid.code == _ENDED and near(xid.when)})
 
