@@ -21,7 +21,7 @@ from nodedoctor.wording import clause, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
 from .xid_meaning import Judged, judge_events, link_behind, of_programs, recovery_asked
-from .xid_programs import bug_of_a_job, clean, excuse, matters, of_wide_jobs, suspect
+from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _DISTURBS: dict[Action, str] = {
@@ -73,10 +73,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     excused: list[LoggedXid] = []
     for device, events in by_device.items():
         gpu = _gpu_at(device, gpus)
-        ours = [event for event in events if bug_of_a_job(event, gpu, programs, wide, log, moment)]
-        own = [event for event in events if event in programs and event not in wide]
-        alone = matters(own) and programs.issuperset(events) and (gpu is None or clean(gpu))
-        harmless = set() if suspect(own) else set(events if alone else ours)
+        harmless = excusable(events, gpu, programs, wide)
         excused += [event for event in events if event in harmless]
         if left := [event for event in events if event not in harmless]:
             behind = [link_behind(event, log.xids) for event in left]

@@ -8,15 +8,12 @@ from collections.abc import Iterable
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.kernel.events import LoggedXid, line_of
 from nodedoctor.facts.kernel.lines import When
-from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
-from nodedoctor.model import Finding, Moment
+from nodedoctor.model import Finding
 from nodedoctor.wording import counted
 
 _REMAPPED = 63
 """A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
-_OLD_SECONDS = 24 * 3600.0
-"""Age from which a program's error is history where the GPU counts none; ours."""
 _JOB_SECONDS = 300.0
 """Within so much the ranks of one job meet the same bug; ours."""
 _RUNS = 5
@@ -35,40 +32,42 @@ def of_wide_jobs(programs: frozenset[LoggedXid]) -> frozenset[LoggedXid]:
     )
 
 
-def matters(events: Iterable[LoggedXid]) -> bool:
-    """Whether one of them is more than the end of a channel (43, 45)."""
-    return any(row.level != "info" for event in events if (row := table.xid(event.code)))
+def excusable(
+    events: list[LoggedXid],
+    gpu: Gpu | None,
+    programs: frozenset[LoggedXid],
+    wide: frozenset[LoggedXid],
+) -> set[LoggedXid]:
+    """The errors of one GPU that say nothing of it; `programs` and `wide` are those of the whole log.
+
+    A program's error alone is the program's, until different ones fail on the GPU, or it counts an error.
+    """
+    own = [event for event in events if event in programs and event not in wide]
+    if (gpu is not None and not clean(gpu)) or _suspect(own):
+        return set()
+    remapped = gpu is not None and gpu.remap_pending is False
+    harmless = {event for event in events if event in wide or (remapped and event.code == _REMAPPED)}
+    alone = programs.issuperset(event for event in events if event not in harmless)
+    return set(events) if alone and any(map(_matters, own)) else harmless
 
 
-def suspect(events: Iterable[LoggedXid]) -> bool:
+def _suspect(events: Iterable[LoggedXid]) -> bool:
     """Whether different programs fail on this GPU, or one again and again: NVIDIA's rule for Xid 13 and 31.
 
     What comes within minutes, or of one process, is one run; a run without a name counts as its process.
     """
     runs: list[LoggedXid] = []
-    for event in events:
+    for event in filter(_matters, events):
         same = ((event.pid and event.pid == run.pid) or _near(event.when, run.when) for run in runs)
-        if matters([event]) and not any(same):
+        if not any(same):
             runs.append(event)
     return len({run.name or run.pid for run in runs}) > 1 or len(runs) >= _RUNS
 
 
-def bug_of_a_job(
-    event: LoggedXid,
-    gpu: Gpu | None,
-    programs: frozenset[LoggedXid],
-    wide: frozenset[LoggedXid],
-    log: KernelLog,
-    moment: Moment,
-) -> bool:
-    """Whether an error says nothing of the GPU: it was met on others too, or long ago, and left nothing."""
-    if gpu is not None and not clean(gpu):
-        return False
-    if event in wide:
-        return True
-    if event.code == _REMAPPED:
-        return gpu is not None and gpu.remap_pending is False
-    return event in programs and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
+def _matters(event: LoggedXid) -> bool:
+    """Whether it is more than the end of a channel (43, 45)."""
+    row = table.xid(event.code)
+    return row is not None and row.level != "info"
 
 
 def _near(one: When, other: When) -> bool:
@@ -77,14 +76,6 @@ def _near(one: When, other: When) -> bool:
         and other.seconds is not None
         and abs(one.seconds - other.seconds) <= _JOB_SECONDS
     )
-
-
-def _age_seconds(event: LoggedXid, log: KernelLog, moment: Moment) -> float:
-    """How old an error is at least: by the clock, else by the last line of the log."""
-    when = event.when
-    if when.seconds is None:
-        return 0.0
-    return (moment.started.timestamp() if when.absolute else log.ends.seconds or 0.0) - when.seconds
 
 
 def excuse(events: list[LoggedXid]) -> Finding:
