@@ -97,6 +97,16 @@ class Platform:
 
 
 @record
+class Layout:
+    """Where the eight GPUs of a machine sit on the PCI bus."""
+
+    name: str
+    positions: tuple[str, ...]
+    source: str
+    unverified: bool = False
+
+
+@record
 class NvSwitch:
     """A switch chip that shows on the host's PCI bus; `pci_id` is the device id below vendor 10de."""
 
@@ -140,6 +150,12 @@ def models() -> tuple[GpuModel, ...]:
 def platforms() -> tuple[Platform, ...]:
     """All boards."""
     return rows("gpus", "platforms", Platform)
+
+
+@cache
+def layouts() -> tuple[Layout, ...]:
+    """The known places of eight GPUs."""
+    return rows("gpus", "layouts", Layout)
 
 
 @cache
