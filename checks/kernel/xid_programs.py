@@ -58,8 +58,7 @@ def _suspect(events: Iterable[LoggedXid]) -> bool:
     """
     runs: list[LoggedXid] = []
     for event in filter(_matters, events):
-        same = ((event.pid and event.pid == run.pid) or _near(event.when, run.when) for run in runs)
-        if not any(same):
+        if not any(_same_run(event, run) for run in runs):
             runs.append(event)
     return len({run.name or run.pid for run in runs}) > 1 or len(runs) >= _RUNS
 
@@ -68,6 +67,13 @@ def _matters(event: LoggedXid) -> bool:
     """Whether it is more than the end of a channel (43, 45)."""
     row = table.xid(event.code)
     return row is not None and row.level != "info"
+
+
+def _same_run(event: LoggedXid, run: LoggedXid) -> bool:
+    if event.pid is not None and event.pid == run.pid:
+        return True
+    timed = event.when.seconds is not None and run.when.seconds is not None
+    return _near(event.when, run.when) if timed else None in (event.pid, run.pid)
 
 
 def _near(one: When, other: When) -> bool:

@@ -104,8 +104,7 @@ def test_one_fault_turns_one_check(node: Callable[..., Report], healthy: Report,
     )
     result = next(result for result in report.results if result.check == check)
     (found,) = (finding for finding in result.findings if finding.status.value in ("warn", "fail"))
-    named = "gpu:3"
-    assert named in f"{found.subject} {found.summary}"
+    assert "gpu:3" in f"{found.subject} {found.summary}"
     assert found.evidence and found.fix is not None
     assert found.fix.action == action
     assert found.fix.commands and found.fix.disturbs and check in found.fix.verify
