@@ -50,6 +50,14 @@ KINDS: dict[str, Kind] = {
             "fabric-manager": f"Fabric Manager version is : {DRIVER}\n",
         },
     ),
+    "HGX H100 with MIG on one GPU": (
+        {"gpu4.mig": 1, "gpu4.mig_devices": 2},
+        {"pci": pci(8, "2330", SWITCHES), "nvidia-smi-topo": topo(mesh(8, "NV18"))},
+    ),
+    "HGX H100 with one power limit for all": (
+        {"power_limit": 500},
+        {"pci": pci(8, "2330", SWITCHES), "nvidia-smi-topo": topo(mesh(8, "NV18"))},
+    ),
     "HGX H200 under full load at its power cap": (
         {
             "name": "NVIDIA H200",

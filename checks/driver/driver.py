@@ -25,6 +25,8 @@ from nodedoctor.knowledge.nvml_errors import (
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 from nodedoctor.wording import clause, counted
 
+from .seven_of_eight import one_missing
+
 _HANGS = ("stuck", "timeout")
 
 
@@ -59,9 +61,10 @@ def gpus_present(
     Fix disturbs: every job on the node (reset, reboot or replacement).
     Judges: FAIL when a GPU on the PCI bus, or one that is expected, is not usable through the driver.
     Fix: See driver.answers and the kernel log; a GPU that left the bus needs a power cycle.
-    Threshold: No threshold: counts from sysfs, NVML, Slurm and --expect.
+    Threshold: No threshold: counts from sysfs, NVML, Slurm and --expect; where the bus cannot be seen, eight
+    for modules whose boards have eight.
     False positives: GPUs given to virtual machines (vfio-pci) are not counted; a job's own share is not a
-    loss.
+    loss, unless it is seven of eight in a pasted table.
     Error texts:
     - No devices were found
     - GPU is lost. Reboot the system to recover this GPU
@@ -101,6 +104,7 @@ def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator
     troubles = [_missing(slot) for slot in missing]
     troubles += [_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
     troubles += _incomplete(inventory, machine)
+    troubles += one_missing(inventory, gpus)
     troubles += _fewer_than_nodes(inventory) if not (troubles or gpus.interrupted) else []
     yield from troubles
     yield from _hidden(inventory)

@@ -16,6 +16,7 @@ from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
 from nodedoctor.wording import agree, clause, counted, numbered
 
+_MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
 
@@ -126,11 +127,10 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
 
     Why: MIG disables NVLink and P2P, exclusive mode rejects a second process, both without a clear error.
     Fix disturbs: processes on the GPU whose mode is changed.
-    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode and when MIG is on for
-    some GPUs only.
-    Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0` or `-mig`.
+    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode.
+    Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0`.
     Threshold: nvidia-smi(1): what the modes forbid.
-    False positives: MIG on every GPU is a choice and only noted.
+    False positives: MIG, on every GPU or on some, is a choice and only noted.
     Error texts:
     - all CUDA-capable devices are busy or unavailable
     """
@@ -159,21 +159,13 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
             f"MIG is on everywhere ({counted(slices, 'device')}): no P2P, no NVLink between them"
         )
     elif on:
-        indexes = ",".join(str(gpu.index) for gpu in on)
-        fix = Fix(
-            "Disable MIG on these GPUs, or run no multi-GPU jobs on them.",
-            (repair("sudo nvidia-smi -i {} -mig 0", indexes), *gpu_reset(indexes)),
-            "config",
-            "processes on these GPUs",
-            "nodedoctor driver.mode",
-            "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/",
-        )
         said = [one for gpu in on for one in values(gpus.source, gpu, "mig_mode")]
         summary = (
             f"MIG is on for {numbered('GPU', (gpu.index for gpu in on))} only: "
             f"no P2P or NVLink to {agree(len(on), 'it', 'them')}"
         )
-        yield Finding.warn(summary, evidence=said, fix=fix)
+        fix = Fix("Run multi-GPU jobs on the others.", action="none", docs=_MIG_GUIDE)
+        yield Finding.info(summary, evidence=said, fix=fix)
 
 
 def _compute(gpus: Gpus) -> Iterator[Finding]:

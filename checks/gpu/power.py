@@ -6,7 +6,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.places import values
-from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.knowledge.gpus import is_datacentre
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import listed
@@ -16,9 +16,6 @@ from ..unavailable import all_of, none_shown, not_reported
 TOLERANCE_W = 1.0
 """Limits are told in whole or hundredths of watts, and rounded differently by different sources."""
 
-_FOR_PEOPLE = ("GeForce", "TITAN", "Laptop GPU")
-"""NVIDIA's names of cards that are no data centre's; a laptop's platform moves their limit all the time."""
-
 
 @check("power.limit", "GPU power limits", tags={"fast", "gpu"})
 def power_limit(gpus: Gpus) -> Iterator[Finding]:
@@ -26,11 +23,12 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
 
     Why: a GPU with a lower power limit has lower clocks under load, and the slowest GPU sets the pace.
     Fix disturbs: nothing.
-    Judges: WARN when the enforced power limit is below the GPU's default or its peers'.
+    Judges: WARN when the enforced power limit is below the GPU's default or its peers'; a note when all of
+    several GPUs have the same limit.
     Fix: Set it with `nvidia-smi -pl`, and find the service that lowers it at boot.
     Threshold: The GPU's own default (nvidia-smi(1)); 1 W of tolerance is ours.
-    False positives: Sites that save power on purpose. Cards of workstations that are all limited are a note:
-    they share an office's power and cooling, and a laptop moves its limit itself.
+    False positives: One limit for all GPUs is a site's choice, and slows none of them against the others.
+    Cards of workstations share an office's power and cooling, and a laptop moves its limit itself.
     """
     if not gpus.gpus:
         yield none_shown(gpus)
@@ -38,7 +36,14 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
     told = [gpu for gpu in gpus.gpus if gpu.power_limit_w is not None]
     defaults = [gpu for gpu in told if gpu.power_limit_default_w]
     low = [(gpu, usual) for gpu in told if (usual := _usual(gpu, told)) and _below(gpu, usual)]
-    if low and len(low) == len(gpus.gpus) and not any(_datacentre(gpu) for gpu in gpus.gpus):
+    if (
+        low
+        and len(low) == len(gpus.gpus)
+        and (
+            _alike(told)
+            or not any(is_datacentre(gpu.name or "", gpu.pci_device_id or "") for gpu in gpus.gpus)
+        )
+    ):
         watts = sorted({f"{gpu.power_limit_w:.0f}" for gpu, _ in low})
         yield Finding.info(f"{all_of(told)} limited to {listed(watts)} W, below the default")
         return
@@ -54,11 +59,10 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
         yield Finding.ok(f"{all_of(told)} at the default power limit or above")
 
 
-def _datacentre(gpu: Gpu) -> bool:
-    """Whether it is a data centre's model, or one that neither the table nor its name tells of."""
-    name = gpu.name or ""
-    model = gpu_model(name, gpu.pci_device_id or "")
-    return model.datacentre if model else not any(word in name for word in _FOR_PEOPLE)
+def _alike(told: list[Gpu]) -> bool:
+    """Whether several GPUs have one limit for each model: no accident does that."""
+    limits = {(gpu.name, round(gpu.power_limit_w or 0.0)) for gpu in told}
+    return len(told) > 1 and len(limits) == len({gpu.name for gpu in told})
 
 
 def _usual(gpu: Gpu, told: list[Gpu]) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
+from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.settings import Setting, Settings
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.rdma.sysfs import Rdma
@@ -13,7 +14,7 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl
 from nodedoctor.facts.stack.pins import wheels_of
 from nodedoctor.facts.stack.torch_build import Torch
-from nodedoctor.knowledge.gpus import gpu_model
+from nodedoctor.knowledge.gpus import gpu_model, is_datacentre
 from nodedoctor.lint.devices import judge_devices, unseen_devices
 from nodedoctor.lint.forwarding import judge_forwarding
 from nodedoctor.lint.habits import judge_habit
@@ -34,7 +35,7 @@ _UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM":
     "env.lint",
     "Environment variables",
     tags={"fast"},
-    without=(TargetPython, Torch, Libraries, LoadedNccl, Gpus, NvLinks, Net, Rdma),
+    without=(TargetPython, Torch, Libraries, LoadedNccl, Gpus, NvLinks, Net, Rdma, Env),
 )
 def lint(
     settings: Settings,
@@ -46,6 +47,7 @@ def lint(
     nvlinks: NvLinks | None,
     net: Net | None,
     rdma: Rdma | None,
+    env: Env | None,
 ) -> Iterator[Finding]:
     """Variables of NCCL, torch, CUDA, Gloo, Ray and UCX: here, in NCCL's files, in --env-file and in ranks.
 
@@ -60,7 +62,7 @@ def lint(
     Threshold: The environment table: each variable with its source and versions.
     False positives: Variables of programs that the table does not know but that look like NCCL's.
     """
-    node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma)
+    node = _node(settings, target, torch, libraries, loaded, gpus, nvlinks, net, rdma, env)
     remarks = _remarks(settings, node)
     values = {name: [one for one in settings.all() if one.name == name] for name in remarks}
     for name in sorted(remarks):
@@ -148,6 +150,7 @@ def _node(
     nvlinks: NvLinks | None,
     net: Net | None,
     rdma: Rdma | None,
+    env: Env | None,
 ) -> NodeContext:
     ports = [(hca, port) for hca in rdma.hcas for port in hca.ports] if rdma else []
     silent = [hca.name for hca in rdma.hcas if not hca.ports] if rdma else []
@@ -161,10 +164,19 @@ def _node(
         hcas=names if rdma else None,
         active_rdma=any(port.active for _, port in ports) if rdma else None,
         nvlink=_nvlink(gpus, nvlinks),
+        consumer=_consumer(gpus, env),
         gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
         skyrl=_version(target, "skyrl", "skyrl-train"),
         vllm=_version(target, "vllm"),
     )
+
+
+def _consumer(gpus: Gpus | None, env: Env | None) -> bool:
+    """Whether all GPUs are cards of workstations, by the driver's names, else by those in a pasted text."""
+    listed = gpus.gpus if gpus else ()
+    if not listed:
+        return bool(env and env.cards and not any(is_datacentre(name) for name in env.cards))
+    return not any(is_datacentre(gpu.name or "", gpu.pci_device_id or "") for gpu in listed)
 
 
 def _version(target: TargetPython | None, *names: str) -> str:

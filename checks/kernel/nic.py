@@ -16,6 +16,10 @@ from .pci_address import NO_ADDRESS
 
 _FLAPS = 3
 """Times a link went down from which it flaps (Azure/azurehpc-health-checks: link flaps; healthagent: 3)."""
+_FLAP_SECONDS = 24 * 3600.0
+"""Within so much: Azure's node health check counts link flaps of a day."""
+_ONE_LOSS = 5.0
+"""Within so much lines of several drivers tell of one loss of the link; ours."""
 _BOOT_SECONDS = 300.0
 """Links that are still without a cable are reported within minutes of boot."""
 
@@ -29,7 +33,7 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Judges: FAIL when an adapter's driver failed to start or its firmware reported a fault; WARN when a link
     is down or flaps.
     Fix: Check cable and firmware; reload the adapter's driver when no job runs.
-    Threshold: 3 flaps: Azure/azurehpc-health-checks; 300 s after boot are excused.
+    Threshold: 3 flaps within a day: Azure/azurehpc-health-checks; 300 s after boot are excused.
     False positives: Ports without a cable at boot, and mlx5's line about slot power.
     Error texts:
     - mlx5_core: Port module event
@@ -110,7 +114,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             )
     links = [event for event in events if event.kind in ("link-down", "link-up")]
     if links:
-        yield _link(f"{subject}/link", links).explained_by("ib.ports", "ib.width")
+        yield _link(f"{subject}/link", links, log).explained_by("ib.ports", "ib.width")
     for kind, text in _NOTES.items():
         same = [event for event in events if event.kind == kind]
         if same:
@@ -133,14 +137,16 @@ def _look(subject: str) -> tuple[Step, ...]:
     )
 
 
-def _link(subject: str, events: list[NicEvent]) -> Finding:
+def _link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
     """A link that went down after boot; a port without a cable says so once, when it is configured."""
-    downs = [event for event in events if event.kind == "link-down"]
-    was_up = [
-        event for event in downs if any(e.kind == "link-up" and e.when.at < event.when.at for e in events)
-    ]
+    downs = _downs(events)
+    was_up = [event for event in downs if _was_up(event, events, log)]
     late = [event for event in downs if _after_boot(event)]
+    lost = [event for event in downs if event in was_up or not _configured(event, log)]
+    flaps = any(_seconds(*pair) <= _FLAP_SECONDS for pair in zip(lost, lost[_FLAPS - 1 :], strict=False))
     stays = events[-1].kind == "link-down"
+    name = next((event.netdev for event in reversed(events) if event.netdev), None)
+    whose = f"the link of {name}" if name else "its link"
     fix = Fix(
         "Reseat or replace cable and transceiver; check the switch port.",
         _look(subject.partition("/")[0]),
@@ -149,19 +155,56 @@ def _link(subject: str, events: list[NicEvent]) -> Finding:
         "nodedoctor ib",
     )
     evidence = evidence_of(events)
-    if len(downs) >= _FLAPS and (was_up or late):
-        return Finding.warn(
-            f"its link went down {counted(len(downs), 'time')}", subject=subject, evidence=evidence, fix=fix
-        )
+    if flaps:
+        summary = f"{whose} went down {counted(len(lost), 'time')}{times(lost).partition(' times')[2]}"
+        return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     if stays and (was_up or late):
-        return Finding.warn(f"its link is down{times(downs)}", subject=subject, evidence=evidence, fix=fix)
+        return Finding.warn(f"{whose} is down{times(downs)}", subject=subject, evidence=evidence, fix=fix)
     if downs:
         state = "has no link" if stays else "has a link again"
         return Finding.info(f"a port {state}{times(downs)}", subject=subject, evidence=evidence)
     return Finding.ok("its link came up", subject=subject)
 
 
+def _downs(events: list[NicEvent]) -> list[NicEvent]:
+    """Each loss of the link once: firmware, the network's driver and the RDMA core all tell of it."""
+    found: list[NicEvent] = []
+    for before, event in zip((None, *events), events, strict=False):
+        again = before is not None and before.kind == event.kind and _seconds(before, event) <= _ONE_LOSS
+        if event.kind == "link-down" and not again:
+            found.append(event)
+    return found
+
+
+def _seconds(before: NicEvent, event: NicEvent) -> float:
+    """The time between two lines; none where it cannot be told."""
+    first, second = before.when.seconds, event.when.seconds
+    return 0.0 if first is None or second is None else second - first
+
+
+def _was_up(event: NicEvent, events: list[NicEvent], log: KernelLog) -> bool:
+    """Whether the link had come up before, since the same boot."""
+    start = _boot_before(event, log)
+    return any(one.kind == "link-up" and start <= one.when.at < event.when.at for one in events)
+
+
+def _boot_before(event: NicEvent, log: KernelLog) -> int:
+    """Where in the log the kernel started that wrote a line; -1 where that is not in the log."""
+    starts = (other.when.at for other in log.driver if other.kind == "boot")
+    return max((at for at in starts if at < event.when.at), default=-1)
+
+
+def _configured(event: NicEvent, log: KernelLog) -> bool:
+    """Whether a first loss may be of the minutes after boot, when ports are configured."""
+    since_boot = _after_boot_seconds(event)
+    return _boot_before(event, log) >= 0 if since_boot is None else since_boot <= _BOOT_SECONDS
+
+
 def _after_boot(event: NicEvent) -> bool:
     """True when the line is surely not of the minutes after boot."""
+    return (_after_boot_seconds(event) or 0.0) > _BOOT_SECONDS
+
+
+def _after_boot_seconds(event: NicEvent) -> float | None:
     found = re.match(r"(\d+\.\d+) s after boot", event.when.text)
-    return found is not None and float(found.group(1)) > _BOOT_SECONDS
+    return float(found.group(1)) if found else None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
+from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment
@@ -15,6 +17,11 @@ from nodedoctor.steps import look
 DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 _FOLLOWS_SECONDS = 60.0
 """NVSwitches report the loss of a GPU within seconds (leptonai/gpud: 12 s between Xid 79 and SXid 20034)."""
+_TOGETHER_SECONDS = 2.0
+"""Two drivers write about one moment in any order; ours."""
+_ENDED = 45
+_REFUSED = 137
+"""A peer access refused: a job ended in the middle of an in-switch reduction leaves it, and no fault."""
 
 
 @check("kernel.sxid", "NVSwitch errors (SXid)", tags={"fast"})
@@ -23,7 +30,8 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: a fatal SXid kills the job on the GPU behind that port; some stop the whole fabric.
     Fix disturbs: every job on the GPUs of the fabric.
-    Judges: FAIL for fatal errors of an NVSwitch, WARN for others.
+    Judges: FAIL for fatal errors of an NVSwitch, and for one that stalls traffic while the jobs of several
+    GPUs end (Xid 45); WARN for repeated others.
     Fix: Reset the GPUs of the board; if it comes back, request a replacement.
     Threshold: NVIDIA's fabric manager guide: fatal and non-fatal SXid.
     False positives: Switches report a lost GPU within seconds: then the GPU is the cause (leptonai/gpud).
@@ -47,7 +55,9 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     row = table.sxid(code)
     fatal = any(event.fatal for event in events)  # the switch knows its port; the table only the number
     always = row is not None and row.kind == "always-fatal"
-    kind = table.sxid_kind("always-fatal" if always else "fatal" if fatal else "non-fatal")
+    ended = _ended(events, log) if row is not None and row.stalls and not (fatal or always) else 0
+    stalled = ended > 1
+    kind = table.sxid_kind("always-fatal" if always else "fatal" if fatal or stalled else "non-fatal")
     links = sorted({event.link for event in events if event.link is not None})
     summary = f"SXid {code}" + (f" {row.name}" if row else "")
     summary += f" on link {', '.join(map(str, links))}" if links else ""
@@ -57,6 +67,11 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
     cause = _cause(events[0], log)
+    if stalled:
+        summary += f": NVLink traffic stalled, and the jobs of {ended} GPUs ended with it (Xid 45)"
+        aborted = any(xid.code == _REFUSED for xid in log.xids)
+        build = Finding.warn if aborted else Finding.fail
+        return build(summary, subject=subject, evidence=evidence, fix=fix)
     if not (fatal or always):
         build = Finding.warn if _repeats(events) else Finding.info
         return build(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
@@ -65,6 +80,19 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
         finding = Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
         return finding.explained_by(f"kernel.xid@pci:{cause.device}")
     return Finding.fail(f"{summary}: {kind.meaning}", subject=subject, evidence=evidence, fix=fix)
+
+
+def _ended(events: list[Sxid], log: KernelLog) -> int:
+    """How many GPUs had jobs ended with such an error or within a minute, as far as times can be told."""
+    times = sorted(event.when.seconds for event in events if event.when.seconds is not None)
+
+    def near(when: When) -> bool:
+        if when.seconds is None or not times:
+            return True
+        before = bisect_right(times, when.seconds + _TOGETHER_SECONDS)
+        return before > 0 and when.seconds - times[before - 1] <= _FOLLOWS_SECONDS
+
+    return len({xid.device for xid in log.xids if xid.code == _ENDED and near(xid.when)})
 
 
 def _repeats(events: list[Sxid]) -> bool:

@@ -10,7 +10,6 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.kernel.events import LoggedXid, line_of
-from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge import xids as table
@@ -18,18 +17,13 @@ from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.steps import keep, look, reboot
-from nodedoctor.wording import clause, counted, fitting, sentences
+from nodedoctor.wording import clause, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
 from .xid_meaning import Judged, judge_events, link_behind, of_programs, recovery_asked
+from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
-_REMAPPED = 63
-"""A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
-_OLD_SECONDS = 24 * 3600.0
-"""Age from which a program's error is history where the GPU counts none; ours."""
-_JOB_SECONDS = 300.0
-"""Within so much the ranks of one job meet the same bug; ours."""
 _DISTURBS: dict[Action, str] = {
     "reset-gpu": "every job on this GPU",
     "drain": "nothing until the job has ended",
@@ -58,11 +52,12 @@ _NAMED: Mapping[int, tuple[str, ...]] = {
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: its meaning in NVIDIA's catalogue, its GPU and its process.
 
-    Program errors are only noted when a day old or on several GPUs of one job: by NVIDIA's rule for Xid 13
-    and 31 the GPU is suspect when different programs fail on it.
+    Errors of programs are notes: by NVIDIA's rule for Xid 13 and 31 the GPU is suspect only when different
+    programs fail on it.
     Why: the driver first reports there that a GPU was lost, memory failed or a program crashed.
     Fix disturbs: nothing, the job, every job on the GPU, or the node, depending on the error.
-    Judges: FAIL for Xids of hardware and driver, WARN for those of programs, notes for the harmless ones.
+    Judges: FAIL for Xids of hardware and driver, WARN for a GPU on which several programs fail, notes for
+    errors of one program and for harmless ones.
     Fix: Follow the resolution of that Xid: `nodedoctor explain` with its number.
     Threshold: NVIDIA's Xid catalogue and its resolution buckets (xids table).
     False positives: Xid 13 and 31 are usually bugs of the program; Xid 45 follows a killed job.
@@ -74,16 +69,11 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
     programs = of_programs(event for events in by_device.values() for event in events)
-    wide = _of_wide_jobs(programs)
+    wide = of_wide_jobs(programs)
     excused: list[LoggedXid] = []
     for device, events in by_device.items():
-        ours = [
-            event
-            for event in events
-            if _bug_of_a_job(event, _gpu_at(device, gpus), programs, wide, log, moment)
-        ]
-        pids = {event.pid for event in ours if event not in wide and event.pid}
-        harmless = set() if len(pids) > 1 else set(ours)
+        gpu = _gpu_at(device, gpus)
+        harmless = excusable(events, gpu, programs, wide)
         excused += [event for event in events if event in harmless]
         if left := [event for event in events if event not in harmless]:
             behind = [link_behind(event, log.xids) for event in left]
@@ -91,68 +81,9 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
             follows = () if None in behind else (f"kernel.xid@{subject}" for subject in sorted(links))
             yield _gpu(device, left, log, gpus, pci).explained_by(*follows)
     if excused:
-        yield _excused(excused)
+        yield excuse(excused)
     if not by_device:
         yield Finding.ok(f"no Xid in {log.span}")
-
-
-def _of_wide_jobs(programs: frozenset[LoggedXid]) -> frozenset[LoggedXid]:
-    """Errors of programs that hit several GPUs within minutes under one name: the job's bug, not a GPU's."""
-    return frozenset(
-        one
-        for one in programs
-        if any(
-            other.device != one.device and other.name == one.name and _near(one.when, other.when)
-            for other in programs
-        )
-    )
-
-
-def _bug_of_a_job(
-    event: LoggedXid,
-    gpu: Gpu | None,
-    programs: frozenset[LoggedXid],
-    wide: frozenset[LoggedXid],
-    log: KernelLog,
-    moment: Moment,
-) -> bool:
-    """Whether an error says nothing of the GPU: it was met on others too, or long ago, and left nothing."""
-    if gpu is not None and not clean(gpu):
-        return False
-    if event in wide:
-        return True
-    if event.code == _REMAPPED:
-        return gpu is not None and gpu.remap_pending is False
-    return event in programs and gpu is not None and _age_seconds(event, log, moment) >= _OLD_SECONDS
-
-
-def _near(one: When, other: When) -> bool:
-    return (
-        one.seconds is not None
-        and other.seconds is not None
-        and abs(one.seconds - other.seconds) <= _JOB_SECONDS
-    )
-
-
-def _age_seconds(event: LoggedXid, log: KernelLog, moment: Moment) -> float:
-    """How old an error is at least: by the clock, else by the last line of the log."""
-    when = event.when
-    if when.seconds is None:
-        return 0.0
-    return (moment.started.timestamp() if when.absolute else log.ends.seconds or 0.0) - when.seconds
-
-
-def _excused(events: list[LoggedXid]) -> Finding:
-    """One line for all of them."""
-    codes = ", ".join(
-        f"Xid {code} ({count} times)" if count > 1 else f"Xid {code}"
-        for code, count in sorted(Counter(e.code for e in events).items())
-    )
-    names = ", ".join(sorted({event.name for event in events if event.name})[:3])
-    devices = len({event.device for event in events})
-    summary = f"{codes} on {counted(devices, 'GPU')}: program errors{f' ({names})' if names else ''}"
-    lines = [line_of(e) for e in events[:2]]
-    return Finding.info(f"{summary}, not hardware", subject="xid:programs", evidence=lines)
 
 
 def _gpu(
@@ -267,14 +198,6 @@ def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:
     return (
         next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus and index is not None else None
     )
-
-
-def clean(gpu: Gpu) -> bool:
-    """Whether nothing the GPU counts or asks for now speaks of an error."""
-    asks = gpu.recovery_action not in (None, "none") or gpu.reset_required
-    memory = gpu.remap_pending or gpu.remap_failure or gpu.ecc_volatile_uncorrectable
-    links = any(link.active is False for link in gpu.nvlinks or ())
-    return not (asks or memory or links or gpu.retired_pages_pending)
 
 
 def _branch(log: KernelLog, gpus: Gpus | None) -> int:

@@ -24,6 +24,8 @@ _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
+_USUAL = (1, 2, 4, *_SETS)
+"""How many ports machines use: one, or one per GPU or two GPUs; ours."""
 
 
 @check(
@@ -183,6 +185,11 @@ def _spare(port: IbPort, rails: Rails) -> str:
         return f"all {len(active)} rails are active without it"
     if not rails.sure and active and len(idle) > len(active) and len(rails.ports) not in _SETS:
         return "" if port.carried else "most ports of its kind have none either"
+    if not rails.sure and active and not linked_once(port):
+        if port.infiniband and port.phys_state == "Disabled":
+            return "somebody disabled it"
+        if len(active) in _USUAL and len(idle) <= max(1, len(active) // 2):
+            return f"{counted(len(active), 'port')} active without it, as many as machines have"
     if port.infiniband or len(idle) == len(rails.ports):
         return ""
     rates = [other.rate_gbps or 0 for other in active if other.rate_gbps is not None] or [_RAIL_GBPS]

@@ -12,6 +12,8 @@ from nodedoctor.knowledge.table import rows
 from nodedoctor.record import record
 
 _MIG_SUFFIX = re.compile(r"\s+MIG\s+\S+$")
+_FOR_PEOPLE = ("GeForce", "TITAN", "Laptop GPU", "RTX", "Quadro")
+"""NVIDIA's names of cards that are no data centre's."""
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)
 
 
@@ -97,6 +99,16 @@ class Platform:
 
 
 @record
+class Layout:
+    """Where the eight GPUs of a machine sit on the PCI bus."""
+
+    name: str
+    positions: tuple[str, ...]
+    source: str
+    unverified: bool = False
+
+
+@record
 class NvSwitch:
     """A switch chip that shows on the host's PCI bus; `pci_id` is the device id below vendor 10de."""
 
@@ -143,6 +155,12 @@ def platforms() -> tuple[Platform, ...]:
 
 
 @cache
+def layouts() -> tuple[Layout, ...]:
+    """The known places of eight GPUs."""
+    return rows("gpus", "layouts", Layout)
+
+
+@cache
 def nvswitches() -> tuple[NvSwitch, ...]:
     """The switch chips a host can see."""
     return rows("gpus", "nvswitches", NvSwitch)
@@ -172,6 +190,12 @@ def gpu_model(name: str, pci_id: str = "") -> GpuModel | None:
             return model
     device = _device_id(pci_id)
     return next((model for model in models() if device in model.pci_ids), None)
+
+
+def is_datacentre(name: str, pci_id: str = "") -> bool:
+    """Whether it is a data centre's model, or one that neither the table nor its name tells of."""
+    model = gpu_model(name, pci_id)
+    return model.datacentre if model else not any(word in name for word in _FOR_PEOPLE)
 
 
 def platforms_of(model: GpuModel) -> tuple[Platform, ...]:

@@ -66,12 +66,16 @@ class XidRow:
 
 @record
 class SxidRow:
-    """One NVSwitch error code; `kind` is non-fatal, notable, fatal or always-fatal."""
+    """One NVSwitch error code; `kind` is non-fatal, notable, fatal or always-fatal.
+
+    `stalls` marks a non-fatal one that stalls a GPU's NVLink traffic, whose jobs then end with Xid 45.
+    """
 
     sxid: int
     name: str
     kind: str
     source: str
+    stalls: bool = False
     unverified: bool = False
 
 

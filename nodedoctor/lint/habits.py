@@ -68,7 +68,7 @@ def _by_sockets(setting: Setting) -> bool:
 
 
 def _p2p(row: EnvVar, node: NodeContext) -> Remark:
-    if node.nvlink is False:
+    if node.nvlink is False or (node.consumer and not node.nvlink):
         return Remark("note", "1 disables direct GPU-GPU traffic; without NVLink here that costs less")
     where = "NVLink" if node.nvlink else "NVLink, if there is any,"
     text = (
@@ -85,6 +85,8 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
 def _ib(row: EnvVar, node: NodeContext) -> Remark:
     if node.active_rdma is False:
         return Remark("note", "traffic between nodes uses TCP sockets (no active RDMA port here)")
+    if node.active_rdma is None and node.consumer:
+        return Remark("note", "traffic between nodes uses TCP sockets, as mostly between workstations")
     here = "despite active RDMA ports" if node.active_rdma else "also if it has RDMA"
     text = f"debug setting left on: node uses TCP {here} (10-100x slower)"
     return Remark(

@@ -34,8 +34,9 @@ class NodeContext:
     """What rules may depend on; None stands for what could not be seen.
 
     `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports
-    (mlx5_0/1), `active_rdma` whether one of them carries data, `gpu_count` what the driver shows, `skyrl` the
-    version of SkyRL where that trains, `vllm` that of vLLM where it is installed.
+    (mlx5_0/1), `active_rdma` whether one of them carries data, `consumer` whether all GPUs are cards of
+    workstations, `gpu_count` what the driver shows, `skyrl` the version of SkyRL where that trains, `vllm`
+    that of vLLM where it is installed.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -46,6 +47,7 @@ class NodeContext:
     hcas: tuple[str, ...] | None = None
     active_rdma: bool | None = None
     nvlink: bool | None = None
+    consumer: bool = False
     gpu_count: int | None = None
     skyrl: str = ""
     vllm: str = ""

@@ -145,7 +145,6 @@ FAULTS: Mapping[str, Fault] = {
     "a100: hardware slowdown": Fault("a100", _one(reasons=0x48), ("fail thermal.throttle@gpu:2",)),
     "a100: too hot": Fault("a100", _one(temperature=95), ("fail thermal.gpu@gpu:2",)),
     "a100: power limit lowered": Fault("a100", _one(power_limit=250), ("warn power.limit@gpu:2",)),
-    "a100: MIG on one GPU": Fault("a100", _one(mig=1, mig_devices=2), ("warn driver.mode",)),
     "a100: recovery action": Fault("a100", _one(recovery_action=1), ("fail driver.recovery-action@gpu:2",)),
     "b200: row remap pending": Fault("b200", _one(remap_pending=1), ("fail memory.remap@gpu:2",)),
     "b200: uncorrected ECC error": Fault(

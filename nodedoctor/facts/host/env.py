@@ -15,6 +15,7 @@ from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.json_shapes import loaded, texts
 from nodedoctor.model import Observation, Unseen
+from nodedoctor.patterns import regex
 from nodedoctor.record import field, record
 
 SYSTEM_CONF, USER_CONF = "/etc/nccl.conf", "~/.nccl.conf"
@@ -47,14 +48,15 @@ class EnvFile:
 class Env:
     """The environment nodedoctor was started in, which need not be that of the job.
 
-    `left_out` counts secrets and variables of no interest: of those, absence here says nothing. `partly` says
-    why more may be set than is here.
+    `left_out` counts secrets and variables of no interest: of those, absence here says nothing. `cards` are
+    the names of GPUs in a pasted text. `partly` says why more may be set than is here.
     """
 
     variables: Mapping[str, str]
     files: tuple[EnvFile, ...] = ()
     left_out: int = 0
     partly: Unseen | None = None
+    cards: tuple[str, ...] = ()
 
     @classmethod
     @once
@@ -97,7 +99,12 @@ def _pasted(seen: Observation) -> Env | Unseen:
 
     whole = seen.text[: seen.text.rfind("\n") + 1]  # a line without an end may be half a value
     variables = dict(assignments(whole))
-    return Env(kept(variables), partly=_PART) if variables else Unseen.of(seen)
+    cards = tuple(dict.fromkeys(_CARD.findall(seen.text)))
+    return Env(kept(variables), partly=_PART, cards=cards) if variables else Unseen.of(seen)
+
+
+_CARD = regex(r"\b(?:(?:GeForce|Quadro|TITAN|RTX) [\w ]{0,8}\d{4}|(?:[AHBV]\d{3}|L\d{1,2}S?|G[BH]\d{3}))\b")
+"""How vLLM's and torch's reports of an environment, and people in comments, name cards."""
 
 
 _PART = Unseen("not-visible-here", "the environment was pasted, and may have had more lines", probe="env")

@@ -14,7 +14,18 @@ from nodedoctor.model import Evidence
 from nodedoctor.record import record
 
 DriverKind = Literal[
-    "boot", "loaded", "reset", "mismatch", "gpu-failed", "no-gpu", "bound", "refused", "peermem"
+    "boot",
+    "loaded",
+    "reset",
+    "mismatch",
+    "gpu-failed",
+    "no-gpu",
+    "bound",
+    "refused",
+    "peermem",
+    "no-heartbeat",
+    "reset-required",
+    "gpu-lost",
 ]
 Severity = Literal["corrected", "non-fatal", "fatal", "link-down"]
 StallKind = Literal[
@@ -84,7 +95,8 @@ class Sxid:
 class DriverEvent:
     """What the NVIDIA driver said of itself: it was loaded, a GPU was reset, why something did not start.
 
-    `version` is the driver's, of a mismatch the two, of a GPU that is bound elsewhere who has it.
+    `version` is the driver's, of a mismatch the two, of a GPU that is bound elsewhere who has it. `client` is
+    the program that does not match, `gpu` the number that newer drivers put before a message.
     """
 
     when: When
@@ -92,6 +104,8 @@ class DriverEvent:
     kind: DriverKind
     device: str | None = None
     version: str | None = None
+    client: str | None = None
+    gpu: int | None = None
 
 
 @record

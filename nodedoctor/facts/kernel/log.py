@@ -185,9 +185,9 @@ class KernelLog:
             return True
         return when.seconds >= moment.since.timestamp()
 
-    def starts(self, device: str | None = None) -> tuple[When, ...]:
-        """When kernel, driver or that device started anew."""
-        fresh = ("boot", "loaded")
+    def starts(self, device: str | None = None, *, any_device: bool = False) -> tuple[When, ...]:
+        """When kernel, driver or that device, or any, started anew."""
+        fresh = ("boot", "loaded", "reset") if any_device else ("boot", "loaded")
         ours = (e for e in self.driver if e.kind in fresh or (e.kind == "reset" and e.device == device))
         return tuple(event.when for event in ours)
 

@@ -38,10 +38,12 @@ _OFF_BUS = regex(
 )
 _OFF_BUS_FIRST = regex(rf"NVRM: The NVIDIA GPU (?P<device>{ADDRESS})\b")
 _LOADED = regex(r"NVRM: loading NVIDIA UNIX .*?Kernel Module(?: for \w+)?\s+(?P<version>\d{3}\.[\d.]{1,12})")
-_MISMATCH = regex(r"NVRM: API mismatch: the client")
+_MISMATCH = regex(r"NVRM: API mismatch: the client(?: '(?P<client>[^']{1,64})')?")
 _VERSION = regex(r"version:?\s+(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _DEVICE = regex(rf"\b({ADDRESS})(?=[\s:),]|$)")
 _BOUND = regex(rf"NVRM: GPU (?P<device>{ADDRESS}) is already bound to (?P<driver>[\w-]{{1,32}})")
+_NUMBER = regex(r"NVRM: GPU(\d{1,3}) ")
+"""RM's number of a GPU, which newer drivers put before their messages."""
 _RESET = regex(rf"^nvidia (?P<device>{ADDRESS}): (?:enabling device|.*\breset done)")
 
 # A message, what it means, longest story first.
@@ -58,6 +60,17 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
         "gpu-failed",
     ),
     (regex(r"NVRM: .*(?:GPU is lost|GPU has been lost)"), "gpu-failed"),
+    # src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c: what comes with an Xid 119 or 120, or alone.
+    (
+        regex(
+            r"NVRM: .*(?:_kgsp\w+: (?:Heartbeat|(?:GSP RM|LibOS) heartbeat) timed out"
+            r"|\* GSP Timeout \*|\* GSP-CrashCat Report \*)"
+        ),
+        "no-heartbeat",
+    ),
+    # nvstatuscodes.h: 0x62 and 0x0f; the calls to the GSP that fail print the number alone.
+    (regex(r"NVRM: .*(?:NV_ERR_RESET_REQUIRED|\b(?:paramsS|s)tatus=0x0{0,6}62\b)"), "reset-required"),
+    (regex(r"NVRM: .*NV_ERR_GPU_IS_LOST"), "gpu-lost"),
     (
         regex(r"nvidia: probe of \S+ failed with error|nvidia \S+: probe with driver nvidia failed"),
         "gpu-failed",
@@ -141,13 +154,16 @@ def driver_event(line: KernelLine, after: str) -> DriverEvent | None:
     if bound := _BOUND.search(text):
         device, driver = bound.group("device", "driver")
         return DriverEvent(line.when, text[:EVIDENCE], "bound", bdf(device), driver)
-    if _MISMATCH.search(text):
+    if mismatch := _MISMATCH.search(text):
         versions = _VERSION.findall(f"{text} {after}")[:2]
         told = f"{text} {after}" if len(_VERSION.findall(text)) < 2 else text
-        return DriverEvent(line.when, told[:EVIDENCE], "mismatch", version=" ".join(versions) or None)
+        version, client = " ".join(versions) or None, mismatch.group("client")
+        return DriverEvent(line.when, told[:EVIDENCE], "mismatch", version=version, client=client)
     for pattern, kind in _TROUBLE:
         if pattern.search(text):
             device = _DEVICE.search(text)
             where = bdf(device.group(1)) if device else None
-            return DriverEvent(line.when, text[:EVIDENCE], kind, where)
+            number = _NUMBER.search(text)
+            gpu = int(number.group(1)) if number else None
+            return DriverEvent(line.when, text[:EVIDENCE], kind, where, gpu=gpu)
     return None

@@ -81,7 +81,11 @@ _NIC = regex(
     r"(?:mlx[45]_(?:core|en|ib|pci)\w*|bnxt_(?:en|re)|infiniband|\befa)[:) ]+(?:probe of )?"
     rf"(?P<device>{ADDRESS})?"
 )
-_NIC_LINK = regex(r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC )?[Ll]ink (?:is )?(?P<way>[Dd]own|[Uu]p)\b")
+_NIC_LINK = regex(
+    r"(?:^|[\s:])(?P<netdev>[\w.-]{1,15}): (?:NIC |Port: \d{1,3} )?[Ll]ink (?:is )?"
+    r"(?P<way>[Dd]own|DOWN|[Uu]p|ACTIVE)\b"
+)
+"""A driver's own line, and that of the RDMA core (drivers/infiniband/core/cache.c of Linux 6.14)."""
 _IPOIB = regex(r"(?P<netdev>ib[\w.-]{1,13}): transmit timeout: latency \d{1,12} msecs")
 _WATCHED = regex(r"NETDEV WATCHDOG: (?P<netdev>[\w.-]{1,15}) \(")
 _FULL: tuple[tuple[re.Pattern[str], FullKind], ...] = (

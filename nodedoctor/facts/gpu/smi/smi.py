@@ -81,7 +81,8 @@ class SmiTable:
         driver, cuda = table.versions(seen.text)
         listed = tuple(table.gpus(seen.text))
         broken = [gone for gpu in listed if (gone := table.lost(gpu))]
-        reading = GpuReading(TABLE, driver, cuda, gpus=listed, lost=tuple(broken))
+        counted = len(listed) if table.is_whole(seen.text) else None
+        reading = GpuReading(TABLE, driver, cuda, counted=counted, gpus=listed, lost=tuple(broken))
         finished = _finished(reading, seen)
         return finished if isinstance(finished, Unseen) else cls(finished)
 

@@ -39,6 +39,8 @@ _COMPUTE = {
     "E. Thread": "exclusive-thread",
     "Prohibited": "prohibited",
 }
+_END = regex(r"\|\s*Processes:")
+"""The heading of the box below the GPUs: what is cut off before it may have had more of them."""
 _ALL_BROKEN = ("temperature_c", "pstate", "power_draw_w")
 
 
@@ -46,6 +48,11 @@ def versions(text: str) -> tuple[str | None, str | None]:
     """Driver and CUDA version of the heading."""
     driver, cuda = _DRIVER.search(text), _CUDA.search(text)
     return driver and driver[1], cuda and cuda[1]
+
+
+def is_whole(text: str) -> bool:
+    """Whether no GPU of the table can have been cut off at its end."""
+    return _END.search(text) is not None
 
 
 def gpus(text: str) -> Iterator[Gpu]:

@@ -1,0 +1,51 @@
+"""Is a GPU missing where eight belong, as far as the driver's own list tells?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodedoctor.facts.gpu.gpu import Gpu
+from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.facts.gpu.inventory import Inventory
+from nodedoctor.facts.gpu.places import values
+from nodedoctor.knowledge.gpus import gpu_model, layouts, platforms_of
+from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
+from nodedoctor.model import Evidence, Finding
+
+_WHOLE = 8
+
+
+def one_missing(inventory: Inventory, gpus: Gpus) -> list[Finding]:
+    """One GPU fewer than a board of eight modules has, in a whole list, where the bus was not read.
+
+    Fewer are mostly a job's share. A list with a gap in its numbers was damaged on its way here.
+    """
+    shown = gpus.answering
+    whole = gpus.counted == len(shown) and [gpu.index for gpu in shown] == list(range(_WHOLE - 1))
+    if inventory.slots is not None or inventory.restricted or gpus.lost or not whole:
+        return []
+    if not all(map(_is_module, shown)):
+        return []
+    summary = f"{len(shown)} GPUs, boards of this model have {_WHOLE}"
+    places = {gpu.bus_id for gpu in shown if gpu.bus_id}
+    known = [layout.positions for layout in layouts() if places.issubset(layout.positions)]
+    missing = sorted(set(known[0]) - places) if known else []
+    if len(missing) != 1:
+        return [Finding.fail(summary, evidence=_said(gpus, shown[-2:]), fix=OFF_THE_BUS)]
+    (address,) = missing
+    beside = shown[max(0, known[0].index(address) - 1) :][:2]
+    text = f"{summary}: none at {address}, where such machines have one"
+    finding = Finding.fail(text, subject=f"pci:{address}", evidence=_said(gpus, beside), fix=OFF_THE_BUS)
+    return [finding.led_by(f"GPU {address} is missing")]
+
+
+def _is_module(gpu: Gpu) -> bool:
+    """Whether it sits on a board of eight; older tables cut names off, and only modules are called SXM."""
+    model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
+    if model is None:
+        return not gpu.name and "-SXM" in (gpu.printed or "")
+    return any(board.gpus == _WHOLE for board in platforms_of(model))
+
+
+def _said(gpus: Gpus, some: Iterable[Gpu]) -> list[Evidence]:
+    return [one for gpu in some for one in values(gpus.source, gpu, "bus_id")]
