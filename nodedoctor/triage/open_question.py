@@ -41,6 +41,11 @@ def open_question(story: Story) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
+        if waited := story.of(GlooTimeout):
+            limit = next((event.what.milliseconds for event in waited if event.what.milliseconds), None)
+            time = f" for {decimal(limit / 1000)} s" if limit else ""
+            who = called(distinct(event.who for event in waited)) or "a rank"
+            return f"{who} waited{time} in gloo for other ranks, and no line says which one did not come"
         return _ended_first(story) or _cut_short(story) or _stopped(story) or _first_words(story)
     same = [wait.who for wait in story.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = called(same) or "a rank"

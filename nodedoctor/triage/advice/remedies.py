@@ -321,6 +321,9 @@ _SHM = _steps(
     " medium Memory on /dev/shm.",
     "df -h /dev/shm",
 )
+_LINKS = _steps(
+    "Check NVLink, fabric and peer access on that node.", "nodedoctor nvlink fabric p2p", "nvidia-smi topo -p2p n"
+)
 _MISMATCH = (
     Fix(
         "Make number, order, shapes and types equal on all ranks. Batches of different lengths and branches"
@@ -547,6 +550,8 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": lambda _: _CUDA_FAULT,
     "no-such-gpu": lambda _: _NO_SUCH_GPU,
+    "diag-nvlink": _LINKS,
+    "diag-links": _LINKS,
     "ib-completion-error": _adapter,
     "ib-memory-refused": _GDR,
     "ib-event": _adapter,

@@ -29,7 +29,7 @@ GROUNDS: dict[Ground, tuple[int, str]] = {
     "compared": (36, "a comparison of the ranks with each other"),
     "named": (34, "the word of a program that knows all ranks"),
     "death": (32, "a process that ended"),
-    "path": (28, "a connection that could not be made"),
+    "path": (28, "a connection that failed"),
     "different": (26, "a difference between the ranks"),
     "absence": (22, "a rank that did not come"),
     "echo": (14, "what the others see when a process ends"),

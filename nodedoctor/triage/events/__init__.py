@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events import cuda, nccl, nccl_diag, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.anew import Beginnings
 from nodedoctor.triage.events.bars import bar
 from nodedoctor.triage.events.broken import joined
@@ -53,6 +53,7 @@ SIGNS: tuple[Sign, ...] = (
     *watchdog.SIGNS,
     *store.SIGNS,
     *nccl.SIGNS,
+    *nccl_diag.SIGNS,
     *cuda.SIGNS,
     *oom.SIGNS,
     *limits.SIGNS,
