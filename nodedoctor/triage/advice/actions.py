@@ -145,6 +145,8 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
         told.append(
             Fix("Ray folded lines of several ranks into one.", looks("export RAY_DEDUP_LOGS=0"), "config")
         )
+    if verdict.cause == "gpu_hardware_xid":
+        return tuple(told)
     if not any(story.of(kind) for kind in _HANGS):
         text = "Let a crash leave its stack and the last lines of every process, and run it again."
         told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
