@@ -52,6 +52,11 @@ def open_question(story: Story) -> str:
     limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
     what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
     size = groups.entered(story)
+    if size is not None and first.work.seq == 1:
+        return (
+            f"all {size} ranks hang in {what}, the first collective of their group: no data ever moved between"
+            " their GPUs"
+        )
     if size is not None:
         return (
             f"all {size} ranks entered {what}, number {first.work.seq}, and none left it in time: the path"

@@ -138,7 +138,8 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.outcome != "undetermined" and verdict.confidence != "low":
         return ()
     coverage = verdict.coverage
-    world = coverage.ranks_expected or groups.world_of(story)
+    entered = groups.entered(story)
+    world = coverage.ranks_expected or groups.world_of(story) or entered
     if not (world and set(range(world)) <= set(coverage.ranks_seen)):
         told.append(_all_logs(story))
     if story.folded:
@@ -151,9 +152,17 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
         text = "Let a crash leave its stack and the last lines of every process, and run it again."
         told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
         return tuple(told)
+    if entered is not None:
+        told.append(_WITHOUT_P2P)
     told.append(_recorder(torch_version(story)))
     told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(told)
+
+
+_WITHOUT_P2P = Fix(
+    "Test the way between the GPUs: run once without P2P, and ask the node.",
+    looks("export NCCL_P2P_DISABLE=1", "nodedoctor p2p pcie"),
+)
 
 
 def _all_logs(story: Story) -> Fix:

@@ -186,7 +186,9 @@ def store_host_gone(story: Story) -> Iterator[Candidate]:
 
 def connections_closed(story: Story) -> Iterator[Candidate]:
     """Only victims speak: a peer closed its connections, which processes do when they end."""
-    closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
+    closed: list[Event[Any]] = [event for event in story.of(PeerGone) if not event.what.timed_out]
+    remote = [event for event in story.of(NcclError) if event.what.result == "ncclRemoteError"]
+    closed = [event for event in (*closed, *remote) if not story.late(event)]
     if not closed or story.waits:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
@@ -208,6 +210,11 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
         headline = (
             f"{called(culprits)} closed its connections: its process ended, and it left no line of its own"
         )
+    elif len(remote) == len(closed):
+        who = called(event.who for event in (*closed, *story.of(Dying))) or "a rank"
+        headline = f"{who} lost {suspects} (ncclRemoteError) and aborted: another rank's log shows the first exit"
+        part = [e.what.signal for e in story.of(ProcessExit) if crashes.in_an_abort(story, e)]
+        headline += f"; the {_SIGNALS[part[0] or 0]} behind it is part of the abort" if part else ""
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
     confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
@@ -263,6 +270,8 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
     if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
+        return False
+    if crashes.in_an_abort(story, event):
         return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
 

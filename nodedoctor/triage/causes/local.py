@@ -42,11 +42,14 @@ _EXPLAINED = {
     "cannot-map": "open-files",
     "cannot-listen": "port-in-use",
     "disk-full": "dev-shm",
-    "fabric-not-ready": "fabric-of-host",
+    "fabric-in-progress": "fabric-of-host",
+    "fabric-not-ready": "fabric-in-progress",
     "diag-p2p": "diag-pair",
     "diag-pair": "diag-nvlink",
 }
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
+_ONLY_WITH = {"fabric-of-host": frozenset(("fabric-in-progress", "fabric-not-ready"))}
+"""What says something of a fault that another line tells, and is none alone: servers without NVSwitches print it."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
@@ -90,6 +93,8 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     signalled = any(event.what.helper for event in story.of(ProcessExit))
     for (cause, name), events in by_name.items():
         if _EXPLAINED.get(name) in names or (name in _HOW and signalled):
+            continue
+        if _ONLY_WITH.get(name, names).isdisjoint(names):
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
