@@ -12,6 +12,7 @@ from nodedoctor.triage.causes.guilty import shows_who_failed
 from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.ras import HangConfirmed
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.stacks import Stack
@@ -41,6 +42,8 @@ def open_question(story: Story) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
+        if story.of(HangConfirmed):
+            return "the job hung: Ray's detector saw collectives stand still, and no line says which rank holds it"
         if waited := story.of(GlooTimeout):
             limit = next((event.what.milliseconds for event in waited if event.what.milliseconds), None)
             time = f" for {decimal(limit / 1000)} s" if limit else ""

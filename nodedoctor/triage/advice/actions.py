@@ -11,9 +11,10 @@ from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage.advice import guesses, timeouts
 from nodedoctor.triage.advice.remedies import remedies
 from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.ras import kept
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
-from nodedoctor.triage.events.ras import RasMissing
+from nodedoctor.triage.events.ras import HangConfirmed, RasMissing
 from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.stacks import Stack
@@ -40,7 +41,8 @@ NO_SUCH_VARIABLE = (
 )
 
 
-_HANGS = (TimedOut, Heartbeat, GilHeld, GlooTimeout, BarrierMissed, StoreWait, Stack, Seen, RasMissing)
+_HANGS = (TimedOut, Heartbeat, GilHeld, GlooTimeout, BarrierMissed, StoreWait, Stack, Seen, RasMissing,
+          HangConfirmed)  # fmt: skip
 """Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
 
@@ -132,7 +134,7 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
     if verdict.cause == "none":
         return ()
-    told: list[Fix] = []
+    told = list(kept(story))
     if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
     if verdict.outcome != "undetermined" and verdict.confidence != "low":

@@ -86,6 +86,7 @@ ASIDE = (
     accelerate.Passed,
     *corruption.ASIDE,
     cuda.OfGpu,
+    ras.HangFolder,
     progress.RankOfPid,
     progress.Size,
     progress.Mentions,

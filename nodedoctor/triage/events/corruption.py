@@ -33,7 +33,8 @@ class NotANumber:
 
 SIGNS: tuple[Sign, ...] = (
     sign(  # Megatron-LM, megatron/training/training.py; all ranks of the group raise it
-        r"[Hh]ash(?:es)?\b.{0,24}\b(?:not match\w*|[Mm]ismatch\w*|differ\w*)\b"
+        r"\b[Pp]arameter hashes not matching\b"
+        r"|\b[Hh]ash(?:es)?\b.{0,24}\b(?:not match\w*|[Mm]ismatch\w*|differ\w*)\b"
         r".{0,60}\b(?:DP\b|replica|data[- ]parallel)",
         lambda _: ReplicasDiffer(),
     ),

@@ -19,17 +19,20 @@ _PAIR = (
     r"p2p: (?:(?:write|read) mismatch|(?:peer-memory import|launch/check) failed)"
     r" srcRank=(?P<src>\d{1,7}) .{0,60}?dstRank=(?P<dst>\d{1,7}) "
 )
-_RANKS = r"\b.{0,80}?rank\(s\) \{?(?:(?P<rank>\d+)\})?"
+_RANKS = r".{0,80}?rank\(s\) \{?(?:(?P<rank>\d+)\})?"
 """Their numbers in the communicator, which are those of the job in its first one; one of several is not named."""
 _RATE = r"\d{1,6}\.\d"
 
 
 def _failed(
-    cause: Cause, name: str, pattern: str, says: str, *, decisive: bool = True, of_node: bool = False
+    cause: Cause, name: str, pattern: str, says: str, *, decisive: bool = True, here: bool = False
 ) -> Sign:
-    """A check that failed, on the node of the line or on a rank that it names: the printer is another one."""
-    what = Symptom(cause, name, says, decisive, not of_node, of_node, as_warning=True, of_another=True)
-    host = r"(?:(?P<host>[\w.-]{1,255}):\d+ )?" if of_node else ""
+    """A check that failed, on a rank that its line names, or `here`: on the node of the line.
+
+    The printer reports for others. It may do so when all have given up: that is no consequence.
+    """
+    what = Symptom(cause, name, says, decisive, of_node=True, as_warning=True, of_another=True)
+    host = r"(?:(?P<host>[\w.-]{1,255}):\d+ )?" if here else ""
 
     def made(found: re.Match[str]) -> Symptom | None:
         src, dst, rate, median = map(found.groupdict().get, ("src", "dst", "rate", "median"))
@@ -46,7 +49,7 @@ SIGNS: tuple[Sign, ...] = (
         "diag-nvlink",
         _PAIR + r".{0,60}?(?:path=NV[LB]|handle=CUMEM_FABRIC)\b",
         "NCCL's own diagnostics could not move data between two GPUs over NVLink",
-        of_node=True,
+        here=True,
     ),
     _failed(
         "nvlink_fabric",
@@ -59,7 +62,7 @@ SIGNS: tuple[Sign, ...] = (
         "diag-pair",
         _PAIR,
         "NCCL's own diagnostics could not move data between two GPUs",
-        of_node=True,
+        here=True,
     ),
     _failed(
         "p2p_pcie_acs_iommu",

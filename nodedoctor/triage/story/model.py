@@ -28,7 +28,7 @@ from nodedoctor.triage.events.progress import (
     Size,
     TrainingStep,
 )
-from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
+from nodedoctor.triage.events.ras import HangFolder, RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
@@ -46,7 +46,7 @@ QUIET = (
     *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
     Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
     Complaint, TalkedOn, Outlived, WentOn, Tried, Worked, Passed, OfGpu, RasCount, RasProcess,
-    RasRunning, *corruption.ASIDE,
+    RasRunning, HangFolder, *corruption.ASIDE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
