@@ -43,12 +43,12 @@ def open_question(story: Story) -> str:
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
         if story.of(HangConfirmed):
-            return "the job hung: Ray's detector saw collectives stand still, and no line says which rank holds it"
+            return "the job hung: Ray's detector saw collectives stand still, and no line names a rank"
         if waited := story.of(GlooTimeout):
-            limit = next((event.what.milliseconds for event in waited if event.what.milliseconds), None)
-            time = f" for {decimal(limit / 1000)} s" if limit else ""
+            most = max(event.what.milliseconds or 0 for event in waited)
+            long = f" for {decimal(most / 1000)} s" if most else ""
             who = called(distinct(event.who for event in waited)) or "a rank"
-            return f"{who} waited{time} in gloo for other ranks, and no line says which one did not come"
+            return f"{who} waited{long} in gloo for other ranks, and no line says which one did not come"
         return _ended_first(story) or _cut_short(story) or _stopped(story) or _first_words(story)
     same = [wait.who for wait in story.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = called(same) or "a rank"
@@ -57,8 +57,8 @@ def open_question(story: Story) -> str:
     size = groups.entered(story)
     if size is not None and first.work.seq == 1:
         return (
-            f"all {size} ranks hang in {what}, the first collective of their group: no data ever moved between"
-            " their GPUs"
+            f"all {size} ranks hang in {what}, the first collective of their group: no data ever moved"
+            " between their GPUs"
         )
     if size is not None:
         return (

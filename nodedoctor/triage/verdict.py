@@ -254,7 +254,8 @@ def _suspected(one: Weighed) -> str:
 
 def _waited(story: Story) -> tuple[Who, ...]:
     """Who waited in vain, in NCCL or gloo."""
-    return tuple(distinct(one.who for one in (*story.waits, *story.of(GlooTimeout))))
+    people = [wait.who for wait in story.waits]
+    return tuple(distinct([*people, *(event.who for event in story.of(GlooTimeout))]))
 
 
 def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:

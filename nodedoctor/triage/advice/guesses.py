@@ -26,7 +26,10 @@ def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
         return ()
     if groups.entered(story) is not None:
         return (
-            ("p2p_pcie_acs_iommu", "all ranks entered and none finished: a data path, the log does not say which"),
+            (
+                "p2p_pcie_acs_iommu",
+                "all ranks entered and none finished: a data path, and no line says which",
+            ),
             ("network_ib", "the same; no adapter or port reported a fault"),
         )
     named = {event.what.name for event in story.of(Mentions)}
@@ -61,4 +64,3 @@ def other_group(story: Story) -> tuple[str, str] | None:
 
 def _gathers(work: CollectiveCall) -> bool:
     return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op
-

@@ -317,14 +317,15 @@ _GDR = _steps(
     "export NCCL_NET_GDR_LEVEL=LOC",
 )
 _SHM = _steps(
-    "Give the container shared memory: docker run with --shm-size=16g or --ipc=host, in Kubernetes an emptyDir"
-    " of medium Memory on /dev/shm.",
+    "Give the container shared memory: docker run with --shm-size=16g or --ipc=host, in Kubernetes an"
+    " emptyDir of medium Memory on /dev/shm.",
     "df -h /dev/shm",
 )
 _PIDFD = (
     Fix(
-        "Start the container with docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined --ipc=host, in"
-        " Kubernetes with the capability SYS_PTRACE. Without that right the kernel's setting must be 0.",
+        "Start the container with docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined"
+        " --ipc=host, in Kubernetes with the capability SYS_PTRACE. Without that right the"
+        " kernel's setting must be 0.",
         (look("cat /proc/sys/kernel/yama/ptrace_scope"),),
         "config",
     ),
@@ -335,7 +336,9 @@ _PIDFD = (
     ),
 )
 _LINKS = _steps(
-    "Check NVLink, fabric and peer access on that node.", "nodedoctor nvlink fabric p2p", "nvidia-smi topo -p2p n"
+    "Check NVLink, fabric and peer access on that node.",
+    "nodedoctor nvlink fabric p2p",
+    "nvidia-smi topo -p2p n",
 )
 _MISMATCH = (
     Fix(
@@ -568,13 +571,14 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         " Fabric Manager are the host's."
     ),
     "fabric-in-progress": _steps(
-        "See whether this machine has NVSwitches. With them, start the Fabric Manager of the driver's version;"
-        " without any, as in a VM, ask the provider or take a new instance.",
+        "See whether this machine has NVSwitches. With them, start the Fabric Manager of the driver's"
+        " version; without any, as in a VM, ask the provider or take a new instance.",
         "lspci -d 10de: -nn | grep -i bridge",
         "systemctl status nvidia-fabricmanager",
     ),
     "no-interface": _steps(
-        "Unset NCCL_SOCKET_IFNAME, or name one of these in it; without it NCCL leaves out lo and docker.", "ip -br addr"
+        "Unset NCCL_SOCKET_IFNAME, or name one of these in it; without it NCCL leaves out lo and docker.",
+        "ip -br addr",
     ),
     "pidfd-refused": lambda _: _PIDFD,
     "diag-nvlink": _LINKS,

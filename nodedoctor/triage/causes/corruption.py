@@ -1,7 +1,7 @@
 """Suspected silent data corruption: a rank computed what its peers did not, and nothing reports a fault.
 
-A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one of which
-no peer is seen, stays the program's.
+A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one of
+which no peer is seen, stays the program's.
 """
 
 from __future__ import annotations
@@ -15,12 +15,18 @@ from nodedoctor.record import record
 from nodedoctor.steps import looks
 from nodedoctor.triage.causes.guilty import guilty
 from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.corruption import NotANumber, OddHash, RepeatAgrees, RepeatDiffers, ReplicasDiffer
+from nodedoctor.triage.events.corruption import (
+    NotANumber,
+    OddHash,
+    RepeatAgrees,
+    RepeatDiffers,
+    ReplicasDiffer,
+)
 from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Candidate, Confidence, Event, Who
 from nodedoctor.triage.story import QUIET, Story
-from nodedoctor.wording import agree
+from nodedoctor.wording import agree, counted
 
 _NAN = re.compile(r"\b(?:NaN|nan|NAN)s?\b")
 _SUSPECTED = "silent data corruption is suspected"
@@ -38,7 +44,8 @@ _FIXES = (
         "every job on the node",
     ),
     Fix(
-        "Restart without that node from the last checkpoint before this step: what was saved since may be corrupt.",
+        "Restart without that node from the last checkpoint before this step: what was saved since may be"
+        " corrupt.",
         (),
         "restart-job",
     ),
@@ -80,7 +87,7 @@ def nan_beside_peers(story: Story) -> Alone | None:
 
 
 def _tells_of_nan(raised: Raised) -> bool:
-    """True for a NaN; a scale of the loss is the same on all ranks, and whoever ends first tells of it alone."""
+    """True for a NaN; the loss scale is the same on all ranks, and who ends first may tell of it alone."""
     return _NAN.search(raised.message) is not None and "scale" not in raised.message
 
 
@@ -102,10 +109,11 @@ def odd_number(story: Story) -> Iterator[Candidate]:
     last = max({*story.ranks_seen, (story.expected or 0) - 1}, default=0)
     no_peer_has_it = alone.people[0].rank == last and any("loss" in event.text for event in alone.events)
     sure: Confidence = "medium" if one and alone.peers > 1 and not no_peer_has_it else "low"
+    its = agree(len(alone.people), "its", "their")
     headline = (
-        f"{called(alone.people)} computed a NaN, and {alone.peers} {agree(alone.peers, 'peer', 'peers')} did not:"
-        f" {_SUSPECTED}, or {agree(len(alone.people), 'its', 'their')} own batch"
+        f"{called(alone.people)} computed a NaN, and {counted(alone.peers, 'peer')} did not: {_SUSPECTED},"
     )
+    headline += f" or {its} own batch"
     culprits, parties = (alone.people, ()) if one else ((), alone.people)
     yield Candidate(
         "gpu_hardware_xid", "compared", sure, headline, alone.events[:4], culprits, (), parties, _FIXES
@@ -149,7 +157,7 @@ def _among(people: list[Who]) -> str:
 
 
 def repeated(story: Story) -> Iterator[Candidate]:
-    """A step that gave another result when it was computed again; a program that names one names the first."""
+    """A step that gave another result when it was computed again; some programs name the first rank."""
     told = story.of(RepeatDiffers)
     if not told:
         return

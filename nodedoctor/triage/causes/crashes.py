@@ -49,7 +49,7 @@ def _kind(event: Event[ProcessExit]) -> _Kind:
 
 
 def in_an_abort(story: Story, event: Event[ProcessExit]) -> bool:
-    """True for the crash of a process that had said before that it was ending: handlers run into what is gone.
+    """True for the crash of a process that had said before that it ends: its handlers find much gone.
 
     Where no rank is told of the crash, it is of the only one whose log it stands in.
     """

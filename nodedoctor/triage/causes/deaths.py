@@ -212,7 +212,7 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
         )
     elif len(remote) == len(closed):
         who = called(event.who for event in (*closed, *story.of(Dying))) or "a rank"
-        headline = f"{who} lost {suspects} (ncclRemoteError) and aborted: another rank's log shows the first exit"
+        headline = f"{who} lost {suspects} (ncclRemoteError) and aborted: another log shows the first exit"
         part = [e.what.signal for e in story.of(ProcessExit) if crashes.in_an_abort(story, e)]
         headline += f"; the {_SIGNALS[part[0] or 0]} behind it is part of the abort" if part else ""
     else:

@@ -39,17 +39,17 @@ _GROUND: dict[Cause, Ground] = {
     "cpu_stuck_or_slow_rank": "absence",
 }
 _EXPLAINED = {
-    "cannot-map": "open-files",
-    "cannot-listen": "port-in-use",
-    "disk-full": "dev-shm",
-    "fabric-in-progress": "fabric-of-host",
-    "fabric-not-ready": "fabric-in-progress",
-    "diag-p2p": "diag-pair",
-    "diag-pair": "diag-nvlink",
+    "cannot-map": {"open-files"},
+    "cannot-listen": {"port-in-use"},
+    "disk-full": {"dev-shm"},
+    "fabric-in-progress": {"fabric-of-host"},
+    "fabric-not-ready": {"fabric-of-host", "fabric-in-progress"},
+    "diag-p2p": {"diag-pair"},
+    "diag-pair": {"diag-nvlink"},
 }
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
-_ONLY_WITH = {"fabric-of-host": frozenset(("fabric-in-progress", "fabric-not-ready"))}
-"""What says something of a fault that another line tells, and is none alone: servers without NVSwitches print it."""
+_ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
+"""What only says more of a fault that another line tells: servers without NVSwitches print it, too."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
@@ -92,9 +92,9 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     compared = bool(story.of(Passed))
     signalled = any(event.what.helper for event in story.of(ProcessExit))
     for (cause, name), events in by_name.items():
-        if _EXPLAINED.get(name) in names or (name in _HOW and signalled):
+        if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
             continue
-        if _ONLY_WITH.get(name, names).isdisjoint(names):
+        if name in _HOW and signalled:
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue

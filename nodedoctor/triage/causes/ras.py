@@ -47,7 +47,7 @@ def fewer(story: Story) -> Iterator[Candidate]:
     told = story.of(LaunchedFewer)
     culprits = tuple(distinct(event.who for event in told))
     if culprits:
-        headline = f"{called(culprits)} launched fewer collectives than the others, which hang, says Ray's detector"
+        headline = f"{called(culprits)} launched fewer collectives than the others, says Ray's hang detector"
         evidence = (*told[:3], *story.of(HangConfirmed)[:1])
         yield Candidate(
             "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)

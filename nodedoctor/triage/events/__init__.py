@@ -261,7 +261,9 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"
         # A dead actor is told of by another process: what stands in front of the line is not the dead one.
-        of_another = isinstance(what, (*ray.OF_ANOTHER, corruption.RepeatDiffers)) or (isinstance(what, Symptom) and what.of_another)
+        of_another = isinstance(what, (*ray.OF_ANOTHER, corruption.RepeatDiffers)) or (
+            isinstance(what, Symptom) and what.of_another
+        )
         told_by = Who(world=line.who.world) if of_another else line.who
         if isinstance(what, ray.TaskFailed):
             what = replace(what, teller=line.who.pid)

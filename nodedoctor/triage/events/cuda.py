@@ -160,7 +160,8 @@ SIGNS: tuple[Sign, ...] = (
         "nvlink_fabric",
         "fabric-of-host",
         r"\bNV_WARN_NOTHING_TO_DO\b",
-        "this virtual machine's GPU was never registered with its host's fabric: nothing in the guest repairs it",
+        "this virtual machine's GPU was never registered with its host's fabric: nothing in the guest repairs"
+        " it",
         of_node=True,
     ),
     symptom(

@@ -213,7 +213,7 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left"
         r"|open of|could not|"
         r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)"
-        r"|\bshm(?:utils)?\.(?:h|cc):\d+.{0,80} No space left",  # NCCL's files of it, whose path is in the next line
+        r"|\bshm(?:utils)?\.(?:h|cc):\d+.{0,80} No space left",  # NCCL's, whose next line has the path
         "/dev/shm is full or not shared: a container has 64 MB of it unless it is given more",
         personal=True,
         owner="CONFIG",

@@ -1,7 +1,7 @@
 """What NCCL's own diagnostics report as failed (NCCL 2.31: NCCL_RUN_DIAGNOSTICS, NCCL_RUN_RAS_DIAGNOSTICS).
 
-Their lines have two tags: `[OK]`, and `[INFO]` for all else, a check that could not run among them (NVIDIA/nccl,
-src/diagnostics and src/ras/diagnostics_*.cc). Read is only what failed; none of it ends a job by itself.
+Their lines have two tags: `[OK]`, and `[INFO]` for all else, a check that could not run among them
+(NVIDIA/nccl, src/diagnostics and src/ras/diagnostics_*.cc). Read is only what failed; none of it ends a job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PAIR = (
     r" srcRank=(?P<src>\d{1,7}) .{0,60}?dstRank=(?P<dst>\d{1,7}) "
 )
 _RANKS = r".{0,80}?rank\(s\) \{?(?:(?P<rank>\d+)\})?"
-"""Their numbers in the communicator, which are those of the job in its first one; one of several is not named."""
+"""Their numbers in the communicator, those of the job in its first one; of several none is named."""
 _RATE = r"\d{1,6}\.\d"
 
 
@@ -73,8 +73,8 @@ SIGNS: tuple[Sign, ...] = (
     _failed(
         "network_ib",
         "diag-network",
-        rf"net bw: (?:\S+ rank (?P<rank>\d+) \((?P<host>[\w.-]{{1,255}})\): (?P<rate>{_RATE}) Gbit/s, >\d+% off"
-        rf" median (?P<median>{_RATE})|mode=.{{1,300}}\btool run timed out)",
+        rf"net bw: (?:\S+ rank (?P<rank>\d+) \((?P<host>[\w.-]{{1,255}})\): (?P<rate>{_RATE}) Gbit/s, >\d+%"
+        rf" off median (?P<median>{_RATE})|mode=.{{1,300}}\btool run timed out)",
         "NCCL's own diagnostics found an adapter far slower than the others",
     ),
     _failed(

@@ -85,8 +85,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: HangFolder(found["path"]),
     ),
     sign(
-        r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)(?:, cuda:(?P<gpu>\d+))?\)"
-        r".{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
+        r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)"
+        r"(?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
         lambda found: RasMissing((number(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer(),
     ),
 )

@@ -20,7 +20,7 @@ from nodedoctor.triage.model import Cause
 
 @record
 class GlooTimeout:
-    """A gloo operation waited in vain, or another one of the same process: nothing is said about the culprit."""
+    """A gloo operation of the process waited in vain: it says nothing about the culprit."""
 
     milliseconds: int | None
 

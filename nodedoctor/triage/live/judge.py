@@ -24,7 +24,7 @@ from nodedoctor.wording import agree, listed
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
 _PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
-"""Wait channels of who waits for the other end of a pipe (linux, fs/pipe.c): that is no work, whatever it saves."""
+"""Wait channels of who waits for a pipe's other end (linux, fs/pipe.c): no work, whatever it saves."""
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
 _STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
 _STATES = {
@@ -39,9 +39,7 @@ _DEAD = ("Z", "gone")
 _STOPPED = ("T", "t")
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
 _UNNAMED = re.compile(r"synchronize|wait")
-_RAY_PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
-"""Wait channels of who waits for the other end of a pipe (linux, fs/pipe.c): that is no work, whatever it saves."""
-_IDLE = re.compile(r"ray/_private/worker\.py$")
+_RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
 def candidates(live: LiveJob) -> list[Candidate]:
@@ -222,7 +220,7 @@ def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
 
 
 def _held_by(process: RankProcess) -> str:
-    """What else holds a rank, as the rest of a sentence: a pipe's other end, or its first busy data loader."""
+    """What else holds a rank, as the rest of a sentence: a pipe's other end, or a busy data loader."""
     if _PIPE.match(process.wchan):
         return f"; it waits for the other end of a pipe ({process.wchan})"
     for pid, frame in _working(process):

@@ -40,12 +40,16 @@ FAILED = {
         [3],
     ),
     "a dead adapter": (
-        "net bw: mode=same server_rank=0 server_host=gpu-a server_device=mlx5_0 client_rank=8 client_host=gpu-b"
-        " client_device=mlx5_0 memory=cuda tool run timed out in comm 0x7a3f",
+        "net bw: mode=same server_rank=0 server_host=gpu-a server_device=mlx5_0 client_rank=8"
+        " client_host=gpu-b client_device=mlx5_0 memory=cuda tool run timed out in comm 0x7a3f",
         "network_ib",
         [],
     ),
-    "memory": ("ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks", "gpu_hardware_xid", [3]),
+    "memory": (
+        "ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks",
+        "gpu_hardware_xid",
+        [3],
+    ),
     "links": ("NVLink: inactive link(s) on rank(s) {3} across 8 ranks in comm 0x7a3f", "nvlink_fabric", [3]),
 }
 SILENT = (
@@ -57,7 +61,7 @@ SILENT = (
     "[INFO] net bw: cross-nic rank 3 (gpu-b): 590.0 Gbit/s, >30% off median 391.5 Gbit/s in comm 0x7a3f",
     "[INFO] net bw: required external tool missing in comm 0x7a3f",
     "[INFO] net bw: setup failed on rank 3 in comm 0x7a3f",
-    "[INFO] p2p: temporarily enabled context-wide CUDA peer access rank=0 cudaDev=0; avoid concurrent CUDA use",
+    "[INFO] p2p: temporarily enabled context-wide CUDA peer access rank=0 cudaDev=0; avoid concurrent use",
     "[INFO] p2p: resource cleanup failed rank=0 result=1; some temporary resources may remain",
     "[INFO] ECC: unavailable via NVML across 8 ranks in comm 0x7a3f",
     "[OK]   ECC: no uncorrected volatile errors across 8 ranks in comm 0x7a3f",
@@ -75,7 +79,9 @@ def told(lines: Iterable[str], prefix: str = "") -> str:
 
 
 @pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize("prefix", ["", "[rank0]: ", "(Worker pid=81, ip=10.0.0.3) ", "2026-11-21 10:20:30,120 "])
+@pytest.mark.parametrize(
+    "prefix", ["", "[rank0]: ", "(Worker pid=81, ip=10.0.0.3) ", "2026-11-21 10:20:30,120 "]
+)
 @pytest.mark.parametrize("name", FAILED)
 def test_what_failed_decides(name: str, prefix: str, how: str, tmp_path: Path) -> None:
     line, cause, named = FAILED[name]
