@@ -76,10 +76,14 @@ def test_a_nan_of_all_ranks_or_of_one_without_peers_is_the_programs(name: str, t
         assert judged(tmp_path, steps(1, 5) + text).verdict.cause == "user_code_exception"
 
 
-def test_what_rank_0_says_alone_may_be_the_mean_of_all(tmp_path: Path) -> None:
+def test_what_all_print_or_rank_0_says_alone_may_be_of_all(tmp_path: Path) -> None:
     waits = "".join(caught(rank) for rank in (1, 2, 3))
     examined = judged(tmp_path, steps(1, 5) + raised(0, "ValueError: loss is nan") + waits)
     assert found(examined)[:2] == ("user_code_exception", [0])
+    shown = "".join(f"[rank{rank}]: step 6 loss: nan\n" for rank in range(4))
+    one = raised(2, NANS["a program's own"](2)) + "".join(caught(rank) for rank in OTHERS)
+    assert found(judged(tmp_path, steps(1, 5) + shown + one))[:2] == ("user_code_exception", [2])
+    assert found(judged(tmp_path, steps(1, 5) + one))[:2] == ("gpu_hardware_xid", [2])
     local = raised(0, NANS["the old check of gradients"](0))
     assert found(judged(tmp_path, steps(1, 5) + local + waits))[:2] == ("gpu_hardware_xid", [0])
 
@@ -185,6 +189,7 @@ ERRORS = st.sampled_from([*(made for made in NANS.values()), lambda _: HASHES, l
     said=st.sets(st.integers(0, 7), min_size=1),
     waits=st.sets(st.integers(0, 7)),
     odd=st.sets(st.integers(0, 7)),
+    shown=st.booleans(),
     backwards=st.booleans(),
 )
 def test_never_sure_and_never_what_all_have(
@@ -193,17 +198,19 @@ def test_never_sure_and_never_what_all_have(
     said: set[int],
     waits: set[int],
     odd: set[int],
+    shown: bool,
     backwards: bool,
 ) -> None:
     """Whatever is said by whom: never high, and a NaN of all, or of one without a peer, is never hardware."""
     pieces = [raised(rank, error(rank)) for rank in sorted(said)]
     pieces += [odd_hash(rank) for rank in sorted(odd)] if error(0) == HASHES else []
     pieces += [caught(rank) for rank in sorted(waits - said)]
+    pieces += [f"[rank{rank}]: step 6 loss: nan\n" for rank in range(8) if shown]
     text = "world_size=8\n" + "".join(reversed(pieces) if backwards else pieces)
     verdict = judged(tmp_path, text).verdict
     if verdict.cause == "gpu_hardware_xid":
         assert verdict.confidence != "high"
         assert {who.rank for who in verdict.culprits} <= said | odd | {1}
     nan = re.search(r"\bnan\b", error(0), re.IGNORECASE) is not None
-    if nan and (said == set(range(8)) or not waits - said):
+    if nan and (said == set(range(8)) or shown or not waits - said):
         assert verdict.cause != "gpu_hardware_xid"

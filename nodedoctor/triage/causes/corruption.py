@@ -18,6 +18,7 @@ from nodedoctor.triage.causes.who import called, distinct
 from nodedoctor.triage.events.corruption import (
     NotANumber,
     OddHash,
+    PrintedNan,
     RepeatAgrees,
     RepeatDiffers,
     ReplicasDiffer,
@@ -73,8 +74,9 @@ def nan_beside_peers(story: Story) -> Alone | None:
     ranks = {who.rank for who in people}
     if not ranks or None in ranks or (ranks == {0} and not local) or story.of(RepeatAgrees):
         return None
-    if {event.who.rank for event in told} not in (ranks, {None}):
-        return None  # who else said it is not known
+    printed = {event.who.rank for event in story.of(PrintedNan)}
+    if {event.who.rank for event in told} not in (ranks, {None}) or not printed <= ranks:
+        return None  # who else had it is not known, or known
     first = min(told, key=story.moment)
     peers = {
         event.who.rank

@@ -31,10 +31,16 @@ class NotANumber:
     """A process found a NaN in what it had computed itself, before it met the other ranks' numbers."""
 
 
+@record
+class PrintedNan:
+    """A NaN among the numbers that a training loop prints: of the process's own, or of all."""
+
+
 SIGNS: tuple[Sign, ...] = (
+    sign(r"(?:loss|norm)(?:'?: |=| = | is | )(?:nan|NaN)\b", lambda _: PrintedNan()),
     sign(  # Megatron-LM, megatron/training/training.py; all ranks of the group raise it
         r"\b[Pp]arameter hashes not matching\b"
-        r"|\b[Hh]ash(?:es)?\b.{0,24}\b(?:not match\w*|[Mm]ismatch\w*|differ\w*)\b"
+        r"|\b[Hh]ash(?:es)? (?:mismatch|differ|not matching|(?:do|did) not match)\b"
         r".{0,60}\b(?:DP\b|replica|data[- ]parallel)",
         lambda _: ReplicasDiffer(),
     ),
@@ -64,7 +70,7 @@ SIGNS: tuple[Sign, ...] = (
     ),
 )
 
-ASIDE = (OddHash, RepeatAgrees, NotANumber)
+ASIDE = (OddHash, RepeatAgrees, NotANumber, PrintedNan)
 """What says nothing of a failure by itself."""
 SUSPICIONS = (ReplicasDiffer, RepeatDiffers)
 """What does."""
