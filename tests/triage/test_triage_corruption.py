@@ -88,6 +88,25 @@ def test_what_all_print_or_rank_0_says_alone_may_be_of_all(tmp_path: Path) -> No
     assert found(judged(tmp_path, steps(1, 5) + local + waits))[:2] == ("gpu_hardware_xid", [0])
 
 
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("could not convert string to float: 'NaN?' in shard 17", "user_code_exception"),
+        ("cannot convert float NaN to integer", "user_code_exception"),
+        ("Input contains NaN, infinity or a value too large for dtype('float32').", "user_code_exception"),
+        ("unknown option nan_policy", "user_code_exception"),
+        ("Function 'MulBackward0' returned nan values in its 0th output.", "gpu_hardware_xid"),
+        ("Loss is nan, stopping training", "gpu_hardware_xid"),
+        ("NaN detected in the gradients of layer 3", "gpu_hardware_xid"),
+        ("loss=nan at step 47", "gpu_hardware_xid"),
+    ],
+)
+def test_data_and_texts_with_such_a_word_are_no_number(said: str, cause: str, tmp_path: Path) -> None:
+    waits = "".join(caught(rank) for rank in OTHERS)
+    examined = judged(tmp_path, steps(1, 5) + raised(2, f"ValueError: {said}") + waits)
+    assert (examined.verdict.cause, culprits(examined)) == (cause, [2])
+
+
 def test_a_scale_of_the_loss_is_of_all_ranks(tmp_path: Path) -> None:
     said = (
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. nan. Exiting run."

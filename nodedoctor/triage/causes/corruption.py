@@ -29,7 +29,12 @@ from nodedoctor.triage.model import Candidate, Confidence, Event, Who
 from nodedoctor.triage.story import QUIET, Story
 from nodedoctor.wording import agree, counted
 
-_NAN = re.compile(r"\b(?:NaN|nan|NAN)s?\b")
+_NAN = re.compile(
+    r"(?:\b(?:found|detected|result|got|is|are|was|were|became|returned|produced)|[=:])"
+    r"\s?(?:\w+ ){0,2}(?:NaN|nan)s?\b"
+    r"|\b(?:NaN|nan)s? (?:values? |loss |gradients? )?(?:in|detected|found|encountered)\b"
+)
+"""That a number is none, and not that data or a text has such a word in it."""
 _SUSPECTED = "silent data corruption is suspected"
 _FIXES = (
     Fix(

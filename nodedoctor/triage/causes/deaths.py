@@ -11,7 +11,7 @@ from nodedoctor.triage.causes import crashes
 from nodedoctor.triage.causes.ended import before_stop, people_of
 from nodedoctor.triage.causes.guilty import sole_failure
 from nodedoctor.triage.causes.who import blamed, called, distinct
-from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.nccl import IbFlush, NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
@@ -188,6 +188,8 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
     """Only victims speak: a peer closed its connections, which processes do when they end."""
     closed: list[Event[Any]] = [event for event in story.of(PeerGone) if not event.what.timed_out]
     remote = [event for event in story.of(NcclError) if event.what.result == "ncclRemoteError"]
+    if story.of(IbFlush):  # it names the peer
+        remote = []
     closed = [event for event in (*closed, *remote) if not story.late(event)]
     if not closed or story.waits:
         return

@@ -193,7 +193,7 @@ def _company(story: Story, one: Candidate, others: Sequence[Candidate]) -> Facto
     for other in others:
         if other.ground in (one.ground, "hint", "node") or not ranks or _ranks(other) != ranks:
             continue
-        if places.isdisjoint(event.place for event in other.evidence):
+        if not places >= {event.place for event in other.evidence}:
             return Factor(2, f"two kinds of evidence name {called(Who(rank=rank) for rank in ranks)}")
     return None
 

@@ -232,8 +232,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Ended(SIGNALS["SIGHUP"]),
     ),
     sign(
-        # UCX fills the pid up with blanks (src/ucs/debug/log.c)
-        r"(?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+) {0,5}(?::\d+){1,2}\] )?Caught signal (?P<n>11|7) "
+        r"(?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+)(?::\d+){1,2}\] )?Caught signal (?P<n>11|7) "
         r"|Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
         r"|died with <Signals\.(?P<signal>SIG(?:KILL|SEGV|BUS))|Signal (?P<n2>11|7) \(SIG)",
