@@ -6,6 +6,7 @@ import re
 from textwrap import shorten
 
 from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.crashes import in_an_abort
 from nodedoctor.triage.causes.ended import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.guilty import shows_who_failed
@@ -19,7 +20,7 @@ from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.trace import CutShort, Raised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, Heartbeat
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Who
 from nodedoctor.triage.story import Story
 from nodedoctor.wording import decimal
@@ -49,7 +50,13 @@ def open_question(story: Story) -> str:
             long = f" for {decimal(most / 1000)} s" if most else ""
             who = called(distinct(event.who for event in waited)) or "a rank"
             return f"{who} waited{long} in gloo for other ranks, and no line says which one did not come"
-        return _ended_first(story) or _cut_short(story) or _stopped(story) or _first_words(story)
+        return (
+            _ended_first(story)
+            or _lost_a_peer(story)
+            or _cut_short(story)
+            or _stopped(story)
+            or _first_words(story)
+        )
     same = [wait.who for wait in story.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = called(same) or "a rank"
     limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
@@ -79,6 +86,17 @@ def open_question(story: Story) -> str:
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     number = f", number {first.work.seq}" if first.work.seq is not None else ""
     return f"{who} waited{limit} in {what}{number}; the lines of the {absent} are not in these logs"
+
+
+def _lost_a_peer(story: Story) -> str:
+    """Who aborted because NCCL lost a peer, whose own end is in another log."""
+    lost = [event for event in story.of(NcclError) if event.what.result == "ncclRemoteError"]
+    if not lost:
+        return ""
+    who = called(event.who for event in (*lost, *story.of(Dying))) or "a rank"
+    ends = [event for event in story.of(ProcessExit) if in_an_abort(story, event)]
+    crash = "; the crash behind it is part of the abort" if ends else ""
+    return f"{who} lost a peer (ncclRemoteError) and aborted: another log shows the first exit{crash}"
 
 
 def _stopped(story: Story) -> str:

@@ -11,7 +11,7 @@ from nodedoctor.triage.causes import crashes
 from nodedoctor.triage.causes.ended import before_stop, people_of
 from nodedoctor.triage.causes.guilty import sole_failure
 from nodedoctor.triage.causes.who import blamed, called, distinct
-from nodedoctor.triage.events.nccl import IbFlush, NcclError
+from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
@@ -186,11 +186,7 @@ def store_host_gone(story: Story) -> Iterator[Candidate]:
 
 def connections_closed(story: Story) -> Iterator[Candidate]:
     """Only victims speak: a peer closed its connections, which processes do when they end."""
-    closed: list[Event[Any]] = [event for event in story.of(PeerGone) if not event.what.timed_out]
-    remote = [event for event in story.of(NcclError) if event.what.result == "ncclRemoteError"]
-    if story.of(IbFlush):  # it names the peer
-        remote = []
-    closed = [event for event in (*closed, *remote) if not story.late(event)]
+    closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
     if not closed or story.waits:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
@@ -212,11 +208,6 @@ def connections_closed(story: Story) -> Iterator[Candidate]:
         headline = (
             f"{called(culprits)} closed its connections: its process ended, and it left no line of its own"
         )
-    elif len(remote) == len(closed):
-        who = called(event.who for event in (*closed, *story.of(Dying))) or "a rank"
-        headline = f"{who} lost {suspects} (ncclRemoteError) and aborted: another log shows the first exit"
-        part = [e.what.signal for e in story.of(ProcessExit) if crashes.in_an_abort(story, e)]
-        headline += f"; the {_SIGNALS[part[0] or 0]} behind it is part of the abort" if part else ""
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
     confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
