@@ -148,7 +148,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded"
         r"|(?:Remote (?:operation|invalid request)|Local (?:length|QP operation)) "
         r"(?:error )?on \w+:\d+/(?:IB|RoCE)",
-        "InfiniBand gave up on a peer: the path to it, different fabrics, or its process is gone",
+        "InfiniBand gave up on a peer: the path to it, different fabrics, or its process ended",
         quoted=True,
     ),
     symptom(
