@@ -6,19 +6,21 @@ import re
 from textwrap import shorten
 
 from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.crashes import in_an_abort
 from nodedoctor.triage.causes.ended import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.guilty import shows_who_failed
 from nodedoctor.triage.causes.last_words import complaints
 from nodedoctor.triage.causes.who import blamed, called, distinct, listed
 from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.ras import HangConfirmed
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.seen import Article, UnreadTrouble
 from nodedoctor.triage.events.stacks import Stack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.trace import CutShort, Raised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, Heartbeat
+from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, Heartbeat
 from nodedoctor.triage.model import Who
 from nodedoctor.triage.story import Story
 from nodedoctor.wording import decimal
@@ -41,12 +43,30 @@ def open_question(story: Story) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(Stack):
             return "processes were looked at, and their stacks do not show who holds the job up"
-        return _ended_first(story) or _cut_short(story) or _stopped(story) or _first_words(story)
+        if story.of(HangConfirmed):
+            return "the job hung: Ray's detector saw collectives stand still, and no line names a rank"
+        if waited := story.of(GlooTimeout):
+            most = max(event.what.milliseconds or 0 for event in waited)
+            long = f" for {decimal(most / 1000)} s" if most else ""
+            who = called(distinct(event.who for event in waited)) or "a rank"
+            return f"{who} waited{long} in gloo for other ranks, and no line says which one did not come"
+        return (
+            _ended_first(story)
+            or _lost_a_peer(story)
+            or _cut_short(story)
+            or _stopped(story)
+            or _first_words(story)
+        )
     same = [wait.who for wait in story.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = called(same) or "a rank"
     limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
     what = (first.work.op or "a collective") + (_ONE if first.work.numel_in == 1 else "")
     size = groups.entered(story)
+    if size is not None and first.work.seq == 1:
+        return (
+            f"all {size} ranks hang in {what}, the first collective of their group: no data ever moved"
+            " between their GPUs"
+        )
     if size is not None:
         return (
             f"all {size} ranks entered {what}, number {first.work.seq}, and none left it in time: the path"
@@ -66,6 +86,17 @@ def open_question(story: Story) -> str:
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     number = f", number {first.work.seq}" if first.work.seq is not None else ""
     return f"{who} waited{limit} in {what}{number}; the lines of the {absent} are not in these logs"
+
+
+def _lost_a_peer(story: Story) -> str:
+    """Who aborted because NCCL lost a peer, whose own end is in another log."""
+    lost = [event for event in story.of(NcclError) if event.what.result == "ncclRemoteError"]
+    if not lost:
+        return ""
+    who = called(event.who for event in (*lost, *story.of(Dying))) or "a rank"
+    ends = [event for event in story.of(ProcessExit) if in_an_abort(story, event)]
+    crash = "; the crash behind it is part of the abort" if ends else ""
+    return f"{who} lost a peer (ncclRemoteError) and aborted: another log shows the first exit{crash}"
 
 
 def _stopped(story: Story) -> str:

@@ -17,7 +17,7 @@ from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import Finished, Gone, LongWork, Mentions, Serving, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.seen import Article
-from nodedoctor.triage.events.store import PeerGone
+from nodedoctor.triage.events.store import GlooTimeout, PeerGone
 from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, SIGTERM, Ended, ProcessExit, Stopped
 from nodedoctor.triage.events.system.slurm import OrderedStop
 from nodedoctor.triage.events.trace import CutShort
@@ -237,7 +237,7 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
         open_question(story),
         culprits=culprits,
         parties=parties,
-        victims=tuple(distinct(wait.who for wait in waits)),
+        victims=_waited(story),
         collective=waits[0].work if waits else None,
         evidence=_evidence(tuple(story.trouble or complaints(story))),
         timeline=_timeline(story),
@@ -252,9 +252,15 @@ def _suspected(one: Weighed) -> str:
     return f"only suspected: {one.candidate.headline}{against}"
 
 
+def _waited(story: Story) -> tuple[Who, ...]:
+    """Who waited in vain, in NCCL or gloo."""
+    people = [wait.who for wait in story.waits]
+    return tuple(distinct([*people, *(event.who for event in story.of(GlooTimeout))]))
+
+
 def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:
     guilty = {(who.world, who.rank) for who in best.culprits}
-    waiting = best.victims or distinct(wait.who for wait in story.waits)
+    waiting = best.victims or _waited(story)
     return tuple(who for who in waiting if (who.world, who.rank) not in guilty)
 
 

@@ -11,9 +11,10 @@ from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage.advice import guesses, timeouts
 from nodedoctor.triage.advice.remedies import remedies
 from nodedoctor.triage.causes import groups
+from nodedoctor.triage.causes.ras import kept
 from nodedoctor.triage.causes.who import listed
 from nodedoctor.triage.events.progress import Mentions
-from nodedoctor.triage.events.ras import RasMissing
+from nodedoctor.triage.events.ras import HangConfirmed, RasMissing
 from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.events.seen import Seen
 from nodedoctor.triage.events.stacks import Stack
@@ -40,7 +41,8 @@ NO_SUCH_VARIABLE = (
 )
 
 
-_HANGS = (TimedOut, Heartbeat, GilHeld, GlooTimeout, BarrierMissed, StoreWait, Stack, Seen, RasMissing)
+_HANGS = (TimedOut, Heartbeat, GilHeld, GlooTimeout, BarrierMissed, StoreWait, Stack, Seen, RasMissing,
+          HangConfirmed)  # fmt: skip
 """Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
 
@@ -132,26 +134,37 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
     if verdict.cause == "none":
         return ()
-    told: list[Fix] = []
+    told = list(kept(story))
     if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
     if verdict.outcome != "undetermined" and verdict.confidence != "low":
         return ()
     coverage = verdict.coverage
-    world = coverage.ranks_expected or groups.world_of(story)
+    entered = groups.entered(story)
+    world = coverage.ranks_expected or groups.world_of(story) or entered
     if not (world and set(range(world)) <= set(coverage.ranks_seen)):
         told.append(_all_logs(story))
     if story.folded:
         told.append(
             Fix("Ray folded lines of several ranks into one.", looks("export RAY_DEDUP_LOGS=0"), "config")
         )
+    if verdict.cause == "gpu_hardware_xid":
+        return tuple(told)
     if not any(story.of(kind) for kind in _HANGS):
         text = "Let a crash leave its stack and the last lines of every process, and run it again."
         told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
         return tuple(told)
+    if entered is not None:
+        told.append(_WITHOUT_P2P)
     told.append(_recorder(torch_version(story)))
     told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(told)
+
+
+_WITHOUT_P2P = Fix(
+    "Test the way between the GPUs: run once without P2P, and ask the node.",
+    looks("export NCCL_P2P_DISABLE=1", "nodedoctor p2p pcie"),
+)
 
 
 def _all_logs(story: Story) -> Fix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nodedoctor.triage.causes import groups
 from nodedoctor.triage.events.progress import Mentions
 from nodedoctor.triage.events.watchdog import Heartbeat
 from nodedoctor.triage.model import Cause, CollectiveCall
@@ -23,6 +24,14 @@ def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
     first = story.first_wait
     if first is None:
         return ()
+    if groups.entered(story) is not None:
+        return (
+            (
+                "p2p_pcie_acs_iommu",
+                "all ranks entered and none finished: a data path, and no line says which",
+            ),
+            ("network_ib", "the same; no adapter or port reported a fault"),
+        )
     named = {event.what.name for event in story.of(Mentions)}
     mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _gathers(first.work) else ""
     told: list[tuple[Cause, str]] = []
@@ -32,15 +41,6 @@ def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
     told.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
     if not mismatch:
         told.append(("collective_mismatch", "no other rank's collective is in these logs"))
-    if _everybody(story):
-        told.insert(
-            0,
-            (
-                "p2p_pcie_acs_iommu",
-                "all ranks entered and none finished: a data path, the log does not say which",
-            ),
-        )
-        told.insert(1, ("network_ib", "the same; no adapter or port reported a fault"))
     if story.of(Heartbeat):
         told.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
     return tuple(told)
@@ -64,8 +64,3 @@ def other_group(story: Story) -> tuple[str, str] | None:
 
 def _gathers(work: CollectiveCall) -> bool:
     return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op
-
-
-def _everybody(story: Story) -> bool:
-    waiting = {wait.who.rank for wait in story.waits}
-    return story.expected is not None and len(waiting) == story.expected

@@ -317,9 +317,28 @@ _GDR = _steps(
     "export NCCL_NET_GDR_LEVEL=LOC",
 )
 _SHM = _steps(
-    "Give the container shared memory: docker run with --ipc=host or --shm-size, in Kubernetes an emptyDir of"
-    " medium Memory on /dev/shm.",
+    "Give the container shared memory: docker run with --shm-size=16g or --ipc=host, in Kubernetes an"
+    " emptyDir of medium Memory on /dev/shm.",
     "df -h /dev/shm",
+)
+_PIDFD = (
+    Fix(
+        "Start the container with docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined"
+        " --ipc=host, in Kubernetes with the capability SYS_PTRACE. Without that right the"
+        " kernel's setting must be 0.",
+        (look("cat /proc/sys/kernel/yama/ptrace_scope"),),
+        "config",
+    ),
+    Fix(
+        "Or share GPU memory without it, as torch itself proposes.",
+        (look("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"),),
+        "config",
+    ),
+)
+_LINKS = _steps(
+    "Check NVLink, fabric and peer access on that node.",
+    "nodedoctor nvlink fabric p2p",
+    "nvidia-smi topo -p2p n",
 )
 _MISMATCH = (
     Fix(
@@ -547,6 +566,23 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "declared-mismatch": _text("The line shows what each rank did: make shapes, objects and order equal."),
     "cuda-program-fault": lambda _: _CUDA_FAULT,
     "no-such-gpu": lambda _: _NO_SUCH_GPU,
+    "fabric-of-host": _text(
+        "Ask the provider to register it with the fabric, or take a new instance: the NVSwitches and their"
+        " Fabric Manager are the host's."
+    ),
+    "fabric-in-progress": _steps(
+        "See whether this machine has NVSwitches. With them, start the Fabric Manager of the driver's"
+        " version; without any, as in a VM, ask the provider or take a new instance.",
+        "lspci -d 10de: -nn | grep -i bridge",
+        "systemctl status nvidia-fabricmanager",
+    ),
+    "no-interface": _steps(
+        "Unset NCCL_SOCKET_IFNAME, or name one of these in it; without it NCCL leaves out lo and docker.",
+        "ip -br addr",
+    ),
+    "pidfd-refused": lambda _: _PIDFD,
+    "diag-nvlink": _LINKS,
+    "diag-links": _LINKS,
     "ib-completion-error": _adapter,
     "ib-memory-refused": _GDR,
     "ib-event": _adapter,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from nodedoctor.triage.causes import (
     bare,
     collectives,
+    corruption,
     deaths,
     exceptions,
     groups,
@@ -30,6 +31,7 @@ Rule = Callable[[Story], Iterator[Candidate]]
 RULES: tuple[Rule, ...] = (
     *local.RULES,
     *exceptions.RULES,
+    *corruption.RULES,
     *deaths.RULES,
     *collectives.RULES,
     *groups.RULES,

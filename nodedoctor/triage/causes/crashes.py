@@ -6,7 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.watchdog import Dying
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.story import Story
 
 SIGNALS = (4, 7, 8, 11)
 """Signals that a process brings upon itself: no launcher sends them, and who waits for others meets none."""
@@ -43,3 +46,19 @@ def told_themselves(
 
 def _kind(event: Event[ProcessExit]) -> _Kind:
     return event.what.signal, event.who.host
+
+
+def in_an_abort(story: Story, event: Event[ProcessExit]) -> bool:
+    """True for the crash of a process that had said before that it ends: its handlers find much gone.
+
+    Where no rank is told of the crash, it is of the only one whose log it stands in.
+    """
+    if event.what.signal not in SIGNALS:
+        return False
+    thrown = [one for one in story.of(Raised) if "::" in one.what.type]  # what std::terminate shows
+    said = [*story.of(Dying), *thrown]
+    if event.who.rank is not None:
+        return any(one.who.rank == event.who.rank for one in said)
+    source = event.place.source
+    alone = len({one.who.rank for one in story.events if one.place.source == source} - {None}) < 2
+    return alone and any(one.place.source == source and one.place.offset < event.place.offset for one in said)

@@ -264,6 +264,8 @@ def _own(story: Story, event: Event[ProcessExit], forced: set[int | None]) -> bo
         return False
     if signal == 9 and any(stop.what.by_kill for stop in story.of(Stopped)):
         return False
+    if crashes.in_an_abort(story, event):
+        return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
 
 

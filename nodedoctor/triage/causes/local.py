@@ -38,28 +38,40 @@ _GROUND: dict[Cause, Ground] = {
     "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
-_EXPLAINED = {"cannot-map": "open-files", "cannot-listen": "port-in-use"}
+_EXPLAINED = {
+    "cannot-map": {"open-files"},
+    "cannot-listen": {"port-in-use"},
+    "disk-full": {"dev-shm"},
+    "fabric-in-progress": {"fabric-of-host"},
+    "fabric-not-ready": {"fabric-of-host", "fabric-in-progress"},
+    "diag-p2p": {"diag-pair"},
+    "diag-pair": {"diag-nvlink"},
+}
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
+_ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
+"""What only says more of a fault that another line tells: servers without NVSwitches print it, too."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
-_UNREACHABLE = frozenset(
-    (
-        "host-not-found",
-        "connect-failed",
-        "no-route",
-        "store-unreachable",
-        "coordinator-unreachable",
-        "mesh-failed",
-        "name-unresolved",
-        "rendezvous-failed",
-        "agent-unheard",
-    )
-)
-
-_OWN_SIDE = frozenset(("ib-own-side", "network-plugin-missing"))
-"""Symptoms of a path whose fault is on the side of the process that tells it: no peer has a part in it."""
+_BY_NAME: dict[str, Ground] = {
+    "host-not-found": "path",
+    "connect-failed": "path",
+    "no-route": "path",
+    "store-unreachable": "path",
+    "coordinator-unreachable": "path",
+    "mesh-failed": "path",
+    "name-unresolved": "path",
+    "rendezvous-failed": "path",
+    "agent-unheard": "path",
+    "diag-nvlink": "path",
+    "diag-links": "path",
+    "diag-ecc": "named",
+    # on the side of the process that tells it: no peer has a part in it
+    "ib-own-side": "own error",
+    "network-plugin-missing": "own error",
+}
+"""Symptoms that rest on something else than most of their cause."""
 
 COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
 """RL frameworks put an inference engine beside the trainers, on the same GPUs."""
@@ -80,7 +92,9 @@ def symptoms(story: Story) -> Iterator[Candidate]:
     compared = bool(story.of(Passed))
     signalled = any(event.what.helper for event in story.of(ProcessExit))
     for (cause, name), events in by_name.items():
-        if _EXPLAINED.get(name) in names or (name in _HOW and signalled):
+        if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
+            continue
+        if name in _HOW and signalled:
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
@@ -93,7 +107,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
         yield Candidate(
             cause,
             ground,
-            "low" if ground == "hint" else "medium" if ground == "path" else "high",
+            "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high",
             (f"{named(culprits)}: " if culprits else "") + _said(what),
             tuple(events[:4]),
             culprits,
@@ -102,11 +116,7 @@ def symptoms(story: Story) -> Iterator[Candidate]:
 
 
 def _ground(what: Symptom) -> Ground:
-    if what.name in _UNREACHABLE:
-        return "path"
-    if what.name in _OWN_SIDE:
-        return "own error"
-    return _GROUND[what.cause] if what.decisive else "hint"
+    return _BY_NAME.get(what.name) or (_GROUND[what.cause] if what.decisive else "hint")
 
 
 def _said(what: Symptom) -> str:

@@ -141,7 +141,8 @@ def silent(story: Story) -> Iterator[Candidate]:
             if story.late(e) and not isinstance(e.what, (ProcessExit, Forced))
         }
         alive = [e for e in story.of(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
-        evidence: tuple[Event[Any], ...] = (*(wait.event for wait in story.waits[:3]), *alive[:1])
+        waited = [*(wait.event for wait in story.waits), *story.of(GlooTimeout)]
+        evidence: tuple[Event[Any], ...] = (*waited[:3], *alive[:1])
         alone = ranks <= heard or len(ranks) == 1
         ground: Ground = "absence" if alone else "hint"  # of several, some may have waited for the others
         confidence: Confidence = "medium" if ranks <= heard else "low"

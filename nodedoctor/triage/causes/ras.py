@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodedoctor.triage.causes.who import called
-from nodedoctor.triage.events.ras import RasDead, RasMissing, RasProcess
+from nodedoctor.model import Fix
+from nodedoctor.steps import look
+from nodedoctor.triage.causes.who import called, distinct
+from nodedoctor.triage.events.ras import (
+    HangConfirmed,
+    HangFolder,
+    LaunchedFewer,
+    RasDead,
+    RasMissing,
+    RasProcess,
+)
 from nodedoctor.triage.model import Candidate, Who
 from nodedoctor.triage.story import Story
 
@@ -33,4 +42,31 @@ def silent(story: Story) -> Iterator[Candidate]:
     )
 
 
-RULES = (silent,)
+def fewer(story: Story) -> Iterator[Candidate]:
+    """Whom Ray's detector names: the others wait for a rank that launched fewer collectives than they did."""
+    told = story.of(LaunchedFewer)
+    culprits = tuple(distinct(event.who for event in told))
+    if culprits:
+        headline = f"{called(culprits)} launched fewer collectives than the others, says Ray's hang detector"
+        evidence = (*told[:3], *story.of(HangConfirmed)[:1])
+        yield Candidate(
+            "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)
+        )
+
+
+def kept(story: Story) -> tuple[Fix, ...]:
+    """The step that reads what Ray's detector kept of the hang."""
+    if not story.of(HangConfirmed):
+        return ()
+    folder = next((event.what.path for event in story.of(HangFolder)), "")
+    steps = (look("nodedoctor triage {}", folder),) if folder else ()
+    return (
+        Fix(
+            "Give nodedoctor the folder that Ray's hang detector wrote beside the results (hang_detector, or"
+            " nv_hang_detector_artifacts): it holds every rank's stack and what NCCL's RAS said.",
+            steps,
+        ),
+    )
+
+
+RULES = (silent, fewer)

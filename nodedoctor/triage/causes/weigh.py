@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.causes.corruption import nan_beside_peers
 from nodedoctor.triage.causes.who import called
 from nodedoctor.triage.events.sign import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
@@ -29,7 +30,7 @@ GROUNDS: dict[Ground, tuple[int, str]] = {
     "compared": (36, "a comparison of the ranks with each other"),
     "named": (34, "the word of a program that knows all ranks"),
     "death": (32, "a process that ended"),
-    "path": (28, "a connection that could not be made"),
+    "path": (28, "a connection that failed"),
     "different": (26, "a difference between the ranks"),
     "absence": (22, "a rank that did not come"),
     "echo": (14, "what the others see when a process ends"),
@@ -186,10 +187,13 @@ def _witness(_: Story, one: Candidate, __: Sequence[Candidate]) -> Factor | None
 
 
 def _company(story: Story, one: Candidate, others: Sequence[Candidate]) -> Factor | None:
-    """Two different kinds of evidence that point to the same rank support each other."""
+    """Two different kinds of evidence that point to the same rank support each other; one line is not two."""
     ranks = _ranks(one)
+    places = {event.place for event in one.evidence}
     for other in others:
-        if other.ground not in (one.ground, "hint", "node") and ranks and _ranks(other) == ranks:
+        if other.ground in (one.ground, "hint", "node") or not ranks or _ranks(other) != ranks:
+            continue
+        if not places >= {event.place for event in other.evidence}:
             return Factor(2, f"two kinds of evidence name {called(Who(rank=rank) for rank in ranks)}")
     return None
 
@@ -212,7 +216,15 @@ def _caught(_: Story, one: Candidate, others: Sequence[Candidate]) -> Factor | N
     return None
 
 
-_RULES: tuple[Rule, ...] = (_caught, _time, _place, _waiting, _witness, _company, _physics)
+def _peers(story: Story, one: Candidate, _: Sequence[Candidate]) -> Factor | None:
+    """A NaN that the peers of a rank did not have need not be of the program that all of them run."""
+    alone = nan_beside_peers(story) if one.ground == "own error" else None
+    if alone is not None and all(any(event is other for other in alone.events) for event in one.evidence):
+        return Factor(-12, f"{called(alone.people)} had it, and the others that ran the same program did not")
+    return None
+
+
+_RULES: tuple[Rule, ...] = (_caught, _peers, _time, _place, _waiting, _witness, _company, _physics)
 
 
 def _of_the_process(one: Candidate) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events import cuda, nccl, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events import corruption, cuda, nccl, nccl_diag, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.anew import Beginnings
 from nodedoctor.triage.events.bars import bar
 from nodedoctor.triage.events.broken import joined
@@ -53,7 +53,9 @@ SIGNS: tuple[Sign, ...] = (
     *watchdog.SIGNS,
     *store.SIGNS,
     *nccl.SIGNS,
+    *nccl_diag.SIGNS,
     *cuda.SIGNS,
+    *corruption.SIGNS,
     *oom.SIGNS,
     *limits.SIGNS,
     *exits.SIGNS,
@@ -82,7 +84,9 @@ LIFE = (progress.TrainingStep, progress.Finished, progress.LongWork, progress.Se
 
 ASIDE = (
     accelerate.Passed,
+    *corruption.ASIDE,
     cuda.OfGpu,
+    ras.HangFolder,
     progress.RankOfPid,
     progress.Size,
     progress.Mentions,
@@ -97,7 +101,9 @@ HARMLESS = ASIDE + LIFE
 ENDS = (Raised, exits.ProcessExit, exits.Ended, exits.Forced, watchdog.TimedOut)
 """Behind which somebody may have started the program again."""
 
-SUSPICIONS = (Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone)
+SUSPICIONS = (
+    Symptom, cuda.GpuFull, oom.HostOom, Raised, nccl.NcclError, store.PeerGone, *corruption.SUSPICIONS,
+)  # fmt: skip
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 TOLD_AS_WARNING = (
@@ -255,7 +261,9 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"
         # A dead actor is told of by another process: what stands in front of the line is not the dead one.
-        of_another = isinstance(what, ray.OF_ANOTHER) or (isinstance(what, Symptom) and what.of_another)
+        of_another = isinstance(what, (*ray.OF_ANOTHER, corruption.RepeatDiffers)) or (
+            isinstance(what, Symptom) and what.of_another
+        )
         told_by = Who(world=line.who.world) if of_another else line.who
         if isinstance(what, ray.TaskFailed):
             what = replace(what, teller=line.who.pid)

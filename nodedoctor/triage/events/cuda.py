@@ -151,9 +151,24 @@ SIGNS: tuple[Sign, ...] = (
         "nvlink_fabric",
         "fabric-not-ready",
         r"system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY"
-        r"|[Ff]abric ?[Mm]anager.*(?:not running"
+        r"|[Ff]abric ?[Mm]anager(?!.*NV_WARN_NOTHING_TO_DO).*(?:not running"
         r"|fail|error|stopped|inactive|mismatch)",
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
+        of_node=True,
+    ),
+    symptom(  # the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
+        "nvlink_fabric",
+        "fabric-of-host",
+        r"\bNV_WARN_NOTHING_TO_DO\b",
+        "this virtual machine's GPU was never registered with its host's fabric: nothing in the guest repairs"
+        " it",
+        of_node=True,
+    ),
+    symptom(
+        "nvlink_fabric",
+        "fabric-in-progress",
+        r"\bFabric\b\W{1,4}State\W{1,6}In Progress|^\s{0,12}State {8,60}: In Progress",
+        "a GPU is not registered with the NVLink fabric (Fabric State: In Progress)",
         of_node=True,
     ),
     symptom(

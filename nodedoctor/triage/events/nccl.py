@@ -101,7 +101,7 @@ SIGNS: tuple[Sign, ...] = (
         _SOCKET,
         "no-interface",
         r"[Nn]o (?:socket )?interface found",
-        "NCCL found no network interface that fits NCCL_SOCKET_IFNAME",
+        "NCCL found no network interface: NCCL_SOCKET_IFNAME, where it is set, matches none",
         personal=True,
     ),
     symptom(
@@ -148,7 +148,7 @@ SIGNS: tuple[Sign, ...] = (
         r"|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded"
         r"|(?:Remote (?:operation|invalid request)|Local (?:length|QP operation)) "
         r"(?:error )?on \w+:\d+/(?:IB|RoCE)",
-        "InfiniBand gave up on a peer: its port, the cable, the switch, or its process ended",
+        "InfiniBand gave up on a peer: the path to it, different fabrics, or its process ended",
         quoted=True,
     ),
     symptom(
@@ -212,8 +212,9 @@ SIGNS: tuple[Sign, ...] = (
         "dev-shm",
         r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left"
         r"|open of|could not|"
-        r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)",
-        "shared memory (/dev/shm) is too small or not shared",
+        r"posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)"
+        r"|\bshm(?:utils)?\.(?:h|cc):\d+.{0,80} No space left",  # NCCL's, whose next line has the path
+        "/dev/shm is full or not shared: a container has 64 MB of it unless it is given more",
         personal=True,
         owner="CONFIG",
     ),

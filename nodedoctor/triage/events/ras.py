@@ -44,6 +44,23 @@ class RasRunning:
     """A group of communicators that runs and answers."""
 
 
+@record
+class HangConfirmed:
+    """Ray Train's detector asked RAS again and again: no collective of some communicators went on."""
+
+
+@record
+class HangFolder:
+    """Where that detector kept stacks, RAS's answers and flight recordings of the hang."""
+
+    path: str
+
+
+@record
+class LaunchedFewer:
+    """A rank had launched fewer collectives than the others when nothing went on any more."""
+
+
 def _behind(found: re.Match[str]) -> RasCount | None:
     ranks, operation = number(found[1]), number(found[2])
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
@@ -58,6 +75,20 @@ SIGNS: tuple[Sign, ...] = (
     ),
     sign(r"(?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
     sign(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
+    # Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
+    sign(
+        r"\bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b",
+        lambda _: HangConfirmed(),
+    ),
+    sign(
+        r"(?P<path>/[^\s'\",]{0,160}hang_detector[^\s'\",/]{0,40})",
+        lambda found: HangFolder(found["path"]),
+    ),
+    sign(
+        r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)"
+        r"(?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
+        lambda found: RasMissing((number(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer(),
+    ),
 )
 
 

@@ -20,7 +20,7 @@ from nodedoctor.triage.model import Cause
 
 @record
 class GlooTimeout:
-    """A gloo operation waited in vain: send or receive, it says nothing about the culprit."""
+    """A gloo operation of the process waited in vain: it says nothing about the culprit."""
 
     milliseconds: int | None
 
@@ -168,8 +168,9 @@ def _unjoined(found: re.Match[str]) -> ClientsMissing | None:
 
 
 SIGNS: tuple[Sign, ...] = (
-    sign(
-        r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete",
+    sign(  # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
+        r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete"
+        r"|Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b",
         lambda found: GlooTimeout(number(found[1])),
     ),
     sign(
@@ -243,7 +244,10 @@ SIGNS: tuple[Sign, ...] = (
         r"\(world_size=(?P<all>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)",
         _unjoined,
     ),
-    sign(r"wait timeout after \d+ ?ms", lambda _: StoreWait(None, False)),
+    sign(  # torch's store and gloo's own, rendezvous/*_store.cc
+        r"wait timeout after \d+ ?ms|\bWait timeout for key\(s\): ",
+        lambda _: StoreWait(None, False),
+    ),
     symptom(
         _SOCKET,
         "interface-missing",

@@ -97,7 +97,7 @@ def own_rank(message: str) -> int | None:
     return whole(found[1], LARGEST_WORLD - 1) if found else None
 
 
-_OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})\]?: ")
+_OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})(?:\]?: |, node )")
 
 
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")

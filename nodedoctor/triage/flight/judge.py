@@ -85,12 +85,18 @@ def _mismatches(told: Sequence[Picture], dumps: dict[int | None, Dump]) -> list[
             for rank in picked
         )
         who = called(culprits) if culprits else f"ranks {listed(shown)}"
+        headline = f"{who} and the others {odd.what} at number {odd.seq} of {picture.title}"
+        ours, theirs = {shown[r] for r in odd.ranks}, {shown[r] for r in shown if r not in odd.ranks}
+        different = "different collectives" in odd.what
+        if different and len(ours) == len(theirs) == 1:
+            call, other = ours.pop(), theirs.pop()
+            headline = f"collective {odd.seq} of {picture.title}: {who} called {call}, the others {other}"
         found.append(
             Candidate(
                 "collective_mismatch",
                 "compared",
-                "high" if culprits and "different collectives" in odd.what else "medium",
-                f"{who} and the others {odd.what} at number {odd.seq} of {picture.title}",
+                "high" if culprits and different else "medium",
+                headline,
                 evidence,
                 culprits,
                 tuple(Who(rank=rank) for rank in picture.members if rank not in odd.ranks)

@@ -23,6 +23,8 @@ from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, 
 from nodedoctor.wording import agree, listed
 
 _SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
+_PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
+"""Wait channels of who waits for a pipe's other end (linux, fs/pipe.c): no work, whatever it saves."""
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
 _STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
 _STATES = {
@@ -134,7 +136,7 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
         len(waiting),
         waiting[0].collective,
         gil=gil,
-        more=_loading(stuck[0]),
+        more=_held_by(stuck[0]),
     )
     evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
     victims = tuple(_who(live, process) for process in waiting)
@@ -217,8 +219,10 @@ def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
             yield child.pid, own
 
 
-def _loading(process: RankProcess) -> str:
-    """What the first busy data loader does, as the rest of a sentence about its rank."""
+def _held_by(process: RankProcess) -> str:
+    """What else holds a rank, as the rest of a sentence: a pipe's other end, or a busy data loader."""
+    if _PIPE.match(process.wchan):
+        return f"; it waits for the other end of a pipe ({process.wchan})"
     for pid, frame in _working(process):
         return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
     return ""
@@ -270,6 +274,8 @@ def _is_idle_worker(process: RankProcess) -> bool:
 
 def _legitimate(process: RankProcess) -> str:
     """Long work that has to be done, as far as the names of the functions tell."""
+    if _PIPE.match(process.wchan):
+        return ""
     for thread in process.threads:
         for frame in thread.frames:
             told = read_progress(frame.function.replace("_", " "))
@@ -301,7 +307,7 @@ def _doing(process: RankProcess) -> str:
 def standings(live: LiveJob) -> list[Standing]:
     """What the ranks do, in groups; the smallest stands first."""
     return grouped(
-        (process.rank, process.host, _in_a_list(_doing(process) + _loading(process)))
+        (process.rank, process.host, _in_a_list(_doing(process) + _held_by(process)))
         for process in live.processes
     )
 
@@ -325,7 +331,7 @@ def _event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
     busy += f", GPU {process.gpu_percent} % busy" if process.gpu_percent is not None else ""
     place = Place(f"process {process.pid}", 0)
-    return Event(Seen("live-process"), place, who, None, f"{name} {text}{busy}{_loading(process)}")
+    return Event(Seen("live-process"), place, who, None, f"{name} {text}{busy}{_held_by(process)}")
 
 
 def _counts(text: str) -> list[str]:

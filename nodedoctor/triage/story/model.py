@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import LIFE
+from nodedoctor.triage.events import LIFE, corruption
 from nodedoctor.triage.events.anew import Anew
 from nodedoctor.triage.events.complaints import Complaint, Outlived, TalkedOn
 from nodedoctor.triage.events.cuda import OfGpu
@@ -28,7 +28,7 @@ from nodedoctor.triage.events.progress import (
     Size,
     TrainingStep,
 )
-from nodedoctor.triage.events.ras import RasCount, RasProcess, RasRunning
+from nodedoctor.triage.events.ras import HangFolder, RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.seen import Article, Seen
 from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
@@ -45,7 +45,8 @@ W = TypeVar("W")
 QUIET = (
     *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
     Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
-    Complaint, TalkedOn, Outlived, WentOn, Tried, Worked, Passed, OfGpu, RasCount, RasProcess, RasRunning,
+    Complaint, TalkedOn, Outlived, WentOn, Tried, Worked, Passed, OfGpu, RasCount, RasProcess,
+    RasRunning, HangFolder, *corruption.ASIDE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 

@@ -291,3 +291,13 @@ def test_the_times_of_the_article() -> None:
     assert told.expected_seconds["nvlink4"] == pytest.approx(0.0026, rel=0.02)
     assert told.expected_seconds["ethernet_10g"] == pytest.approx(0.87, rel=0.01)
     assert "1.59 MB/s" in told.sentence
+
+
+@pytest.mark.parametrize("wchan", ["anon_pipe_write", "fifo_pipe_write", "pipe_write", "wait_for_partner"])
+def test_who_waits_for_a_pipe_does_no_work(wchan: str) -> None:
+    """A checkpoint that is written into a pipe which nobody reads never ends."""
+    cause, who, headline = judged(*WAITING, rank(2, "save_checkpoint", "/job/train.py", wchan=wchan))
+    assert (cause, who) == ("cpu_stuck_or_slow_rank", [2]) and wchan in headline
+    for working in ("folio_wait_bit", "", "pipe_read", "futex_do_wait"):
+        cause = judged(*WAITING, rank(2, "save_checkpoint", "/job/train.py", wchan=working))[0]
+        assert cause == "timeout_too_short_legit_work"

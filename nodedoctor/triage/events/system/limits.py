@@ -50,6 +50,14 @@ SIGNS: tuple[Sign, ...] = (
         r"|low on resource: ephemeral-storage|\bOutOfDiskError\b",
         lambda found: None if found["watch"] else _FULL,
     ),
+    symptom(  # torch, c10/cuda/CUDACachingAllocator.cpp: segments that can grow are shared by descriptors
+        _LIMITS,
+        "pidfd-refused",
+        r"\bpidfd_(?:getfd|open): (?:Operation not permitted|Permission denied|Function not implemented)",
+        "the container does not let processes share GPU memory (pidfd_getfd is refused)",
+        personal=True,
+        owner="CONFIG",
+    ),
     symptom(  # EDQUOT: the file system has room, for others
         _LIMITS,
         "quota-full",
