@@ -107,7 +107,8 @@ FAMILIES = (
     _family(
         "settings",
         r"^(?:omegaconf|hydra|yaml|jsonschema|configparser|toml\w*|voluptuous|cerberus|marshmallow|gin)\.[\w.]*\w:"
-        r"|\bpydantic\w{0,40}\.[\w.]{0,80}Valid\w{0,40}Error|validation errors? for \w+|Config\w{0,80}(?:Error|Exception)\b"
+        r"|\bpydantic\w{0,40}\.[\w.]{0,80}Valid\w{0,40}Error|validation errors? for \w+"
+        r"|Config\w{0,80}(?:Error|Exception)\b"
         r"|MissingMandatoryValue|is not in struct\b|Missing mandatory value"
         r"|Could not (?:override|load) '|No match in the defaults list"
         r"|(?:unexpected|duplicate) (?:config )?key"
