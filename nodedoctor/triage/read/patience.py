@@ -29,7 +29,6 @@ class Patience:
     """
 
     def __init__(self, lines: Iterator[RawLine]) -> None:
-        self.ended = False
         self.unread = 0
         self._lines = lines
         self._held: list[RawLine] = []
@@ -56,7 +55,6 @@ class Patience:
             self._held += block
             self._arm()
             yield from block
-        self.ended = True
 
     def went_on(self) -> None:
         """Something was read of the lines that were handed out: the time begins anew."""
@@ -80,6 +78,7 @@ class Patience:
             block, self._again = self._again, []
             return block
         self._held = self._held[-LINES:]
+        self._cut = self._cut and bool(self._held)
         block, size = [], 0
         for line in self._lines:
             block.append(line)

@@ -229,7 +229,7 @@ def _take(text: _Text) -> None:
     text = replace(text, lines=patience.lines())
     try:
         with patience:
-            while not patience.ended:
+            while True:
                 try:
                     for event in read_events(_in_blocks(_lines(text), patience)):
                         thin.add(event)
