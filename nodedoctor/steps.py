@@ -21,7 +21,7 @@ _DRASTIC = regex(
     | /proc/sysrq-trigger
     | \bray\ stop\b
     | \brmmod\b | \bmodprobe\ (?:-\S+\ )*-r
-    | \b(?:systemctl|service)\ .*\b(?:stop|restart|kill)\b .*\b
+    | \b(?:systemctl|service)\ .{0,90}\b(?:stop|restart|kill)\b .*\b
       (?:slurmd|slurmctld|docker|containerd|kubelet|crio|systemd-logind|nvidia-fabricmanager|nvidia-imex|opensm)\b
     | \bdocker\ (?:restart|stop|kill)\b
     | \bwsl\ --shutdown\b

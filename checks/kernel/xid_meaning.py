@@ -21,7 +21,7 @@ _REFUSED = 137
 _RECOVERY = regex(r"GPU recovery action changed from .* to (?:0x)?([0-9a-fA-F]{1,2})\b")
 _CAUSED = regex(r"caused by previous Xid (\d{1,4})\b")
 _NVLINK5 = regex(
-    r"(?P<unit>[A-Z][A-Z0-9_/]+)\s+(?P<grade>Nonfatal|Fatal).*?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
+    r"(?P<unit>[A-Z][A-Z0-9_/]{1,40})\s+(?P<grade>Nonfatal|Fatal).{0,90}?\((?P<words>0x[0-9a-fA-F][^)]*)\)"
 )
 _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 

@@ -75,7 +75,7 @@ def explain(word: str, checks: Iterable[Check] = (), facts: Iterable[Fact] = ())
 
 
 def _code(word: str) -> Iterator[str] | None:
-    found = re.fullmatch(r"(s?xid)?\s*[:#-]?\s*(\d{1,6})", word, re.IGNORECASE)
+    found = re.fullmatch(r"(s?xid)?\s*(?:[:#-]\s*)?(\d{1,6})", word, re.IGNORECASE)
     if found is None:
         return None
     kind, number = (found.group(1) or "").lower(), int(found.group(2))
@@ -179,7 +179,7 @@ def _timeouts() -> Iterator[str]:
 
 
 def _misspelled(word: str) -> Iterator[str] | None:
-    if not re.fullmatch(r"[A-Za-z]\w*_\w+", word):
+    if not re.fullmatch(r"[A-Za-z][^\W_]*_\w+", word):
         return None
     meant = env_vars.suggest(word)
     row = env_vars.env_var(meant) if meant else None

@@ -47,7 +47,7 @@ LONGEST = 600
 _SURE = 24
 """Characters by which a line is known again; a log's parser joins lines that mail has broken."""
 
-_ABSENT = regex(r"[=^][^\]]*\]$|\?$")
+_ABSENT = regex(r"[=^][^\]]{0,299}\]$|\?$")
 """The end of a path by which something may be said to be absent."""
 
 _STEP = re.compile(

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from nodedoctor.knowledge.table import rows
 from nodedoctor.record import record
 
-_MIG_SUFFIX = re.compile(r"\s+MIG\s+\S+$")
+_MIG_SUFFIX = re.compile(r"(?<!\s)\s+MIG\s+\S+$")
 _FOR_PEOPLE = ("GeForce", "TITAN", "Laptop GPU", "RTX", "Quadro")
 """NVIDIA's names of cards that are no data centre's."""
 _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{4})(?:10de)?$", re.IGNORECASE)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.nodeset import NodeSetError, expand
 
-_SLURM = re.compile(r"SwitchName=(\S+).*?\bNodes=(\S+)", re.IGNORECASE)
+_SLURM = re.compile(r"\bSwitchName=(\S+)(?:\s.*?)?\sNodes=(\S+)", re.IGNORECASE)
 _SWITCH = re.compile(r'^Switch\s+\d+\s+"[^"]*"\s*#\s*"([^"]*)"')
 _PORT = re.compile(r'^\[\d+\]\s+"H-[0-9a-f]+"\S*\s*#\s*"(\S+)')
 

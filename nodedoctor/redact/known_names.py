@@ -200,7 +200,9 @@ def _found(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[str]:
 def _names(word: str, sets: dict[str, None]) -> Iterator[str]:
     """The hosts a word stands for: a name, an endpoint, or a set, whose beginning goes into `sets`."""
     if "[" in word:
-        sets |= {start: None for start in re.findall(r"([A-Za-z][\w.-]*)\[", word)}
+        sets |= {
+            start: None for start in re.findall(r"(?<![\w.-])(?:[^\WA-Za-z]|[.-])*([A-Za-z][\w.-]*)\[", word)
+        }
         try:
             names = nodeset.expand(word)[:MOST]
         except nodeset.NodeSetError:

@@ -86,6 +86,8 @@ def examine(
         unread=reading.unread,
     )
     judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
+    if reading.slow and judged.confidence == "high":
+        judged = replace(judged, confidence="medium")
     judged = replace(
         judged,
         jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs),

@@ -8,7 +8,7 @@ from nodedoctor.model import Finding
 from nodedoctor.patterns import regex
 from nodedoctor.wording import SUMMARY, about
 
-_NUMBER = regex(r"\d+(?:[.,]\d+)*")
+_NUMBER = regex(r"\d(?:\d|[.,]\d)*")
 _ASIDE = regex(r" \([^()]*\)")
 _CLAUSE = (regex("; |: "), regex(", "))
 _WHEN = re.compile(
@@ -16,7 +16,7 @@ _WHEN = re.compile(
     r"[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?"
     r"|\d+(?:\.\d+)? s(?: after boot|(?= to \d+(?:\.\d+)? s after boot))))+"
 )
-_OPEN = regex(r"\([^)]*$| '[^']*$")
+_OPEN = regex(r"\([^)]{0,299}$| '[^']{0,299}$")
 _ADDRESS = regex(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
 
 

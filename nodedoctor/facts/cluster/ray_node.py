@@ -18,7 +18,7 @@ from nodedoctor.record import field, record
 STATUS_SECONDS = 8.0  # a cluster that lives answers in less than two
 NO_RAY = "no Ray process runs here, and RAY_ADDRESS names none"
 _AMOUNT = regex(r"(\d{1,9}(?:\.\d{1,9})?)/(\d{1,9}(?:\.\d{1,9})?) GPU\b")
-_DEMAND = regex(r"\s*(\{.*?\})(?: \* (\d{1,9}))?(?: \((\w+)\))?: (\d{1,9})\+? pending (.+?)\s*$")
+_DEMAND = regex(r"\s*(\{[^}]*\})(?: \* (\d{1,9}))?(?: \((\w+)\))?: (\d{1,9})\+? pending \S")
 _GPU = regex(r"'GPU': (\d{1,9}(?:\.\d{1,9})?)\b")
 
 

@@ -44,7 +44,7 @@ class SlurmNode:
         if not seen.answered or name is None:
             return Unseen.of(seen, "See whether slurmctld answers: scontrol ping.")
         state, gres = _value("State", seen.text), _value("Gres", seen.text)
-        reason = re.search(r"\bReason=(.*?)(?: \[[^\]]*\])?\s*$", seen.text)
+        reason = re.search(r"\bReason=(.*)", seen.text)
         given = _value("AllocTRES", seen.text)
         return cls(
             name.group(1),
@@ -52,7 +52,7 @@ class SlurmNode:
             _gpus(gres),
             _tres(given) if "AllocTRES=" in seen.text else None,
             gres,
-            reason.group(1).strip() if reason else "",
+            re.sub(r" \[[^\[\]]*\]$", "", reason.group(1).rstrip()).strip() if reason else "",
         )
 
     @property

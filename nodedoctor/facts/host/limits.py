@@ -171,7 +171,7 @@ def parse_rlimits(text: str) -> dict[str, Bound]:
     """The limits of /proc/PID/limits that we know, by our names; lines of another shape are left out."""
     found = {}
     for line in text.splitlines():
-        match = re.match(r"(Max [a-z ]+?)\s{2,}(\d{1,20}|unlimited)\s+(\d{1,20}|unlimited)\b", line)
+        match = re.match(r"(Max(?: [a-z]+)+)\s{2,}(\d{1,20}|unlimited)\s+(\d{1,20}|unlimited)\b", line)
         if match and match.group(1) in _RLIMITS:
             found[_RLIMITS[match.group(1)]] = Bound(_bound(match.group(2)), _bound(match.group(3)))
     return found

@@ -35,7 +35,7 @@ class SystemPackages:
         files = Files.parse_json(seen)
         if isinstance(files, Unseen):
             return files
-        installed = [re.sub(r".*/(.*)\.list$", r"\1 is installed", path) for path in files.stats]
+        installed = [re.sub(r"\.list$", " is installed", path.rpartition("/")[2]) for path in files.stats]
         sources = [f"{path}: {_first(text)}" for path, text in files.files.items() if "ambda" in path]
         said = [reading(seen.probe, f'stats["{path}"]') for path in sorted(files.stats)]
         said += [

@@ -27,8 +27,8 @@ _XID_FIRST = regex(
 """As monitors and people write it: the number before the device."""
 _OWNER = regex(r"pid='?(?P<pid>\d{1,9}|<unknown>)'?,(?: name=(?P<name>[^,]{0,64}),)?\s*")
 _SXID = regex(
-    rf"(?P<switch>nvidia-nvswitch\d*|\S*): SXid \((?:PCI:)?(?P<device>{ADDRESS})\): (?P<code>\d{{1,6}}), "
-    r"(?P<kind>Fatal|Non-fatal)\b,?\s*(?P<rest>.*)",
+    rf"(?P<switch>nvidia-nvswitch\d*|(?<!\S)\S*): SXid \((?:PCI:)?(?P<device>{ADDRESS})\): "
+    r"(?P<code>\d{1,6}), (?P<kind>Fatal|Non-fatal)\b,?\s*(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _LINK = regex(r"\b[Ll]ink (\d{1,3})\b")
@@ -54,7 +54,7 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
         "gpu-failed",
     ),
     (regex(r"NVRM: .*[Ff]ailed to copy vbios to system memory"), "gpu-failed"),
-    (regex(r"NVRM: This (?:PCI|64-bit) .*(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
+    (regex(r"NVRM: This (?:PCI|64-bit) .{0,90}(?:BAR|I/O region).* (?:is invalid|assigned)"), "gpu-failed"),
     (
         regex(r"NVRM: .*(?:is not supported by|not supported by open|requires use of the NVIDIA open)"),
         "gpu-failed",

@@ -14,9 +14,9 @@ from nodedoctor.record import record
 DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
 AFTER = ("nvml", "processes")
 
-_DCGM_ROW = regex(r"^\|\s*(\w[^|]*?)\s*\|\s*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
+_DCGM_ROW = regex(r"^\|[ \t]*(\w[^|\n]*)\|[ \t]*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
-_PERF = regex(r"^\s*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
+_PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
 
 @probe(DCGM, timeout=300, lane=Lane.GPU_LOAD, after=AFTER)
@@ -70,7 +70,7 @@ class DcgmDiag:
     @classmethod
     def parse(cls, seen: Observation) -> DcgmDiag | Unseen:
         """Read the table of `dcgmi diag`."""
-        rows = tuple((m[1], m[2], m[3].strip(" -")) for m in _DCGM_ROW.finditer(seen.text))
+        rows = tuple((m[1].rstrip(), m[2], m[3].strip(" -")) for m in _DCGM_ROW.finditer(seen.text))
         return _absent(seen, "dcgmi") or (cls(rows) if rows else Unseen.of(seen))
 
 

@@ -66,7 +66,7 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
-_FOR_AN_EXTRA = regex(r";(?!.*\bor\b).*\bextra\s*==\s*(['\"])[^'\"]+\1[)\s]*$")
+_FOR_AN_EXTRA = regex(r"^[^;]*;(?!.*\bor\b).*\bextra\s*==\s*['\"][^'\"]+['\"][)\s]*$")
 """The end of a line that asks only for those who chose an extra; Ray alone has hundreds of them."""
 
 

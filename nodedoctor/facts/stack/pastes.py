@@ -127,7 +127,7 @@ def _from_lines(lines: list[str]) -> Iterator[Package]:
         direct = _DIRECT.match(line)
         found = _FREEZE.match(line) or _COLUMNS.match(line)
         if direct:
-            version = re.search(r"[/-](\d+(?:\.\d+)+[\w.+]*?)-", direct.group(2))
+            version = re.search(r"[/-](\d+\.\d[\w.+]*)-", direct.group(2))
             yield Package(
                 canonical(direct.group(1)), version.group(1) if version else "", url=direct.group(2)
             )

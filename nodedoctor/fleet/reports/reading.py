@@ -34,7 +34,7 @@ MOST_CAUSES = 20
 ASKED = "asked"
 """The key of a saved report for the name the node was asked by, where it calls itself otherwise."""
 _WELL = {"pass": Status.PASS, "skip": Status.SKIP}
-_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:.%\w]*")
+_ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.%\w]*")
 
 
 def node(host: str, seen: Observation) -> Node:

@@ -57,7 +57,9 @@ _MATTERS = re.compile(
     r"|vllm|sglang|nvidia-|nv-|dcgm|mpirun|orted|prted|slurmstepd|nccl|_perf$",
     re.IGNORECASE,
 )
-_LIBRARIES = re.compile(rb"(/[^\n]*/lib(?:nccl|nccl-net|rccl|cuda|nvidia-ml|torch_cuda)[\w.-]*\.so[\w.]*)")
+_LIBRARIES = re.compile(
+    rb"(?<!\S)(/[^\n]*/lib(?:nccl|nccl-net|rccl|cuda|nvidia-ml|torch_cuda)[\w.-]*\.so[\w.]*)"
+)
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*t?$")
 _SHELLS = ("bash", "dash", "sh", "zsh")
 

@@ -36,7 +36,7 @@ SAME_SHAPE = 100
 LINES = "300000"
 SECONDS = 6.0
 DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be root", re.ASCII)
-NUMBERS = re.compile(rb"[0-9a-f]*[0-9][0-9a-f]*")
+NUMBERS = re.compile(rb"[a-f]{0,40}[0-9][0-9a-f]*")
 OF_INTEREST = re.compile(
     rb"NVRM|Xid|nvidia|NVIDIA|AER|DPC|PCIe|pciehp|Hardware Error|[Oo]ut of memory|Killed process|oom"
     rb"|blocked for|lockup|LOCKUP|stall|segfault|protection fault|BUG:|Oops|panic|RIP:|Call Trace"

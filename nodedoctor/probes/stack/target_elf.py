@@ -23,7 +23,7 @@ PT_LOAD, PT_DYNAMIC, WRITABLE = 1, 2, 2
 DT_NEEDED, DT_STRTAB, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 14, 15, 29
 
 # "NCCL version 2.20.5+cuda12.4"; "NCCL version 2.28.9 compiled with CUDA 13.0" beside it in newer ones
-NCCL_BANNER = re.compile(rb"NCCL version (\d+\.\d+\.\d+[\w.]*)(?:\+cuda| compiled with CUDA )(\d+\.\d+)")
+NCCL_BANNER = re.compile(rb"NCCL version (\d+\.\d+\.\d[\w.]*)(?:\+cuda| compiled with CUDA )(\d+\.\d+)")
 ARCH_FLAGS = re.compile(rb"(?:(?:sm|compute)_\d{2,3}[af]?[ ;]?)+(?=\0)")
 
 

@@ -198,8 +198,8 @@ def _configs(programs: list[str]) -> list[str]:
 
 def _homes(programs: list[str]) -> list[str]:
     """The folder of the installation that a virtual environment was made from, as pyvenv.cfg names it."""
-    pattern = re.compile(r"^\s*home\s*=\s*(.+?)\s*$", re.M | re.I)
-    return [home for file in _configs(programs) for home in pattern.findall(read_text(file))]
+    pattern = re.compile(r"^[ \t]*home[ \t]*=[ \t]*(\S.*)$", re.M | re.I)
+    return [home.rstrip() for file in _configs(programs) for home in pattern.findall(read_text(file))]
 
 
 def _prefixes(programs: list[str]) -> list[str]:

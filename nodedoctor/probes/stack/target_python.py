@@ -143,11 +143,11 @@ def _distribution(folder: str, entry: str) -> dict[str, object]:
     texts = (read_text(path) for path in (here + "/METADATA", here + "/PKG-INFO", here))
     headers = next((text for text in texts if text), "").partition("\n\n")[0]
     versions = re.findall(r"^Version: *(\S+)", headers, re.M)
-    requires = re.findall(r"^Requires-Dist: *(.+?) *$", headers, re.M)
+    requires = re.findall(r"^Requires-Dist: *(\S.*)$", headers, re.M)
     requires += read_text(here + "/requires.txt").partition("[")[0].split("\n")
     origin = re.findall(r'"url": *"([^"]*)"', read_text(here + "/direct_url.json"))
     found["version"] = (versions or [version])[0]
-    found["requires"] = [line for line in requires if line and matters]
+    found["requires"] = [line.rstrip(" ") for line in requires if line and matters]
     found["installer"] = read_text(here + "/INSTALLER").strip()
     found["url"] = re.sub(r"//[^/@]*@", "//", (origin or [""])[0])
     return found
@@ -174,7 +174,7 @@ def torch_folder(folders: list[str]) -> str:
 def torch_facts(folder: str) -> dict[str, object]:
     """What torch/version.py says of the build, and the GPU architectures it was compiled for."""
     text = read_text(os.path.join(folder, "version.py"))
-    values = dict(re.findall(r"^(\w+)(?:: *[\w\[\], |.]+?)? *= *'([^']*)'", text, re.M))
+    values = dict(re.findall(r"^(\w+)(?::[\w\[\], |.]+| *)= *'([^']*)'", text, re.M))
     return {
         "location": os.path.dirname(folder),
         "version": values.get("__version__", ""),

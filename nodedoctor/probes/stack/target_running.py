@@ -20,7 +20,7 @@ else:  # find_python.py has put our folder on the path
     from readers import end
 
 SCAN_TIMEOUT_S = 2.0  # seconds for all processes together
-SITE = re.compile(r"(/[^ \n]*?)/lib(?:64)?/python(3\.\d+)t?/(?:site|dist)-packages/")
+SITE = re.compile(r"(?<![^ \n])(/[^ \n]*?)/lib(?:64)?/python(3\.\d+)t?/(?:site|dist)-packages/")
 
 Running = dict[str, str]
 """role, pid, prefix, python ("3.12"), ray (its version), problem (why it cannot be started from here)."""

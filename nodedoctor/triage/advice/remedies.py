@@ -38,7 +38,7 @@ _EACH_ITS_OWN = {
 wiki.libvirt.org (default network), podman-network-create(1), lxc-net(8)."""
 _WANTED = re.compile(r"Tried to allocate ([\d.]{1,12}) ([KMGT])iB")
 _FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but unallocated")
-_HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep\w*|ibp\w*)_\w+)\b")
+_HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,40})_\w{1,60})\b")
 
 
 def remedies(event: Event[Any], named: Collection[str] = ()) -> Fixes:

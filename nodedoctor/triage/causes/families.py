@@ -57,14 +57,14 @@ FAMILIES = (
     ),
     _family(
         "access",
-        r"\b40[13] Client Error|Gated\w*Error|\bgated repo\b|Unauthorized(?: for url)?\b"
+        r"\b40[13] Client Error|Gated\w{0,40}Error|\bgated repo\b|Unauthorized(?: for url)?\b"
         r"|RepositoryNotFoundError"
         r"|\bHTTP(?: Error)? 40[13]\b|[Ii]nvalid (?:API key|credentials|username or token)|AccessDenied\b",
         "a server refused access",
     ),
     _family(
         "server",
-        r"Max retries exceeded|Connect\w*Timeout|50\d Server Error|429 Client Error|NameResolutionError"
+        r"Max retries exceeded|Connect\w{0,40}Timeout|50\d Server Error|429 Client Error|NameResolutionError"
         r"|Read ?[Tt]ime(?:out|d out)|Connection broken|LocalEntryNotFoundError|We couldn't connect to 'http"
         r"|HTTP(?:Error)?:? (?:Error )?(?:429|50\d)\b|[Oo]utgoing traffic has been disabled"
         r"|OfflineModeIsEnabled",
@@ -89,7 +89,7 @@ FAMILIES = (
         "build",
         r"Error (?:building|compiling) (?:extension|objects)|Ninja is required|ninja: (?:error|build stopped)"
         r"|CUDA_HOME (?:environment variable )?(?:is not set|does not exist)|ptxas (?:fatal|error)|nvcc fatal"
-        r"|CalledProcessError: Command .{0,9}['\"/](?:\S*/)?(?:\S*-)?"
+        r"|CalledProcessError: Command .{0,9}['\"/](?:\S{0,400}[/-])?"
         r"(?:gcc|g\+\+|cc|c\+\+|clang|nvcc|ninja|ptxas)\b"
         r"|[Ff]ailed to find C compiler|fatal error: \S+: No such file or directory|collect2: error"
         r"|CUDAMismatchException",
@@ -107,7 +107,8 @@ FAMILIES = (
     _family(
         "settings",
         r"^(?:omegaconf|hydra|yaml|jsonschema|configparser|toml\w*|voluptuous|cerberus|marshmallow|gin)\.[\w.]*\w:"
-        r"|\bpydantic\w*\.[\w.]*Valid\w*Error|validation errors? for \w+|\w*Config\w*(?:Error|Exception)\b"
+        r"|\bpydantic\w{0,40}\.[\w.]{0,80}Valid\w{0,40}Error|validation errors? for \w+"
+        r"|Config\w{0,80}(?:Error|Exception)\b"
         r"|MissingMandatoryValue|is not in struct\b|Missing mandatory value"
         r"|Could not (?:override|load) '|No match in the defaults list"
         r"|(?:unexpected|duplicate) (?:config )?key"

@@ -26,9 +26,9 @@ _DRAWING = re.compile(r"[█▉▊▋▌▍▎▏ ]{0,200}\|")
 """A bar's drawing alone, where what all lines begin with was taken off, the percentage too."""
 _ROW = re.compile(r"(?:[Ee]poch:? )?(?P<done>\d{1,7})/(?P<total>\d{1,7})(?:\s+(?=\S)|$)")
 """Some tables end each row in a bar: the number of the row counts, and its other columns are no name."""
-_PERCENT = re.compile(r"\d+(?:\.\d+)?%.*")
+_PERCENT = re.compile(r"(?<!\d)\d{1,9}(?:\.\d{1,20})?%.*")
 _VALUE = re.compile(r"[\d.]+")
-_MEASURE = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+")
+_MEASURE = re.compile(r"-?(?<!\d)\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
 """What a bar tells in front of itself and what differs each time: a loss, a rate, a time."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
 BARS = (BAR, DRAWN, KERAS, ETA, COLUMN, PAIR)

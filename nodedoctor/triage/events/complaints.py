@@ -129,8 +129,8 @@ _LEAVES = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
 """How a program warns that it ends."""
 _GIVEN = re.compile(
     r"^\++ \S"
-    r"|^(?=.{1,200}$)\W*(?:[\w.-]+ )?[\w.-]*(?i:time_?out)[\w.-]*"
-    r"(?: ?\(\w{1,8}\))?\s*[:=]\s*\d[\d.]*\s?\w{0,3}\W*$"
+    r"|^(?=.{1,200}$)\W*(?:\w[\w.-]{0,80} )?[\w.-]{0,80}(?i:time_?out)[\w.-]{0,80}"
+    r"(?: ?\(\w{1,8}\))?\s{0,9}[:=]\s{0,9}\d[\d.]{0,19}\s?\w{0,3}\W{0,80}$"
     r"|\b(?:with|using) (?:a |an )?\d[\d.]{0,9} ?-?(?:ms|s|sec(?:ond)?s?|min(?:ute)?s?|hours?) [Tt]ime-?out\b"
     r"|\b[Tt]ime-?out (?:is |was )?set to:? ?\d"
 )

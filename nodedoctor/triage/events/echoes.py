@@ -8,12 +8,12 @@ from nodedoctor.triage.events.trace import Raised
 
 _ECHOES = re.compile(
     r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|CheckpointException|Process(?:Raised|Exited)Exception"
-    r"|Ray\w*Error|Actor\w*Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w*|FetchTimedOut)Error"
+    r"|Ray\w{0,40}Error|Actor\w{0,40}Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w{0,40}|FetchTimedOut)Error"
     r"|LocalRayletDiedError"
-    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w*Error|EOFError"
+    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w{0,40}Error|EOFError"
     r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
     r"|TerminatedWorkerError|WorkerLostError|KilledWorker"
-    r"|Rendezvous\w+|NodeDiedError|EngineDeadError|PapermillExecutionError|CellExecutionError"
+    r"|Rendezvous\w{1,40}|NodeDiedError|EngineDeadError|PapermillExecutionError|CellExecutionError"
     r"|SockClientClosedError|MessageRouterClosedError"  # of wandb, when the program that it serves ends
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )

@@ -92,8 +92,8 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: NcclError((found[1] or found[2] or found[3]).strip()),
     ),
     sign(
-        r"rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).*?"
-        r"(?:busId (?P<bus>[0-9a-f]{1,9})\b.*)?"
+        r"rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).{0,90}?"
+        r"(?:busId (?P<bus>[0-9a-f]{1,9})\b.{0,90}?)?"
         r"(?P<step>Init START|Init COMPLETE|Abort COMPLETE|Destroy COMPLETE)",
         _communicator,
     ),
@@ -203,7 +203,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "shm_or_limits",
         "memlock",
-        r"ibv_(?:reg_\w+|create_cq)\w*(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)",
+        r"ibv_(?:reg_\w|create_cq)\w{0,40}(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)",
         "memory could not be pinned for InfiniBand: the memlock limit",
         personal=True,
     ),

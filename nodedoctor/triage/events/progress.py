@@ -137,7 +137,7 @@ COUNTED = re.compile(
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
     r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
-    r"['\"]?\s*[:=#]?\s*[\[(\"]?\s*"
+    r"['\"]?\s{0,40}(?:[:=#]\s{0,40})?(?:[\[(\"]\s{0,9})?"
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
 )
 """In a text of small letters."""
@@ -171,7 +171,7 @@ _WORK = (
      r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train"
      r"|validation|test) split"
      r"|building (?:the )?(?:dataset|index)|Filter(?:ing)? .*examples|Packing "),
-    ("evaluating", r"\*{3,} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:evaluation"
+    ("evaluating", r"\*{3} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:evaluation"
                    r"|validation)|[Ee]valuating\b"
      r"|[Ss]tart(?:ing)? (?:eval|validation)"),
     ("generating", r"[Gg]enerating (?:samples|responses|rollouts)|[Rr]ollout (?:start|in progress)"),

@@ -174,7 +174,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: GlooTimeout(number(found[1])),
     ),
     sign(
-        r"(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error) "
+        r"^(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error) "
         r"\[?(?P<peer>[\w.:-]{1,255})\]?)?"
         r".*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)",
         lambda found: PeerGone(found["peer"] or ""),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 _OWN = re.compile(
-    r"(?:[\w.]*(?:Error|Exception|Warning)|CUDA error|NCCL WARN|ERROR|FATAL|(?:[Ff]atal )?[Ee]rror):? *$"
+    r"(?:[\w.]{0,99}(?:Error|Exception|Warning)|CUDA error|NCCL WARN|ERROR|FATAL"
+    r"|(?:[Ff]atal )?[Ee]rror):? {0,9}$"
 )
 """What an error's own text begins with, in front of the words that a sign reads."""
 _CLAUSES = re.compile(r"[.:;!?]\s+|[|>\]]\s*")

@@ -37,13 +37,13 @@ _OF_A_SIGNAL = re.compile(
     r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
 )
-_HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w*|on_sig\w*)$")
+_HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w{0,40}|on_sig\w{0,40})$")
 """Functions that handle signals, as programs call them."""
 _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
 """A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
-_OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w*Error|Environment(?:Name|Location)NotFound")
+_OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
 """What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
 _AGAIN = "During handling of the above exception"
 

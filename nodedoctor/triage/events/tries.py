@@ -8,8 +8,8 @@ from nodedoctor.record import record
 from nodedoctor.triage.model import NOBODY, Line
 
 _HEADING = re.compile(
-    r"^\W*(?:[A-Za-z][\w.-]*\W+){0,4}?(?:[Tt]ry|[Aa]ttempt|[Rr]etry|TRY|ATTEMPT)(?:ing)?"
-    r"\W{1,3}(?P<number>\d{1,3})(?:\W{0,2}(?:/|\bof\b)\W{0,2}\d{1,3})?\W*$"
+    r"^\W{0,99}(?:[A-Za-z][\w.-]{0,99}\W{1,99}){0,4}?(?:[Tt]ry|[Aa]ttempt|[Rr]etry|TRY|ATTEMPT)(?:ing)?"
+    r"\W{1,3}(?P<number>\d{1,3})(?:\W{0,2}(?:/|\bof\b)\W{0,2}\d{1,3})?\W{0,99}$"
 )
 _WORDS = ("ry", "ttempt", "RY", "TTEMPT")
 LONGEST = 100

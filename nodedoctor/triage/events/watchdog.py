@@ -173,16 +173,16 @@ SIGNS: tuple[Sign, ...] = (
         _aborting,
     ),
     sign(
-        r"(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
+        r"^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
         r"nccl hit async error:? *(?P<why>.*)",
         lambda found: Failed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
     ),
     sign(
-        r"(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
+        r"^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
         lambda found: Dying("its own watchdog takes the process down"),
     ),
     sign(
-        r"(?:(?:\s*what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
+        r"(?:(?:what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
         r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),
@@ -214,7 +214,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: TimedOut(CollectiveCall(found["op"], numeral(found["seq"])), None, fresh=False),
     ),
     sign(
-        r"(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"
+        r"^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"
         r"|destroy_process_group entered)",
         lambda _: Left(),
     ),

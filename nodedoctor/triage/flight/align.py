@@ -148,17 +148,11 @@ def sinks(told: Sequence[Picture], pairs: Mapping[int, Iterable[int]]) -> tuple[
 
     `pairs`: whom a rank waits for in a send or receive.
     """
-    waits_for: dict[int, set[int]] = defaultdict(set)
-    for rank, peers in pairs.items():
-        waits_for[rank] |= set(peers)
+    waits = {rank for rank, peers in pairs.items() if set(peers)}
+    awaited = {peer for peers in pairs.values() for peer in peers}
     for picture in told:
-        for rank, op in picture.waiting.items():
-            for other in picture.members:
-                if (
-                    other != rank
-                    and (other in picture.behind or other in picture.undumped)
-                    and op.seq == picture.stuck
-                ):
-                    waits_for[rank].add(other)
-    awaited = {rank for others in waits_for.values() for rank in others}
-    return tuple(sorted(rank for rank in awaited if not waits_for.get(rank)))
+        missing = {*picture.behind, *picture.undumped}
+        here = {rank for rank, op in picture.waiting.items() if op.seq == picture.stuck}
+        waits |= {rank for rank in here if len(missing) > (rank in missing)}
+        awaited |= missing if len(here) > 1 else missing - here if here else set()
+    return tuple(sorted(awaited - waits))

@@ -32,7 +32,7 @@ LEVELS = (
     "DEBUG", "INFO", "NOTICE", "WARNING", "WARN", "ERROR", "ERR", "CRITICAL", "FATAL", "TRACE", "SUCCESS",
     "Debug", "Info", "Notice", "Warning", "Error", "Critical",
 )  # fmt: skip
-_TOKEN = re.compile(r"^ *\d+| {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
+_TOKEN = re.compile(r"^ *\d+|(?<! ) {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
 _HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
 _NUMBER = re.compile(r"\d+")
 _MONTHS = [

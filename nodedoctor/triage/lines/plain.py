@@ -17,8 +17,8 @@ _WRITTEN_COLOUR = re.compile(
 )
 """A colour whose escape character is written out."""
 _ENTITIES = re.compile(r"&(?:nbsp|lt|gt|quot|apos|amp|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
-_TAG = r"</?(?:span|div|pre|code|p|td|tr|br|b|li|a|font|html|body)(?: [^<>]{0,200})? ?/?>"
-_MARKED_UP = re.compile(rf"^(?:{_TAG})+|(?:{_TAG})+$")
+_TAG = r"</?(?:span|div|pre|code|p|td|tr|br|b|li|a|font|html|body)(?:[ /][^<>]{0,200})?>"
+_MARKED_UP = re.compile(rf"^{_TAG}|{_TAG}$")
 _TAGS = re.compile(_TAG)
 _NUMBER = re.compile(rf"^(?:{_TAG})*<(a|b|span|div|td)(?: [^<>]{{0,200}})?>\s*\d{{1,7}}\s*</\1>(?=<)")
 """The number of a line as pages show it: in an element of its own, in front of the line's."""

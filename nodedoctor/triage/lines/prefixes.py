@@ -21,14 +21,14 @@ from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
-_PLACED = re.compile(r" {2,}[\w.-]+\.\w{1,4}:\d+$")
+_PLACED = re.compile(r"(?<! ) {2,}[\w.-]{1,99}\.\w{1,4}:\d+$")
 """Where a message was printed, as loggers put it at the right margin."""
 _LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
 _LABELED = re.compile(r" {0,4}(\d{1,5}): ")
 _SEATED = re.compile(r"[ \t]{0,8}\[(?:rank|default)\d{1,6}\]:? ?")
 _OF_TORCH = re.compile(r"\s|$|Traceback \(most|\[[EWIF]\d{0,4}\b|During handling of|The above exception")
 _STATES = re.compile(r"(?:rank|RANK)=(\d{1,6}) ")
-_REPEATED = re.compile(r"\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
+_REPEATED = re.compile(r"(?<!\s)\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
 _INNER = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
     r"\[(?:rank|default)\d{1,6}\]:(?=[ \[])"

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 MOST_PER_HOST = 16
 """GPUs of the largest common node: more files of one word are not those of the ranks of one host."""
-_OWN = re.compile(r"[^/]*/?[^/]*$")
 _ELSE = re.compile(
     r"(?:global|local|node)?[-_]?rank[-_]?\d+|\d{4}-\d\d-\d\d|\d{2}[-_]\d\d[-_]\d\d"
     r"|(?:slurm|job|jobid|sge|pbs|lsf|task|pid|attempt)[-_.]?\d+",
@@ -31,7 +30,7 @@ _ELSE = re.compile(
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _PLAIN = re.compile(
     r"^(?:(?:log|logs|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump|fr)-+)+"
-    r"|(?:-+(?:log|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump))+$",
+    r"|(?<!-)(?:-+(?:log|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump))+$",
     re.IGNORECASE,
 )
 _NO_HOST = frozenset(
@@ -80,10 +79,14 @@ def _columns(names: Sequence[str]) -> Iterator[dict[str, str]]:
                 yield column_words
 
 
+def own_name(path: str) -> str:
+    """A file's name with its folder's: `rank_3/stdout.log`. A folder further up is one of a whole run."""
+    return "/".join(path.split("/")[-2:])
+
+
 def _words(path: str) -> Iterator[str]:
     """The words with a number in a file's name and its folder's that may name a host."""
-    own = _OWN.search(path)
-    for word in _WORD.findall(_ELSE.sub("_", own[0] if own else "")):
+    for word in _WORD.findall(_ELSE.sub("_", own_name(path))):
         word = _PLAIN.sub("", word)
         if _DIGITS.search(word) and len(word) <= 63:
             yield word
@@ -123,8 +126,7 @@ def _may_be(word: str) -> bool:
 
 def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
     """Whether the number of the word is the rank itself, which nothing else in the name says."""
-    own = _OWN.search(source)
-    return ranks == {int(_DIGITS.findall(word)[-1])} and not (own and "rank" in own[0].lower())
+    return ranks == {int(_DIGITS.findall(word)[-1])} and "rank" not in own_name(source).lower()
 
 
 def _agree(word: str, named: set[str]) -> bool:

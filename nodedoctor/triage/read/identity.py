@@ -17,7 +17,7 @@ from typing import Any
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import Size
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, SEATED, STATED, Event, Line, Who
-from nodedoctor.triage.read.hosts import hosts_of
+from nodedoctor.triage.read.hosts import hosts_of, own_name
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
@@ -38,8 +38,6 @@ _FRAME = re.compile(r"\s*File \"")
 _REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 _DIGITS = re.compile(r"\d+")
 _NAMED = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_OWN = re.compile(r"[^/]*/?[^/]*$")
-"""A file's name and its folder: `rank_3/stdout.log`. A folder further up is one of a whole run."""
 _GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
 """A GPU's index is not padded: `gpu-005` is a host."""
 
@@ -300,8 +298,7 @@ def _seat(path: str) -> Who:
     """What a path says about the process that wrote it."""
     from nodedoctor.triage.read.sources import owner
 
-    name = _OWN.search(path)
-    ranks, gpus = (_NAMED.findall(name[0]), _GPU.findall(path)) if name else ([], [])
+    ranks, gpus = _NAMED.findall(own_name(path)), _GPU.findall(path)
     who = owner(path)
     return replace(
         who, rank=int(ranks[-1]) if ranks else who.rank, gpu=int(gpus[-1]) if gpus and ranks else who.gpu

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -20,6 +20,7 @@ from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import BROKEN, WHOLE, Account, Part, Share, parts
 from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
 from nodedoctor.triage.read.identity import Tally
+from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import Depth
 from nodedoctor.triage.read.search import Anchor, Search
@@ -40,10 +41,10 @@ BLOCK = 256
 class Reading:
     """What was read so far: events in order, bytes, and what could not be read.
 
-    `unread` counts lines, members of archives and envelopes that could not be opened; `dumps` are those found
-    inside of archives: name and bytes. `begun` are searches that run already, by path. `depth` says how much
-    of each log is read line by line. `members` are readings of an archive's members by their place in it, and
-    `spent` that it was larger than what may be unpacked.
+    `unread` counts lines, members of archives and envelopes that could not be opened, `slow` those of the
+    lines that took too long; `dumps` are those found inside of archives: name and bytes. `begun` are searches
+    that run already, by path. `depth` says how much of each log is read line by line. `members` are readings
+    of an archive's members by their place in it, and `spent` that it was larger than what may be unpacked.
     """
 
     events: list[Event[Any]] = field(default_factory=list)
@@ -52,6 +53,7 @@ class Reading:
     interrupted: bool = False
     anchors: dict[str, list[Anchor]] = field(default_factory=dict)
     unread: int = 0
+    slow: int = 0
     dumps: list[tuple[str, bytes]] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     begun: dict[str, Search] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Reading:
         self.size += part.size
         self.notes += part.notes
         self.unread += part.unread
+        self.slow += part.slow
         self.dumps += part.dumps
         self.anchors |= part.anchors
         self.tally.sources |= part.tally.sources
@@ -222,18 +225,34 @@ def _take(text: _Text) -> None:
     """The events of one log."""
     thin = EventSampler()
     reading = text.reading
+    patience = Patience(text.lines)
+    text = replace(text, lines=patience.lines())
     try:
-        for event in read_events(_in_blocks(_lines(text))):
-            thin.add(event)
+        with patience:
+            while True:
+                try:
+                    for event in read_events(_in_blocks(_lines(text), patience)):
+                        thin.add(event)
+                    break
+                except TooLong:
+                    patience.give_up()
+                    text = replace(text, lines=patience.lines())
     except KeyboardInterrupt:
         _interrupted(text.name, reading)
     finally:
         reading.events += thin.events()
+        if patience.unread:
+            reading.slow += patience.unread
+            reading.unread += patience.unread
+            reading.notes.append(
+                f"{text.name}: {patience.unread} lines took too long, and were cut short or left out"
+            )
 
 
-def _in_blocks(lines: Iterator[Line]) -> Iterator[Line]:
+def _in_blocks(lines: Iterator[Line], patience: Patience) -> Iterator[Line]:
     """The lines, a block at a time: a core that does one thing for a while takes a fifth less time for it."""
     while block := list(islice(lines, BLOCK)):
+        patience.went_on()
         yield from block
 
 

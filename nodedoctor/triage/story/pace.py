@@ -11,7 +11,7 @@ from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import Wait
 
-_PACE = re.compile(r"(?P<value>\d+(?:\.\d+)?) ?(?P<unit>s/it|it/s)\b")
+_PACE = re.compile(r"(?<!\d)(?P<value>\d+(?:\.\d+)?) ?(?P<unit>s/it|it/s)\b")
 _TOTAL = re.compile(r"/(\d+)$")
 
 

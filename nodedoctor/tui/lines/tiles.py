@@ -61,7 +61,7 @@ def _rails(state: State) -> Iterator[tuple[str, str]]:
     ports = [inert(port) for port in texts(mapping(state.report["facts"].get("rails")), "ports")][:64]
     adapters = [port.partition("/")[0] for port in ports]
     for port, adapter in zip(ports, adapters, strict=True):
-        number = re.search(r"(\d+)$", adapter)
+        number = re.search(r"(?<!\d)(\d+)$", adapter)
         short = number[1] if number else adapter
         yield short if adapters.count(adapter) == 1 else f"{short}/{port.partition('/')[2]}", port
 

@@ -19,8 +19,8 @@ STATUS, ERRORS = "nvidia-smi-nvlink", "nvidia-smi-nvlink-errors"
 LinkListing = Literal["listed", "none", "all-inactive", "mig", "unreadable"]
 """The links are listed; the GPU has none; all are down; MIG hides them; an error stands in their place."""
 
-_GPU = regex(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?\s*$")
-_LINK = regex(r"\s*Link (\d{1,2}): (.+?)\s*$")
+_GPU = regex(r"GPU (\d{1,3}): (.+?)(?: \(UUID: ([^)]*)\)?)?$")
+_LINK = regex(r"Link (\d{1,2}): (.+)$")
 _SPEED = regex(r"(\d{1,4}(?:\.\d{1,6})?) GB/s")
 _COUNT = regex(r"(.+?): (\d{1,20})\s*$")
 _RATE = regex(r"(.+?): (\d{1,3}e-\d{1,4})\s*$")
@@ -140,7 +140,7 @@ def _blocks(text: str) -> Iterator[tuple[int, str, str | None, list[str]]]:
 def _gpu(gpu: GpuLinks, lines: list[str]) -> GpuLinks:
     links: dict[int, NvLink] = {}
     for line in lines:
-        if found := _LINK.match(line):
+        if found := _LINK.match(line.strip()):
             number = int(found[1])
             links[number] = _link(links.get(number) or NvLink(number), found[2])
         elif _ELIDED.match(line):

@@ -167,7 +167,7 @@ def meaning(path: str, value: object) -> str:
     """What a number at a path of NVML's answers means, as `in-progress`; empty where it is a quantity."""
     if not isinstance(value, int):
         return ""
-    *_, above, name = ("", *re.sub(r"\[[^\]]*\]", "", path).split("."))
+    *_, above, name = ("", *re.sub(r"\[[^\[\]]*\]", "", path).split("."))
     if name == "clock_event_reasons":
         return ", ".join(clock_event_reasons(value)) or "none"
     if name == "healthMask":

@@ -28,7 +28,7 @@ nobody knows whether it is whole proves no absence."""
 _ENOUGH = 3
 """Lines without their heading from which a paste is taken for a part of `-q` (chosen by us, no external
 source): one line alone may come from anywhere."""
-_KEYED = regex(r"(?P<key>.*?\S)\s+:(?:\s+(?P<value>.*))?$")
+_COLON = regex(r"(?<=\S)\s+:(?=\s|$)")
 
 
 def read_q(text: str) -> Section | None:
@@ -104,7 +104,8 @@ def _only(homes: Mapping[str, None]) -> Iterator[str]:
 
 def _section(content: str) -> Section:
     """A key with its value, or the heading of what follows."""
-    if keyed := _KEYED.match(content):
+    if colon := _COLON.search(content):
         # R610 calls a threshold "GPU Slowdown T.Limit Temp Specification"
-        return Section(plain(keyed["key"].removesuffix(" Specification")), keyed["value"] or "")
+        key, value = content[: colon.start()], content[colon.end() :].lstrip()
+        return Section(plain(key.removesuffix(" Specification")), value)
     return Section(plain(content))

@@ -20,17 +20,17 @@ from nodedoctor.patterns import regex
 _DRIVER = regex(r"\b(?:Driver|KMD) Version: *(\d[\d.]*)")
 _CUDA = regex(r"\bCUDA(?: UMD)? Version: *(\d[\d.]*)")
 _GPU = regex(
-    r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|N/A|ERR!)\s*"
+    r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.{0,60}?)\s+(?P<persistence>On|Off|N/A|ERR!)\s*"
     r"\|\s*(?P<bus>[0-9A-Fa-f:.]{7,16}|ERR!|N/A)\s+(?P<display>On|Off|N/A|ERR!)\s*\|\s*(?P<ecc>\S+)\s*\|"
 )
 _USE = regex(
-    r"\|\s*(?P<fan>\S+)\s+(?P<temperature>\S+)\s+(?P<pstate>\S+)\s+(?P<draw>\S+)\s*/\s*(?P<limit>\S+)\s*"
-    r"\|\s*(?P<used>\S+)\s*/\s*(?P<total>\S+)\s*\|\s*(?P<load>\S+)\s+(?P<compute>\S.*?)\s*\|"
+    r"\|\s*(?P<fan>\S{1,9})\s+(?P<temperature>\S{1,9})\s+(?P<pstate>\S{1,9})\s+(?P<draw>\S{1,19}?)\s*/\s*(?P<limit>\S{1,19}?)\s*"
+    r"\|\s*(?P<used>\S{1,19}?)\s*/\s*(?P<total>\S{1,19}?)\s*\|\s*(?P<load>\S{1,9})\s+(?P<compute>\S.{0,60}?)\s*\|"
 )
 _MIG = regex(r"\|\s*\|\s*\|\s*(?P<mig>\S+)\s*\|")
 _PROCESS = regex(
     r"\|\s*(?P<gpu>\d{1,3})\s+(?:(?P<gi>\d+|N/A)\s+(?P<ci>\d+|N/A)\s+)?(?P<pid>\d+)\s+"
-    r"(?P<type>C\+G|M\+C|[CGM])\s+(?P<name>\S.*?)\s+(?P<used>\d+MiB|N/A)\s*\|"
+    r"(?P<type>C\+G|M\+C|[CGM])\s+(?P<name>\S.{0,90}?)\s+(?P<used>\d+MiB|N/A)\s*\|"
 )
 _MIG_DEVICE = regex(r"\|\s*(?P<gpu>\d{1,3})\s+\d+\s+\d+\s+\d+\s+\|\s*\d+MiB\s*/")
 _COMPUTE = {

@@ -42,7 +42,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda _: Dying("another task died, or the coordination service went away"),
     ),
     sign(
-        r"(?:\[rank=(?P<rank>\d{1,7})\].*)?Termination timeout .{0,2000}exceeded",
+        r"(?:\[rank=(?P<rank>\d{1,7})\].{0,90})?Termination timeout .{0,2000}exceeded",
         lambda _: TimedOut(CollectiveCall(), None, fresh=True),
     ),
 )

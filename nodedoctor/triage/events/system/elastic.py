@@ -9,7 +9,7 @@ from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.model import LARGEST_PID, Event, Line, Who
 from nodedoctor.whole_numbers import whole
 
-_ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(.*)$")
+_ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(?! )(.*)$")
 _ENTRY = re.compile(r"^\s*\[\d+\]:\s*$")
 _ORDER = ("time", "host", "rank", "exitcode", "error_file")
 _SPOKE = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")

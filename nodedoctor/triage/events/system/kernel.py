@@ -47,7 +47,7 @@ SIGNS: tuple[Sign, ...] = (
     symptom(
         "gpu_hardware_xid",
         "pcie-fatal",
-        r"AER:.*Uncorrect\w* \((?:Fatal|Non-Fatal)\)|AER: .*[Ff]atal error",
+        r"AER:.*Uncorrect\w{0,9} \((?:Fatal|Non-Fatal)\)|AER: .*[Ff]atal error",
         "a PCIe device reported an uncorrectable error",
         decisive=False,
         of_node=True,

@@ -10,7 +10,9 @@ from nodedoctor.triage.lines.envelopes.objects import said
 from nodedoctor.triage.lines.envelopes.records import TEXT, Record, who_of
 from nodedoctor.triage.model import Who
 
-_TAGGED = re.compile(r"\s*<\w.*?<(message|msg|text|log|body|line|event)>(.*)</\1>[\s</>\w]*$")
+_ELEMENT = re.compile(r"\s*<\w")
+_OPENED = re.compile(r"<(message|msg|text|log|body|line|event)>")
+_CLOSES = re.compile(r"[\s</>\w]*")
 _QUOTED = re.compile(r"""b?(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")$""")
 _FIELD = re.compile(r"""([\w.@-]{1,40})=("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s"']*)(?: +|$)""")
 _FIELDS = re.compile(r"""[\w.@-]{1,40}=(?:\S.*?)?(?<=[^\\])\b(?:msg|message|event|log|line|text)=["']""")
@@ -51,5 +53,9 @@ def unquoted(text: str) -> str | None:
 
 def tagged(text: str) -> Record | None:
     """The text in a line that is an element of XML; None for others."""
-    found = _TAGGED.match(text)
-    return Record(html.unescape(found[2])) if found else None
+    begun = _ELEMENT.match(text)
+    opened = _OPENED.search(text, begun.end()) if begun else None
+    closed = text.rfind(f"</{opened[1]}>") if opened else -1
+    if opened is None or closed < opened.end() or not _CLOSES.fullmatch(text, closed):
+        return None
+    return Record(html.unescape(text[opened.end() : closed]))
