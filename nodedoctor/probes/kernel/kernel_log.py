@@ -6,7 +6,8 @@ Tried in this order: the journal (this boot, or as far back as --since), dmesg, 
 /var/log/messages. The document says which one it is (`source`), its `text`, why the earlier ones were no use
 (`failed`: a source and one of denied, absent, empty, error, with the words it used), and when the kernel
 booted (`boot_epoch`), because dmesg may count from there; without text also as whom we looked (`uid`). What
-is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`.
+is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`. Lines
+of a tool that failed count only where no other source has any: then `unfinished` says how it ended.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import re
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +37,7 @@ LATEST_BYTES = 512 * 1024
 SAME_SHAPE = 100
 LINES = "300000"
 SECONDS = 6.0
+LINE_FEED = b"\n"
 DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be root", re.ASCII)
 NUMBERS = re.compile(rb"[0-9a-f]*[0-9][0-9a-f]*")
 OF_INTEREST = re.compile(
@@ -46,7 +49,7 @@ OF_INTEREST = re.compile(
 
 
 class LogAnswer(NamedTuple):
-    """What one source gave: its text, or why there is none."""
+    """What one source gave: its text, or why there is none; with both, a part of it."""
 
     text: bytes = b""
     why: str = ""
@@ -68,12 +71,22 @@ def ask(argv: list[str]) -> LogAnswer:
         tool.kill()
         return LogAnswer(why="error", said=f"no end of its answer within {SECONDS:.0f} s")
     said = errors.decode("utf-8", "replace").strip()
-    lines = last_lines(printed)
-    if lines:
-        return LogAnswer(b"".join(lines))
-    if DENIED.search(said):
-        return LogAnswer(why="denied", said=said)
-    return LogAnswer(why="error" if tool.returncode else "empty", said=said or "it printed nothing")
+    why = "denied" if DENIED.search(said) else "error" if tool.returncode else "empty"
+    text = b"".join(last_lines(printed))
+    if tool.returncode:
+        ended = f"{argv[0]} {ending(tool.returncode)}"
+        return LogAnswer(text, why, f"{ended} after {text.count(LINE_FEED)} lines" if text else said or ended)
+    return LogAnswer(text) if text else LogAnswer(why=why, said=said or "it printed nothing")
+
+
+def ending(code: int) -> str:
+    """How a tool that failed ended, in words."""
+    if code > 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
 
 
 def last_lines(printed: bytes) -> list[bytes]:
@@ -126,8 +139,11 @@ def journal(root: str, since: str) -> LogAnswer:
 
 def ring() -> LogAnswer:
     """The kernel's own buffer, with dates where this dmesg can print them."""
-    found = ask(["dmesg", "--time-format=iso"])
-    return ask(["dmesg"]) if found.why == "error" else found
+    dated = ask(["dmesg", "--time-format=iso"])
+    if dated.why != "error":
+        return dated
+    plain = ask(["dmesg"])
+    return dated if plain.why and len(plain.text) < len(dated.text) else plain
 
 
 def log_file(path: str) -> LogAnswer:
@@ -175,32 +191,35 @@ def boot_epoch(root: str) -> int | None:
 
 
 def read(root: str, since: str) -> dict[str, Any]:
-    """The first source that has a line, and what became of those before it."""
+    """The first source that has lines and did not fail, and what became of those before it."""
     base = root.rstrip("/")
     failed: list[dict[str, str]] = []
+    unfinished: list[tuple[str, LogAnswer]] = []
     for name in ("journalctl -k", "dmesg", "/var/log/kern.log", "/var/log/messages"):
         if name.startswith("/"):
             found = log_file(base + name)
         else:
             found = ring() if name == "dmesg" else journal(base, since)
         if found.text.strip():
-            text, cut = shorten(found.text)
-            plain = text.decode("utf-8", "replace")
-            return {
-                "source": name,
-                "text": plain,
-                "cut": cut,
-                "failed": failed,
-                "boot_epoch": boot_epoch(root),
-            }
+            if not found.why:
+                return document(name, found, failed, root)
+            unfinished.append((name, found))
         failed.append({"source": name, "why": found.why or "empty", "said": found.said[:300]})
+    if unfinished:
+        name, longest = max(unfinished, key=lambda row: len(row[1].text))
+        return {**document(name, longest, failed, root), "unfinished": longest.said[:300]}
+    return {**document(None, LogAnswer(), failed, root), "uid": os.geteuid()}
+
+
+def document(name: str | None, found: LogAnswer, failed: list[dict[str, str]], root: str) -> dict[str, Any]:
+    """What is printed of the source that was taken."""
+    text, cut = shorten(found.text)
     return {
-        "source": None,
-        "text": "",
-        "cut": False,
+        "source": name,
+        "text": text.decode("utf-8", "replace"),
+        "cut": cut,
         "failed": failed,
         "boot_epoch": boot_epoch(root),
-        "uid": os.geteuid(),
     }
 
 

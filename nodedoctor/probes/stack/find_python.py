@@ -266,7 +266,7 @@ def _binary(python: str) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise NoPython("crash", f"{python} does not lead to an interpreter: {error}") from None
-    if not os.path.isabs(done.stdout.strip()):
+    if done.returncode or not os.path.isabs(done.stdout.strip()):
         raise NoPython("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
     return done.stdout.strip()
 
