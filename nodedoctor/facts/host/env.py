@@ -13,7 +13,7 @@ from typing import Any
 from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
-from nodedoctor.json_shapes import loaded, texts
+from nodedoctor.json_shapes import answer, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
 
@@ -63,7 +63,7 @@ class Env:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = loaded(seen.text)
+            document = answer(seen.text)
         except ValueError:
             return Unseen.of(seen) if seen.text.lstrip().startswith("{") else _pasted(seen)
         if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):

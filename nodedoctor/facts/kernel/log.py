@@ -26,7 +26,7 @@ from nodedoctor.facts.kernel.events import (
     Sxid,
 )
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import answer
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import as_dict, field, record
 from nodedoctor.wording import counted
@@ -242,7 +242,7 @@ def _document(text: str) -> dict[str, Any] | None:
     if not text.startswith("{"):
         return None
     try:
-        document = loaded(text)
+        document = answer(text)
     except ValueError:
         return None
     return document if isinstance(document, dict) and "source" in document else None

@@ -12,6 +12,15 @@ import json
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.plain_json import with_count
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from plain_json import with_count
+
+    sys.path.pop(0)
 
 STATE_BYTES = 64 * 1024
 TAIL_BYTES = 512 * 1024
@@ -50,7 +59,7 @@ def main() -> None:
         document["logs"] = {name: trouble(os.path.join(logs, name), kinds) for name, kinds in TROUBLE.items()}
     except OSError as error:
         document["errors"] = {folder: errno.errorcode.get(error.errno or 0, "EIO")}
-    print(json.dumps(document))
+    print(json.dumps(with_count(document)))
 
 
 def read(path: str, size: int, tail: bool) -> str:

@@ -21,9 +21,11 @@ from collections.abc import Iterator, Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nodedoctor.probes.plain_json import with_count
     from nodedoctor.probes.readers import end
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from plain_json import with_count
     from readers import end
 
     sys.path.pop(0)
@@ -257,7 +259,7 @@ def main() -> None:
         "errors": errors,
         "misread": odd,
     }
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(with_count(document)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a reader that was left behind may not delay the end
 

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from nodedoctor.probes.host.environment import kept
     from nodedoctor.probes.packages import add_folders
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.plain_json import with_count
     from nodedoctor.probes.readers import end
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from host.environment import kept
     from packages import add_folders
     from plain_args import options
+    from plain_json import with_count
     from readers import end
 
     sys.path.pop(0)
@@ -72,7 +74,7 @@ def main() -> None:
     rows = dict(list(rows.items())[:MOST_ROWS])
     unread = read_details(proc, rows, time.monotonic() + float(given["seconds"]))
     document = {"processes": list(rows.values()), "unread": unread, "left_out": left_out}
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(with_count(document)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a helper that was left behind may not delay the end
 

@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.plain_json import with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from plain_args import options
+    from plain_json import with_count
 
     sys.path.pop(0)
 
@@ -227,7 +229,7 @@ def main() -> None:
     """Print the document."""
     given, _ = options(__doc__, root="/", since="")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(json.dumps(read(given["root"], given["since"]), ensure_ascii=False))
+    print(json.dumps(with_count(read(given["root"], given["since"])), ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import shutil
 import signal
 import socket
@@ -18,6 +19,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.plain_json import with_count
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from plain_json import with_count
+
+    sys.path.pop(0)
 
 TOOL = "ib_write_bw"
 SECONDS, SIZE = 2, 1024**2
@@ -35,7 +45,7 @@ def main() -> None:
         print(json.dumps({"error": "not-installed"}))
         return
     end = time.monotonic() + ALL
-    print(json.dumps({"ports": [loopback(word, end) for word in sys.argv[1:]]}))
+    print(json.dumps(with_count({"ports": [loopback(word, end) for word in sys.argv[1:]]})))
 
 
 def loopback(word: str, end: float) -> dict[str, str]:

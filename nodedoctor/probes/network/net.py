@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.plain_json import with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from plain_args import options
+    from plain_json import with_count
 
     sys.path.pop(0)
 
@@ -189,7 +191,7 @@ def main() -> None:
         "firewall": firewall(root),
         "clock": clock(),
     }
-    print(json.dumps(document, sort_keys=True))
+    print(json.dumps(with_count(document), sort_keys=True))
 
 
 if __name__ == "__main__":
