@@ -26,7 +26,8 @@ def environment(options: Options) -> Command:
     """Our environment variables of known families without secrets, NCCL's conf files and --env-file."""
     system = posixpath.join(options.root, SYSTEM_CONF.lstrip("/"))
     files = [system, USER_CONF, *([options.env_file] if options.env_file else [])]
-    return Command(child("host/environment", *(word for path in files for word in ("--file", path))))
+    words = (word for path in files for word in ("--file", path))
+    return Command(child("host/environment", "--root", options.root, *words))
 
 
 @record

@@ -17,16 +17,19 @@ import os
 import re
 import selectors
 import signal
+import stat
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import inside, text_below
     from nodedoctor.probes.plain_args import options
     from nodedoctor.probes.plain_json import with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.files_reading import inside, text_below
     from plain_args import options
     from plain_json import with_count
 
@@ -36,6 +39,7 @@ TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 M
 FILE_BYTES = 16 * 1024 * 1024
 TOOL_BYTES = 64 * 1024 * 1024  # LINES of some 200 bytes
 LATEST_BYTES = 512 * 1024
+STAT_BYTES = 4 * 1024 * 1024  # /proc/stat has a number for each interrupt before the time of boot
 SAME_SHAPE = 100
 LINES = "300000"
 SECONDS = 6.0
@@ -129,10 +133,11 @@ def journal(root: str, since: str) -> LogAnswer:
     reach = ["_TRANSPORT=kernel", f"--since=-{since}"] if since else ["-k"]
     argv = ["journalctl", *reach, "--no-pager", "-n", LINES]
     if root not in ("", "/"):
-        there = [path for path in ("/var/log/journal", "/run/log/journal") if os.path.isdir(root + path)]
+        folders = [inside(root, path) for path in ("/var/log/journal", "/run/log/journal")]
+        there = [folder for folder in folders if os.path.isdir(folder)]
         if not there:
             return LogAnswer(why="absent", said="no journal below the root")
-        argv.append(f"--directory={root}{there[0]}")
+        argv.append(f"--directory={there[0]}")
     found = ask([*argv, "-o", "short-iso-precise"])
     if "nknown output" in found.said:  # systemd before 234
         found = ask([*argv, "-o", "short-iso"])
@@ -148,10 +153,13 @@ def ring() -> LogAnswer:
     return dated if plain.why and len(plain.text) < len(dated.text) else plain
 
 
-def log_file(path: str) -> LogAnswer:
+def log_file(root: str, path: str) -> LogAnswer:
     """The end of a log that syslog writes; only the kernel's lines."""
     try:
-        with open(path, "rb") as file:
+        real = inside(root, path)
+        if not stat.S_ISREG(os.stat(real).st_mode):
+            return LogAnswer(why="error", said="not a regular file")
+        with open(real, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - FILE_BYTES))
             lines = file.read(FILE_BYTES).splitlines(True)
@@ -185,11 +193,9 @@ def shorten(text: bytes) -> tuple[bytes, bool]:
 
 def boot_epoch(root: str) -> int | None:
     """When this kernel started, in seconds since 1970."""
-    try:
-        with open(f"{root.rstrip('/')}/proc/stat", encoding="ascii") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("btime ")), None)
-    except (OSError, ValueError):
-        return None
+    told = text_below(root.rstrip("/"), "/proc/stat", STAT_BYTES) or ""
+    found = re.search(r"^btime (\d{1,12})$", told, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def read(root: str, since: str) -> dict[str, Any]:
@@ -199,7 +205,7 @@ def read(root: str, since: str) -> dict[str, Any]:
     unfinished: list[tuple[str, LogAnswer]] = []
     for name in ("journalctl -k", "dmesg", "/var/log/kern.log", "/var/log/messages"):
         if name.startswith("/"):
-            found = log_file(base + name)
+            found = log_file(base, name)
         else:
             found = ring() if name == "dmesg" else journal(base, since)
         if found.text.strip():
