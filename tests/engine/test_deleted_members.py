@@ -102,3 +102,21 @@ def test_no_deletion_from_an_answer_of_this_version_heals(folder: Path, data: st
                 break
         assert not is_whole(document)
         assert failing.healed(probe, document) == [], probe
+
+
+@pytest.mark.parametrize("folder", some(NODES, 8), ids=lambda path: path.name)
+@settings(max_examples=examples(FEWEST))
+@given(data=st.data())
+def test_no_deletion_of_a_key_from_an_answer_of_an_older_version_passes(
+    folder: Path, data: st.DataObject
+) -> None:
+    """Of lists that carry no length only NVML's GPUs are counted; every object has the keys of its kind."""
+    failing = node(folder)
+    for probe, recorded in failing.documents().items():
+        document = {key: value for key, value in recorded.items() if key != "members"}
+        keys = [place for place in deletions(document) if isinstance(place[-1], str)]
+        gpus = [("gpus", at) for at in range(len(document.get("gpus", ())))] if probe == "nvml" else []
+        if keys:
+            place = data.draw(st.sampled_from([*keys, *gpus]))
+            healed = failing.healed(probe, without(document, place))
+            assert [one for one in healed if one.endswith(" pass")] == [], (probe, place)
