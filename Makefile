@@ -3,6 +3,7 @@
 # make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
+# make hardware   on a machine with a GPU: five minutes of the single file and a Python with torch, kept in one archive
 # make trial      tests that could lose a race, and healthy nodes in pairs, TIMES=20 times
 # make fuzz       every property test with EXAMPLES=2000; MINUTES=30: every parser, reader, archive and view for its share
 # make mutations  does make test notice eleven changes that must not be made? COUNT=40: changes drawn at random
@@ -42,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: .properties help run check test test-slow test-real trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
+.PHONY: .properties help run check test test-slow test-real hardware trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -72,6 +73,10 @@ endef
 
 test-real: $(VENV)/.dev
 	$(WITH_REAL) $(BIN)/pytest -m real -rs $(ARGS) || [ $$? -eq 5 ]
+
+# Needs nothing but the single file and whatever Python with torch is there; CONTRIBUTING.md says what it does.
+hardware: dist/nodedoctor.pyz
+	@$(WITH_REAL) tools/hardware/run.sh $(ARGS)
 
 trial: $(VENV)/.dev
 	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS) || [ $$? -eq 5 ]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.model import Observation
+from nodedoctor.probes.plain_json import members
 
 Json = Mapping[str, Any]
 
@@ -38,6 +39,20 @@ def loaded(text: str | bytes, **options: Any) -> Any:
     if _opened(text) > DEEPEST and not _is_shallow(value):
         raise ValueError(_TOO_DEEP)
     return value
+
+
+def answer(text: str, **options: Any) -> Any:
+    """As `loaded`, the document of a child of ours; ValueError also when it has lost members since."""
+    value = loaded(text, **options)
+    if not is_whole(value):
+        raise ValueError("it has fewer members than it says")
+    return value
+
+
+def is_whole(document: Any) -> bool:
+    """Whether a document has as many members as it says; older versions did not say how many."""
+    told = document.get("members") if isinstance(document, dict) else None
+    return type(told) is not int or told == members(document) - 1  # the number itself was not counted
 
 
 def first_of(text: str, at: int = 0, **options: Any) -> tuple[Any, int]:
@@ -76,7 +91,7 @@ def document(seen: Observation) -> Json | None:
         return None
     for candidate in (seen.text, seen.text.rstrip().rpartition("\n")[2]):
         try:
-            found = loaded(candidate)
+            found = answer(candidate)
         except ValueError:
             continue
         return found if isinstance(found, dict) else None

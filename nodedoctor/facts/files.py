@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import answer
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
 
@@ -33,7 +33,7 @@ class Files:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = loaded(seen.text)
+            document = answer(seen.text)
         except ValueError:
             return Unseen.of(seen)
         told = isinstance(document, dict) and not _SECTIONS.isdisjoint(document)

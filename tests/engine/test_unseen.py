@@ -83,6 +83,16 @@ def _broken(seen: Observation) -> Iterator[tuple[str, Observation]]:
     yield "crash", replace(seen, outcome=Outcome.CRASH, text=_half(seen), rc=-11, note="SIGSEGV")
 
 
+def _failed(seen: Observation) -> Iterator[tuple[str, Observation]]:
+    """A tool of somebody else's that printed some of its lines, or all, and then ended with an error."""
+    if seen.text.lstrip().startswith(("{", "[")):
+        return  # of our own programs `entered` says what that means
+    lines = seen.text.splitlines(keepends=True)
+    for quarter in range(5):
+        printed = "".join(lines[: len(lines) * quarter // 4])
+        yield "failed", replace(seen, text=printed, rc=1, note="internal error")
+
+
 class _Node:
     """A recorded node, judged again and again with one probe changed; only checks that rest on it are run."""
 
@@ -115,6 +125,7 @@ SLOW = pytest.mark.slow
 KINDS = [
     pytest.param(("gone", "cut at a line"), id="lost"),
     pytest.param(("crash",), id="broken"),
+    pytest.param(("failed",), id="failed"),
     pytest.param(("denied", "cut"), id="lost-otherwise", marks=SLOW),
     pytest.param(("timeout", "stuck"), id="broken-otherwise", marks=SLOW),
 ]
@@ -128,7 +139,7 @@ def test_less_seen_makes_no_trouble_health_and_nothing_a_failure(node: _Node, ki
         if not seen.answered:
             continue
         before = node.judge(probe, seen)
-        for kind, changed in (*_lost(seen), *_broken(seen)):
+        for kind, changed in (*_lost(seen), *_broken(seen), *_failed(seen)):
             if kind not in kinds:
                 continue
             asked = kind in ("timeout", "stuck", "crash")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
+from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
@@ -87,13 +88,17 @@ class RaySession:
     def parse(cls, seen: Observation) -> RaySession | Unseen:
         """Read the child's document; without a session there is nothing to see."""
         told = document(seen)
-        if told is None:
+        if told is None or "session" not in told:
             return Unseen.of(seen)
         if not text(told, "session"):
             why = next((one for one in part(told, "errors").values() if isinstance(one, str)), "ENOENT")
             if why == "ENOENT":
                 return Unseen.skip("no Ray session on this node")
             return Unseen("denied", f"ray-session: {text(told, 'folder')}: {why}", "Run as the user of Ray.")
+        logs = part(told, "logs")
+        whole_logs = [name for name in logs if _is_whole(part(logs, name))]
+        if (not logs or len(whole_logs) < len(logs)) and not part(told, "errors"):
+            unread(Unread("Ray's logs", "the answer has only a part of them", "ray.resources"))
         state = text(told, "state")
         node = re.search(r"^Node ID: (\w{1,80})", state, re.MULTILINE)
         resources = re.search(r"^InitialConfigResources: \{(.*)\}", state, re.MULTILINE)
@@ -104,13 +109,18 @@ class RaySession:
             node.group(1) if node else "",
             (_amount("GPU", listed) or 0.0) if resources else None,
             round(store / 1024**3, 3) if store is not None else None,
-            tuple(_troubles(part(told, "logs"))),
+            tuple(_troubles(logs)),
         )
 
 
 def _amount(name: str, listed: str) -> float | None:
     found = re.search(rf"(?:^|, ){name}: (\d{{1,20}}(?:\.\d{{1,20}})?(?:e\+?\d{{1,2}})?)", listed)
     return float(found.group(1)) if found else None
+
+
+def _is_whole(log: Mapping[str, object]) -> bool:
+    """Whether each kind of trouble that was looked for has a number and a list of lines."""
+    return part(log, "counts").keys() == part(log, "lines").keys() != set()
 
 
 def _troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:

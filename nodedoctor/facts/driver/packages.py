@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts import shapes
 from nodedoctor.facts.driver.nvidia_presence import reason_not_to_ask
@@ -41,13 +42,14 @@ def driver_packages(options: Options, pci: Observation, files: Observation) -> C
         return skipped(NAME, why)
     there = Files.parse_json(files)
     stats = {} if isinstance(there, Unseen) else there.stats
-    root = options.root.rstrip("/")
-    if DPKG in stats:
-        where = f"--admindir={root}/var/lib/dpkg"
-        return Command(("dpkg-query", where, "-W", "-f", _DPKG_FORMAT, *_PATTERNS))
-    if RPM in stats:
-        query = ("-qa", "--qf", _RPM_FORMAT, "nvidia-*", "kmod-nvidia*", "libnvidia-*")
-        return Command(("rpm", f"--dbpath={root}{RPM}", *query))
+    dpkg = ("dpkg-query", "--admindir={}", "-W", "-f", _DPKG_FORMAT, *_PATTERNS)
+    rpm = ("rpm", "--dbpath={}", "-qa", "--qf", _RPM_FORMAT, "nvidia-*", "kmod-nvidia*", "libnvidia-*")
+    for sign, database, words in ((DPKG, "/var/lib/dpkg", dpkg), (RPM, RPM, rpm)):
+        if sign not in stats:
+            continue
+        if options.root not in ("", "/"):
+            return Command(child("host/package_query", options.root, database, *words))
+        return Command(tuple(word.replace("{}", database) for word in words))
     return skipped(NAME, "neither dpkg nor rpm keeps packages here")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
-from nodedoctor.json_shapes import loaded, texts
+from nodedoctor.json_shapes import answer, texts
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
 from nodedoctor.record import field, record
@@ -27,7 +27,8 @@ def environment(options: Options) -> Command:
     """Our environment variables of known families without secrets, NCCL's conf files and --env-file."""
     system = posixpath.join(options.root, SYSTEM_CONF.lstrip("/"))
     files = [system, USER_CONF, *([options.env_file] if options.env_file else [])]
-    return Command(child("host/environment", *(word for path in files for word in ("--file", path))))
+    words = (word for path in files for word in ("--file", path))
+    return Command(child("host/environment", "--root", options.root, *words))
 
 
 @record
@@ -65,7 +66,7 @@ class Env:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = loaded(seen.text)
+            document = answer(seen.text)
         except ValueError:
             return Unseen.of(seen) if seen.text.lstrip().startswith("{") else _pasted(seen)
         if not isinstance(document, dict) or not isinstance(document.get("variables"), dict):

@@ -11,7 +11,7 @@ from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
-from nodedoctor.json_shapes import loaded, texts, whole
+from nodedoctor.json_shapes import answer, texts, whole
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import as_dict, field, record, replace
 
@@ -127,7 +127,7 @@ class Processes:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            document = loaded(seen.text)
+            document = answer(seen.text)
         except ValueError:
             return Unseen.of(seen)
         rows = document.get("processes") if isinstance(document, dict) else None

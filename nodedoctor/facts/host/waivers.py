@@ -6,7 +6,7 @@ from datetime import date
 
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import answer
 from nodedoctor.model import Finding, Moment, Observation, Status, Unseen
 from nodedoctor.record import record, replace
 
@@ -42,7 +42,7 @@ class Waivers:
         if not seen.answered:
             return Unseen.of(seen)
         try:
-            text = loaded(seen.text)["files"].get(PATH, "")
+            text = answer(seen.text)["files"].get(PATH, "")
             lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         except (ValueError, TypeError, KeyError, AttributeError):
             return Unseen.of(seen)

@@ -26,7 +26,7 @@ from nodedoctor.facts.kernel.events import (
     Sxid,
 )
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import answer
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import as_dict, field, record
 from nodedoctor.wording import counted
@@ -116,7 +116,7 @@ class KernelLog:
             return _unseen(document, isinstance(container, Container) and container.inside)
         epoch = document.get("boot_epoch")
         boot = float(epoch) if isinstance(epoch, int) else None
-        partly = None if seen.answered else Unseen.of(seen, WAY_OUT)
+        partly = _unfinished(document, seen)
         return cls.of(text, document["source"], boot, cut=document.get("cut") is True, partly=partly)
 
     @classmethod
@@ -242,10 +242,18 @@ def _document(text: str) -> dict[str, Any] | None:
     if not text.startswith("{"):
         return None
     try:
-        document = loaded(text)
+        document = answer(text)
     except ValueError:
         return None
     return document if isinstance(document, dict) and "source" in document else None
+
+
+def _unfinished(document: Mapping[str, Any], seen: Observation) -> Unseen | None:
+    """Why the text is not the whole log: the child, or the tool that it asked, did not come to its end."""
+    if not seen.answered:
+        return Unseen.of(seen, WAY_OUT)
+    said = document.get("unfinished")
+    return Unseen("crash", f"{seen.probe}: {said}", WAY_OUT, seen.probe) if isinstance(said, str) else None
 
 
 def _denied(seen: Observation) -> Unseen | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
-from nodedoctor.json_shapes import Json, loaded, number, part, text, whole
+from nodedoctor.json_shapes import Json, answer, loaded, number, part, text, whole
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
 from nodedoctor.record import field, record, replace
 
@@ -156,6 +156,17 @@ def _steps(document: str) -> Iterator[Json]:
             yield step
 
 
+def _cut_short(seen: Observation) -> str:
+    """Why there are fewer steps than were planned; empty when all are there."""
+    if seen.outcome in _BROKEN:
+        return seen.note or seen.outcome.value
+    try:
+        answer(seen.text)
+    except ValueError:
+        return "its document is not whole"
+    return ""
+
+
 def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
     kinds: dict[str, list[Json]] = {}
     for step in steps:
@@ -181,7 +192,7 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
         hung_gpus=tuple(n for key in ("source", "target", "index") if (n := whole(last, key)) is not None)
         if hung
         else (),
-        cut_short=(seen.note or seen.outcome.value) if seen.outcome in _BROKEN and not hung else "",
+        cut_short="" if hung else _cut_short(seen),
         seconds=number(kinds.get("end", [{}])[0].get("seconds")),
     )
 

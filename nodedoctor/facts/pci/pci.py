@@ -11,6 +11,7 @@ from typing import Any
 from nodedoctor.children.programs import child
 from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
+from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.knowledge.gpus import is_nvswitch
 from nodedoctor.model import Evidence, Observation, Unseen, file_reading, quoted_like, reading
@@ -135,19 +136,32 @@ class Pci:
     """Which devices are on the PCI bus: GPUs, NVSwitches, network adapters, and the bridges above them."""
 
     devices: tuple[PciDevice, ...]
+    incomplete: tuple[str, ...] = ()
+    """Addresses of which something is known, but not what every device has."""
+
+    @classmethod
+    def parse(cls, seen: Observation) -> Pci | Unseen:
+        """Read the sysfs files; a bus that is not there (Tegra, containers without /sys) is unseen."""
+        found = cls._read(seen)
+        for address in found.incomplete if isinstance(found, Pci) else ():
+            unread(Unread(f"PCI device {address}", "not all of its files are there", "driver.gpus-present"))
+        return found
 
     @classmethod
     @once
-    def parse(cls, seen: Observation) -> Pci | Unseen:
-        """Read the sysfs files; a bus that is not there (Tegra, containers without /sys) is unseen."""
+    def _read(cls, seen: Observation) -> Pci | Unseen:
         files = Files.parse_json(seen)
         if isinstance(files, Unseen):
             return files
         if (error := files.error(DEVICES)) is not None:
             way_out = "Mount the host's /sys, or run on the host."
             return Unseen("not-visible-here", f"{DEVICES}: {error}", way_out, seen.probe)
-        devices = (_device(files, name) for name in files.children(DEVICES) if _ADDRESS.fullmatch(name))
-        return cls(tuple(device for device in devices if device is not None))
+        addresses = [name for name in files.children(DEVICES) if _ADDRESS.fullmatch(name)]
+        devices = {name: _device(files, name) for name in addresses}
+        linked = any(files.link(f"{DEVICES}/{name}") for name in addresses)
+        lacking = (n for n in addresses if not devices[n] or (linked and not files.link(f"{DEVICES}/{n}")))
+        known = tuple(device for device in devices.values() if device is not None)
+        return cls(known, tuple(lacking)) if known or not addresses else Unseen.of(seen)
 
     @property
     def gpus(self) -> tuple[PciDevice, ...]:

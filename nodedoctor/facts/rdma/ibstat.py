@@ -103,7 +103,8 @@ def _unseen(seen: Observation) -> Unseen:
     said = f"{seen.text} {seen.note}"
     if seen.outcome.value == "skipped" and NONE_HERE in seen.note:
         return Unseen.skip(NONE_HERE)
-    if seen.answered and ("No IB devices found" in said or "No devices" in said or not seen.text.strip()):
+    nothing = not seen.text.strip() and not seen.rc
+    if seen.answered and ("No IB devices found" in said or "No devices" in said or nothing):
         return Unseen.skip("the InfiniBand tools found no device")
     return Unseen.of(seen, WAY_OUT)
 

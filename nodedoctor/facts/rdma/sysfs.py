@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
+from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
@@ -38,6 +39,9 @@ def rdma_devices(options: Options) -> Command:
     words += [f"read:{port}/gid_attrs/ndevs/{row}" for row in _GIDS]
     words += [f"read:{port}/counters/*", f"read:{port}/hw_counters/*"]
     return Command(child("host/files", "--root", options.root, "--each", EACH_SECONDS, *words))
+
+
+_PORT_FILES = ("state", "phys_state", "link_layer")
 
 
 @record
@@ -142,7 +146,12 @@ class Rdma:
             return Unseen(
                 "denied", f"{CLASS}: {error}", "Mount the host's /sys, or run on the host.", seen.probe
             )
-        return cls(tuple(_hca(files, name) for name in files.children(CLASS)))
+        names = files.children(CLASS)
+        if names and not files.files and not any(path.startswith(CLASS) for path in files.errors):
+            return Unseen.of(seen)
+        for name in names:
+            _notice_lost_files(files, f"{CLASS}/{name}/ports")
+        return cls(tuple(_hca(files, name) for name in names))
 
     def hca(self, name: str) -> Hca | None:
         """The adapter of that name."""
@@ -152,6 +161,15 @@ class Rdma:
     def ports(self) -> tuple[tuple[Hca, RdmaPort], ...]:
         """Every port with its adapter."""
         return tuple((hca, port) for hca in self.hcas for port in hca.ports)
+
+
+def _notice_lost_files(files: Files, folder: str) -> None:
+    """Every port has a state and a link layer: where only one of them is there, the other was lost."""
+    for number in files.children(folder):
+        known = [name for name in _PORT_FILES if files.text(f"{folder}/{number}/{name}") is not None]
+        failed = any(path.startswith(f"{folder}/{number}/") for path in files.errors)
+        if known and len(known) < len(_PORT_FILES) and not failed:
+            unread(Unread(f"{folder}/{number}", "not all of its files are there", "ib.ports"))
 
 
 def _hca(files: Files, name: str) -> Hca:

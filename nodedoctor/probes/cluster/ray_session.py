@@ -11,7 +11,19 @@ import errno
 import json
 import os
 import re
+import stat
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import inside
+    from nodedoctor.probes.plain_json import with_count
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.files_reading import inside
+    from plain_json import with_count
+
+    sys.path.pop(0)
 
 STATE_BYTES = 64 * 1024
 TAIL_BYTES = 512 * 1024
@@ -37,26 +49,32 @@ def main() -> None:
     """Print the document."""
     words = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
     root, folder = words.get("--root", "/"), words.get("--folder") or "/tmp/ray"
-    base = os.path.join(root, folder.lstrip("/"))
+    base = os.path.join("/", folder)
     logs = os.path.join(base, "session_latest", "logs")
     document: dict[str, object] = {"folder": folder, "session": "", "errors": {}, "logs": {}}
     try:
-        document["session"] = os.path.basename(os.readlink(os.path.join(base, "session_latest")))
-        state = read(os.path.join(logs, "debug_state.txt"), STATE_BYTES, tail=False)
+        latest = inside(root, os.path.join(base, "session_latest"), follow=False)
+        document["session"] = os.path.basename(os.readlink(latest))
+        state = read(root, os.path.join(logs, "debug_state.txt"), STATE_BYTES, tail=False)
         document["state"] = state.partition("ClusterLeaseManager")[0].partition("ClusterTaskManager")[0][
             :4096
         ]
-        document["address"] = read(os.path.join(base, "ray_current_cluster"), 200, tail=False).strip()
-        document["logs"] = {name: trouble(os.path.join(logs, name), kinds) for name, kinds in TROUBLE.items()}
+        document["address"] = read(root, os.path.join(base, "ray_current_cluster"), 200, tail=False).strip()
+        document["logs"] = {
+            name: trouble(root, os.path.join(logs, name), kinds) for name, kinds in TROUBLE.items()
+        }
     except OSError as error:
         document["errors"] = {folder: errno.errorcode.get(error.errno or 0, "EIO")}
-    print(json.dumps(document))
+    print(json.dumps(with_count(document)))
 
 
-def read(path: str, size: int, tail: bool) -> str:
+def read(root: str, path: str, size: int, tail: bool) -> str:
     """One end of a file as text; empty when it is not there. OSError for every other reason."""
     try:
-        with open(path, "rb") as file:
+        real = inside(root, path)
+        if not stat.S_ISREG(os.stat(real).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        with open(real, "rb") as file:
             if tail:
                 file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
             return file.read(size).decode("utf-8", "replace")
@@ -64,11 +82,11 @@ def read(path: str, size: int, tail: bool) -> str:
         return ""
 
 
-def trouble(path: str, kinds: dict[str, re.Pattern[str]]) -> dict[str, object]:
+def trouble(root: str, path: str, kinds: dict[str, re.Pattern[str]]) -> dict[str, object]:
     """The last lines of each kind, how many there are, and the time of the log's last line."""
     found: dict[str, list[str]] = {kind: [] for kind in kinds}
     last = ""
-    for line in read(path, TAIL_BYTES, tail=True).splitlines():
+    for line in read(root, path, TAIL_BYTES, tail=True).splitlines():
         time = _TIME.match(line)
         last = time.group(1) if time else last
         for kind, pattern in kinds.items():

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from nodedoctor.probes.gpu import nvml_calls as calls
     from nodedoctor.probes.gpu.nvml_library import NvmlAnswer, NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
+    from nodedoctor.probes.plain_json import members, with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpu import nvml_calls as calls
     from gpu.nvml_library import NvmlLibrary, init, keep
     from packages import add_folders
+    from plain_json import members, with_count
 
     sys.path.pop(0)
 
@@ -46,18 +48,19 @@ class NvmlDocument:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._item = ""  # what separates the next item of the open list, nothing when none is open
+        self._members = {"schema": 1}  # with those within, by key
         self._write(f'{{"schema": {json.dumps(SCHEMA)}')
 
     def section(self, name: str, value: Any) -> None:
         """Add a key."""
         with self._lock:
-            self._write(f",\n{json.dumps(name)}: {json.dumps(value)}")
+            self._write_key(name, value)
 
     def items(self, name: str, values: Iterable[Any]) -> None:
         """Add a key whose list is written item by item."""
         with self._lock:
             self._write(f",\n{json.dumps(name)}: [")
-            self._item = "\n"
+            self._item, self._open, self._members[name] = "\n", name, 1
         for value in values:
             with self._lock:
                 self._write_item(value)
@@ -72,16 +75,21 @@ class NvmlDocument:
             if self._item:
                 self._write_item(said)
             else:
-                self._write(f',\n"waiting": {json.dumps(said)}')
+                self._write_key("waiting", said)
 
     def close(self) -> None:
         """End the document."""
         with self._lock:
-            self._write("}\n")
+            self._write(f',\n"members": {sum(self._members.values())}}}\n')
+
+    def _write_key(self, name: str, value: Any) -> None:
+        self._write(f",\n{json.dumps(name)}: {json.dumps(value)}")
+        self._members[name] = 1 + members(value)
 
     def _write_item(self, value: Any) -> None:
         self._write(self._item + json.dumps(value))
         self._item = ",\n"
+        self._members[self._open] += 1 + members(value)
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -235,7 +243,8 @@ def watch(library: NvmlLibrary, interval: float) -> None:
             {"index": index, "error": error} if error else sample(library, index, handle)
             for index, (handle, error) in opened.items()
         ]
-        print(json.dumps({"time_seconds": round(due, 3), "gpus": gpus}, separators=(",", ":")), flush=True)
+        line = with_count({"time_seconds": round(due, 3), "gpus": gpus})
+        print(json.dumps(line, separators=(",", ":")), flush=True)
         due = max(due + interval, time.monotonic())
         if stdin_ends(due):
             return

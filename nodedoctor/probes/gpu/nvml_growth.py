@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from nodedoctor.probes.gpu import nvml_calls as calls
     from nodedoctor.probes.gpu.nvml_library import NvmlLibrary, init, keep
     from nodedoctor.probes.packages import add_folders
+    from nodedoctor.probes.plain_json import with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpu import nvml_calls as calls
     from gpu.nvml_library import NvmlLibrary, init, keep
     from packages import add_folders
+    from plain_json import with_count
 
     sys.path.pop(0)
 
@@ -88,9 +90,9 @@ def main() -> None:
     if "error" in started:
         print(json.dumps({"init": started}))
         return
-    print(json.dumps(sample(library), separators=(",", ":")), flush=True)
+    print(json.dumps(with_count(sample(library)), separators=(",", ":")), flush=True)
     time.sleep(seconds)
-    print(json.dumps(sample(library), separators=(",", ":")), flush=True)
+    print(json.dumps(with_count(sample(library)), separators=(",", ":")), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Print the environment variables that matter to training, and never a secret; one JSON document on stdout.
 
-    python -I environment.py [--file FILE]...
+    python -I environment.py [--root DIR] [--file FILE]...
 
 A variable is kept when its name is of a known family and holds no word like KEY, TOKEN or SECRET. In a kept
 value, credentials in URLs and what is assigned to such a word become `***`. FILE holds NAME=VALUE lines (an
-env file, /etc/nccl.conf) and is filtered alike; `~` is the home directory. The file NCCL_CONF_FILE names is
-read too. Each file is read by a forked process, which is left behind when the file system under it is dead.
+env file, /etc/nccl.conf) and is filtered alike; `~` is the home directory. Links below DIR are followed
+inside of it. The file NCCL_CONF_FILE names is read too. Each file is read by a forked process, which is left
+behind when the file system under it is dead.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from collections.abc import Iterator, Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import inside
+    from nodedoctor.probes.plain_json import with_count
     from nodedoctor.probes.readers import end
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.files_reading import inside
+    from plain_json import with_count
     from readers import end
 
     sys.path.pop(0)
@@ -179,7 +184,7 @@ def misread(text: str) -> list[str]:
     return sorted({name for line in lines for name, _ in assignments(line) if is_kept(name)})
 
 
-def read_file(path: str) -> tuple[dict[str, str], list[str]]:
+def read_file(path: str, root: str) -> tuple[dict[str, str], list[str]]:
     """The variables a file may show, and those NCCL would misread.
 
     OSError when it cannot be read, TimeoutError when nothing comes back.
@@ -187,7 +192,7 @@ def read_file(path: str) -> tuple[dict[str, str], list[str]]:
     pipe, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
-        answer_and_exit(path, write_end)
+        answer_and_exit(path, write_end, root)
     os.close(write_end)
     try:
         found = json.loads(answer_of(pipe) or b"{}")
@@ -212,7 +217,7 @@ def answer_of(pipe: int) -> bytes:
     raise TimeoutError(errno.ETIMEDOUT, "no answer")
 
 
-def answer_and_exit(path: str, pipe: int) -> None:
+def answer_and_exit(path: str, pipe: int, root: str) -> None:
     """The life of the forked reader; it holds no pipe of ours but its own."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
@@ -220,7 +225,8 @@ def answer_and_exit(path: str, pipe: int) -> None:
             os.dup2(null, fd)
         with open(pipe, "w", encoding="ascii") as out:
             try:
-                with open(os.path.expanduser(path), "rb") as file:
+                real = inside(root, path[len(root) :]) if root and path.startswith(root) else path
+                with open(os.path.expanduser(real), "rb") as file:
                     text = file.read(FILE_BYTES).decode("utf-8", "replace")
                 answer = {"variables": kept(dict(assignments(text))), "misread": misread(text)}
                 json.dump(answer, out)
@@ -233,16 +239,19 @@ def answer_and_exit(path: str, pipe: int) -> None:
 def main() -> None:
     """Print our own environment and that of the files named."""
     words = sys.argv[1:]
-    if len(words) % 2 or any(word != "--file" for word in words[::2]):
-        sys.exit("usage: environment.py [--file FILE]...")
+    if len(words) % 2 or any(word not in ("--file", "--root") for word in words[::2]):
+        sys.exit("usage: environment.py [--root DIR] [--file FILE]...")
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    root = next((value.rstrip("/") for name, value in pairs if name == "--root"), "")
+    paths = [value for name, value in pairs if name == "--file"]
     own = {clean(name): clean(value) for name, value in os.environ.items()}
     files: dict[str, dict[str, str]] = {}
     odd: dict[str, list[str]] = {}
     errors: dict[str, str] = {}
     named = own.get("NCCL_CONF_FILE", "")
-    for path in dict.fromkeys([*words[1::2], *([named] if named else [])]):
+    for path in dict.fromkeys([*paths, *([named] if named else [])]):
         try:
-            files[path], names = read_file(path)
+            files[path], names = read_file(path, root)
             if names and (path == named or path.endswith("nccl.conf")):
                 odd[path] = names
         except OSError as error:
@@ -257,7 +266,7 @@ def main() -> None:
         "errors": errors,
         "misread": odd,
     }
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(with_count(document)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a reader that was left behind may not delay the end
 

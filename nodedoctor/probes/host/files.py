@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from nodedoctor.probes.host.files_reading import READERS, parse_word, read_item
     from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import dumps
+    from nodedoctor.probes.plain_json import dumps, with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from host.files_reading import READERS, parse_word, read_item
     from plain_args import options
-    from plain_json import dumps
+    from plain_json import dumps, with_count
 
 TOTAL_BYTES = 3 * 1024 * 1024  # below the 4 MiB an observation keeps, with room for error names
 ERROR_BYTES = 512 * 1024
@@ -80,7 +80,7 @@ def main() -> None:
     else:
         for item in items:
             read_item(item, root, document.add)
-    sys.stdout.write(dumps(document.sections) + "\n")
+    sys.stdout.write(dumps(with_count(document.sections)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # nothing that was left behind may delay the end
 

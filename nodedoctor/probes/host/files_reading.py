@@ -21,6 +21,8 @@ TEXT_BYTES = 64 * 1024
 NAMES = 4096
 GLOB = frozenset("*?[")
 ABSENT = ("ENOENT", "ENOTDIR")
+MAGIC = (0, 64)
+"""Sizes that procfs gives links of /proc/PID; others have the length of their target (lstat(2))."""
 TYPES = {"-": "file", "d": "dir", "c": "char", "b": "block", "p": "fifo", "s": "socket"}
 
 
@@ -123,10 +125,10 @@ def inside(root: str, path: str, follow: bool = True, depth: int = 0) -> str:
         here = os.path.dirname(here) if part == ".." else os.path.join(here, part)
         real, rest = root.rstrip("/") + here, parts[i + 1 :]
         if (rest or follow) and os.path.islink(real):
-            if part in ("exe", "root", "cwd") or part.isdigit() or part == "ns":
+            target = os.readlink(real)
+            if os.lstat(real).st_size in MAGIC and os.lstat(real).st_size != len(os.fsencode(target)):
                 return "/".join([real, *rest])  # links of /proc/PID lead where only the kernel knows
-            target = os.path.join(os.path.dirname(here), os.readlink(real), *rest)
-            return inside(root, target, follow, depth + 1)
+            return inside(root, os.path.join(os.path.dirname(here), target, *rest), follow, depth + 1)
     return root.rstrip("/") + here
 
 
@@ -137,6 +139,14 @@ def read_bytes(path: str, limit: int) -> bytes:
         raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "not a regular file")
     with open(path, "rb") as file:
         return file.read(limit)
+
+
+def text_below(root: str, path: str, limit: int = TEXT_BYTES) -> str | None:
+    """The beginning of a text file of a tree, None where there is none; no link leads out of it."""
+    try:
+        return _clean(read_bytes(inside(root, path), limit))
+    except OSError:
+        return None
 
 
 def list_names(path: str) -> list[str]:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import re
+import resource
 import select
 import sys
 import time
@@ -25,14 +27,18 @@ if TYPE_CHECKING:
     import psutil
 
     from nodedoctor.probes.host.environment import kept
+    from nodedoctor.probes.host.files_reading import inside, text_below
     from nodedoctor.probes.packages import add_folders
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.plain_json import with_count
     from nodedoctor.probes.readers import end
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from host.environment import kept
+    from host.files_reading import inside, text_below
     from packages import add_folders
     from plain_args import options
+    from plain_json import with_count
     from readers import end
 
     sys.path.pop(0)
@@ -46,6 +52,7 @@ Row = dict[str, Any]
 
 STUCK_AFTER_S = 1.0  # seconds of silence after which a process counts as stuck
 MOST_ROWS = 8192
+TREE_BYTES = 256 * 1024 * 1024  # our choice: a whole /proc of a node takes a tenth of it
 MOST_DESCRIPTORS = 1024  # links read per process; a GPU's are opened early and have low numbers
 LONGEST = 128 * 1024  # bytes of one cmdline or environ
 MAPS_BYTES = 8 * 1024 * 1024
@@ -67,22 +74,31 @@ _SHELLS = ("bash", "dash", "sh", "zsh")
 def main() -> None:
     """Print the document."""
     given, _ = options(__doc__, root="/", seconds="5")
-    proc = os.path.join(given["root"], "proc")
+    proc = inside(given["root"], "/proc")
+    if given["root"] not in ("", "/"):
+        bound_memory()
     psutil.PROCFS_PATH = proc
     rows = {row["pid"]: row for row in scan(proc, user_names(given["root"]))}
     left_out = max(len(rows) - MOST_ROWS, 0)
     rows = dict(list(rows.items())[:MOST_ROWS])
     unread = read_details(proc, rows, time.monotonic() + float(given["seconds"]))
     document = {"processes": list(rows.values()), "unread": unread, "left_out": left_out}
-    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.write(json.dumps(with_count(document)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a helper that was left behind may not delay the end
+
+
+def bound_memory() -> None:
+    """Read no more of a tree than fits: psutil reads whole files, and somebody made this /proc."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * mmap.PAGESIZE
+    resource.setrlimit(resource.RLIMIT_AS, (used + TREE_BYTES, resource.RLIM_INFINITY))
 
 
 def scan(proc: str, users: dict[int, str]) -> Iterator[Row]:
     """What can be read of every process without waiting for it; kernel threads only when they are blocked."""
     for process in psutil.process_iter():
-        if process.pid == os.getpid():
+        if process.pid == os.getpid() or os.path.islink(f"{proc}/{process.pid}"):
             continue
         try:
             with process.oneshot():
@@ -90,17 +106,17 @@ def scan(proc: str, users: dict[int, str]) -> Iterator[Row]:
                 if (process.pid == 2 or process.ppid() == 2) and not blocked:
                     continue
                 row = basics(proc, process, users)
-        except (psutil.Error, OSError):  # it has ended meanwhile
+        except (psutil.Error, OSError, ValueError, IndexError, MemoryError):  # ended, or no real /proc
             continue
         if blocked:
-            row["wchan"] = text(f"{proc}/{process.pid}/wchan", 100)
+            row["wchan"] = text(proc, f"{process.pid}/wchan", 100)
         yield row
 
 
 def basics(proc: str, process: psutil.Process, users: dict[int, str]) -> Row:
     """The row of one process before its details."""
     uid = process.uids().real
-    name = text(f"{proc}/{process.pid}/comm", 64)
+    name = text(proc, f"{process.pid}/comm", 64)
     return {
         "pid": process.pid,
         "ppid": process.ppid(),
@@ -117,17 +133,13 @@ def basics(proc: str, process: psutil.Process, users: dict[int, str]) -> Row:
 
 def user_names(root: str) -> dict[int, str]:
     """The names in /etc/passwd; others stay numbers, because asking a directory service may hang."""
-    rows = (line.split(":") for line in text(os.path.join(root, "etc/passwd"), LONGEST).splitlines())
+    rows = (line.split(":") for line in text(root, "etc/passwd", LONGEST).splitlines())
     return {int(row[2]): row[0] for row in rows if len(row) > 2 and row[2].isdecimal() and len(row[2]) < 19}
 
 
-def text(path: str, limit: int) -> str:
-    """The beginning of a file as text without blanks around it; empty when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(limit).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
+def text(folder: str, path: str, limit: int) -> str:
+    """The beginning of a file of a tree as text without blanks around it; empty when it cannot be read."""
+    return (text_below(folder, f"/{path}", limit) or "").strip()
 
 
 def read_details(proc: str, rows: dict[int, Row], deadline: float) -> int:
@@ -224,9 +236,14 @@ def tell_details(here: str, name: str, tell: Callable[[int, str, Row | None], No
 
 
 def read(path: str, limit: int) -> str:
-    """The beginning of a file as text. OSError when it cannot be read."""
-    with open(path, "rb") as file:
+    """The beginning of a file of a process as text. OSError when it cannot be read, or is a link."""
+    with open(path, "rb", opener=no_link) as file:
         return file.read(limit).decode("utf-8", "replace")
+
+
+def no_link(path: str, flags: int) -> int:
+    """Open what is no link: no file of /proc/PID that is read here is one."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def capabilities(status: str) -> str:
@@ -297,7 +314,7 @@ def environment(environ: str) -> dict[str, str]:
 
 def libraries(path: str) -> list[str]:
     """The NCCL and CUDA libraries a process has mapped."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=no_link) as file:
         found = _LIBRARIES.findall(file.read(MAPS_BYTES))
     return sorted({name.decode("utf-8", "replace") for name in found})
 

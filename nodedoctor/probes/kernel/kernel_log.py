@@ -6,7 +6,8 @@ Tried in this order: the journal (this boot, or as far back as --since), dmesg, 
 /var/log/messages. The document says which one it is (`source`), its `text`, why the earlier ones were no use
 (`failed`: a source and one of denied, absent, empty, error, with the words it used), and when the kernel
 booted (`boot_epoch`), because dmesg may count from there; without text also as whom we looked (`uid`). What
-is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`.
+is too long loses lines that name nothing of interest and repetitions, then its beginning, and is `cut`. Lines
+of a tool that failed count only where no other source has any: then `unfinished` says how it ended.
 """
 
 from __future__ import annotations
@@ -15,16 +16,22 @@ import json
 import os
 import re
 import selectors
+import signal
+import stat
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import inside, text_below
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.plain_json import with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.files_reading import inside, text_below
     from plain_args import options
+    from plain_json import with_count
 
     sys.path.pop(0)
 
@@ -32,9 +39,11 @@ TEXT_BYTES = 2 * 1024 * 1024  # JSON may double it, and an observation keeps 4 M
 FILE_BYTES = 16 * 1024 * 1024
 TOOL_BYTES = 64 * 1024 * 1024  # LINES of some 200 bytes
 LATEST_BYTES = 512 * 1024
+STAT_BYTES = 4 * 1024 * 1024  # /proc/stat has a number for each interrupt before the time of boot
 SAME_SHAPE = 100
 LINES = "300000"
 SECONDS = 6.0
+LINE_FEED = b"\n"
 DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be root", re.ASCII)
 NUMBERS = re.compile(rb"[a-f]{0,40}[0-9][0-9a-f]*")
 OF_INTEREST = re.compile(
@@ -46,7 +55,7 @@ OF_INTEREST = re.compile(
 
 
 class LogAnswer(NamedTuple):
-    """What one source gave: its text, or why there is none."""
+    """What one source gave: its text, or why there is none; with both, a part of it."""
 
     text: bytes = b""
     why: str = ""
@@ -68,12 +77,22 @@ def ask(argv: list[str]) -> LogAnswer:
         tool.kill()
         return LogAnswer(why="error", said=f"no end of its answer within {SECONDS:.0f} s")
     said = errors.decode("utf-8", "replace").strip()
-    lines = last_lines(printed)
-    if lines:
-        return LogAnswer(b"".join(lines))
-    if DENIED.search(said):
-        return LogAnswer(why="denied", said=said)
-    return LogAnswer(why="error" if tool.returncode else "empty", said=said or "it printed nothing")
+    why = "denied" if DENIED.search(said) else "error" if tool.returncode else "empty"
+    text = b"".join(last_lines(printed))
+    if tool.returncode:
+        ended = f"{argv[0]} {ending(tool.returncode)}"
+        return LogAnswer(text, why, f"{ended} after {text.count(LINE_FEED)} lines" if text else said or ended)
+    return LogAnswer(text) if text else LogAnswer(why=why, said=said or "it printed nothing")
+
+
+def ending(code: int) -> str:
+    """How a tool that failed ended, in words."""
+    if code > 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
 
 
 def last_lines(printed: bytes) -> list[bytes]:
@@ -114,10 +133,11 @@ def journal(root: str, since: str) -> LogAnswer:
     reach = ["_TRANSPORT=kernel", f"--since=-{since}"] if since else ["-k"]
     argv = ["journalctl", *reach, "--no-pager", "-n", LINES]
     if root not in ("", "/"):
-        there = [path for path in ("/var/log/journal", "/run/log/journal") if os.path.isdir(root + path)]
+        folders = [inside(root, path) for path in ("/var/log/journal", "/run/log/journal")]
+        there = [folder for folder in folders if os.path.isdir(folder)]
         if not there:
             return LogAnswer(why="absent", said="no journal below the root")
-        argv.append(f"--directory={root}{there[0]}")
+        argv.append(f"--directory={there[0]}")
     found = ask([*argv, "-o", "short-iso-precise"])
     if "nknown output" in found.said:  # systemd before 234
         found = ask([*argv, "-o", "short-iso"])
@@ -126,14 +146,20 @@ def journal(root: str, since: str) -> LogAnswer:
 
 def ring() -> LogAnswer:
     """The kernel's own buffer, with dates where this dmesg can print them."""
-    found = ask(["dmesg", "--time-format=iso"])
-    return ask(["dmesg"]) if found.why == "error" else found
+    dated = ask(["dmesg", "--time-format=iso"])
+    if dated.why != "error":
+        return dated
+    plain = ask(["dmesg"])
+    return dated if plain.why and len(plain.text) < len(dated.text) else plain
 
 
-def log_file(path: str) -> LogAnswer:
+def log_file(root: str, path: str) -> LogAnswer:
     """The end of a log that syslog writes; only the kernel's lines."""
     try:
-        with open(path, "rb") as file:
+        real = inside(root, path)
+        if not stat.S_ISREG(os.stat(real).st_mode):
+            return LogAnswer(why="error", said="not a regular file")
+        with open(real, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - FILE_BYTES))
             lines = file.read(FILE_BYTES).splitlines(True)
@@ -167,40 +193,41 @@ def shorten(text: bytes) -> tuple[bytes, bool]:
 
 def boot_epoch(root: str) -> int | None:
     """When this kernel started, in seconds since 1970."""
-    try:
-        with open(f"{root.rstrip('/')}/proc/stat", encoding="ascii") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("btime ")), None)
-    except (OSError, ValueError):
-        return None
+    told = text_below(root.rstrip("/"), "/proc/stat", STAT_BYTES) or ""
+    found = re.search(r"^btime (\d{1,12})$", told, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def read(root: str, since: str) -> dict[str, Any]:
-    """The first source that has a line, and what became of those before it."""
+    """The first source that has lines and did not fail, and what became of those before it."""
     base = root.rstrip("/")
     failed: list[dict[str, str]] = []
+    unfinished: list[tuple[str, LogAnswer]] = []
     for name in ("journalctl -k", "dmesg", "/var/log/kern.log", "/var/log/messages"):
         if name.startswith("/"):
-            found = log_file(base + name)
+            found = log_file(base, name)
         else:
             found = ring() if name == "dmesg" else journal(base, since)
         if found.text.strip():
-            text, cut = shorten(found.text)
-            plain = text.decode("utf-8", "replace")
-            return {
-                "source": name,
-                "text": plain,
-                "cut": cut,
-                "failed": failed,
-                "boot_epoch": boot_epoch(root),
-            }
+            if not found.why:
+                return document(name, found, failed, root)
+            unfinished.append((name, found))
         failed.append({"source": name, "why": found.why or "empty", "said": found.said[:300]})
+    if unfinished:
+        name, longest = max(unfinished, key=lambda row: len(row[1].text))
+        return {**document(name, longest, failed, root), "unfinished": longest.said[:300]}
+    return {**document(None, LogAnswer(), failed, root), "uid": os.geteuid()}
+
+
+def document(name: str | None, found: LogAnswer, failed: list[dict[str, str]], root: str) -> dict[str, Any]:
+    """What is printed of the source that was taken."""
+    text, cut = shorten(found.text)
     return {
-        "source": None,
-        "text": "",
-        "cut": False,
+        "source": name,
+        "text": text.decode("utf-8", "replace"),
+        "cut": cut,
         "failed": failed,
         "boot_epoch": boot_epoch(root),
-        "uid": os.geteuid(),
     }
 
 
@@ -208,7 +235,7 @@ def main() -> None:
     """Print the document."""
     given, _ = options(__doc__, root="/", since="")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(json.dumps(read(given["root"], given["since"]), ensure_ascii=False))
+    print(json.dumps(with_count(read(given["root"], given["since"])), ensure_ascii=False))
 
 
 if __name__ == "__main__":

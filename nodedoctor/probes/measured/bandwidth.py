@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from nodedoctor.probes.measured import host_pages
     from nodedoctor.probes.measured.bandwidth_copy import Copier, Device
     from nodedoctor.probes.measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
+    from nodedoctor.probes.plain_json import members
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from measured import host_pages
     from measured.bandwidth_copy import Copier, Device
     from measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
+    from plain_json import members
 
     sys.path.pop(0)
 
@@ -44,18 +46,21 @@ class BandwidthDocument:
         self._separator = "\n"
         self._begun = time.perf_counter()
         head = json.dumps({"schema": SCHEMA, **about})
+        self._members = members({"schema": SCHEMA, **about, "steps": []})
         sys.stdout.write(f'{head[:-1]}, "steps": [')
 
     def step(self, name: str, **values: Any) -> None:
         """Write one step at once, with the seconds since we began."""
         at = round(time.perf_counter() - self._begun, 3)
-        sys.stdout.write(self._separator + json.dumps({"step": name, **values, "at": at}))
+        step = {"step": name, **values, "at": at}
+        self._members += 1 + members(step)
+        sys.stdout.write(self._separator + json.dumps(step))
         sys.stdout.flush()
         self._separator = ",\n"
 
     def close(self) -> None:
         """End the document."""
-        sys.stdout.write("\n]}\n")
+        sys.stdout.write(f'\n], "members": {self._members}}}\n')
         sys.stdout.flush()
 
 

@@ -10,27 +10,31 @@ import ctypes
 import mmap
 import os
 import platform
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import text_below
+else:  # imported by bandwidth.py, which has put our folder on the path
+    from host.files_reading import text_below
 
 BIND = 2  # MPOL_BIND, linux/mempolicy.h
+MOST_NODES = 1024  # MAX_NUMNODES of distributions' kernels
 MBIND = {"x86_64": 237, "aarch64": 235}  # system call numbers
 
 
 def nodes_with_memory(root: str) -> list[int]:
     """The NUMA nodes that have memory; empty when the kernel does not tell."""
     try:
-        with open(os.path.join(root, "sys/devices/system/node/has_memory"), encoding="ascii") as file:
-            return _numbers(file.read())
-    except (OSError, ValueError):
+        return _numbers(text_below(root, "/sys/devices/system/node/has_memory") or "")
+    except ValueError:
         return []
 
 
 def node_of(root: str, bus_id: str) -> int | None:
     """The NUMA node next to a PCI device; None when it is not known."""
     try:
-        path = os.path.join(root, "sys/bus/pci/devices", bus_id, "numa_node")
-        with open(path, encoding="ascii") as file:
-            node = int(file.read())
-    except (OSError, ValueError):
+        node = int(text_below(root, f"/sys/bus/pci/devices/{bus_id}/numa_node", 32) or "")
+    except ValueError:
         return None
     return node if node >= 0 else None
 
@@ -67,5 +71,5 @@ def _numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        found += range(int(first), min(int(last or first), int(first) + MOST_NODES) + 1)
     return found

@@ -22,10 +22,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import inside, text_below
     from nodedoctor.probes.plain_args import options
+    from nodedoctor.probes.plain_json import with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.files_reading import inside, text_below
     from plain_args import options
+    from plain_json import with_count
 
     sys.path.pop(0)
 
@@ -35,31 +39,28 @@ TOOL_SECONDS = 2.0
 NAMES = 256
 
 
-def text(path: str) -> str | None:
-    """The first 64 KiB of a small file, stripped; None when it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(65536).strip()
-    except OSError:
-        return None
+def text(root: str, path: str) -> str | None:
+    """The first 64 KiB of a small file of the tree, stripped; None when it cannot be read."""
+    found = text_below(root, path)
+    return None if found is None else found.strip()
 
 
 def interfaces(root: str, net: str) -> dict[str, dict[str, Any]]:
     """Every network interface of this namespace."""
-    base = f"{root}/sys/class/net"
     try:
-        names = sorted(os.listdir(base))[:NAMES]
+        names = sorted(os.listdir(inside(root, "/sys/class/net")))[:NAMES]
     except OSError:
         return {}
-    six = ipv6(net)
+    six = ipv6(root, net)
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        here = f"{base}/{name}"
+        path = f"/sys/class/net/{name}"
+        here = inside(root, path)
         if not os.path.isdir(here):
             continue
-        entry: dict[str, Any] = {key: text(f"{here}/{key}") for key in ATTRIBUTES}
-        entry["physical"] = os.path.exists(f"{here}/device")
-        entry["bond"] = os.path.isdir(f"{here}/bonding")
+        entry: dict[str, Any] = {key: text(root, f"{path}/{key}") for key in ATTRIBUTES}
+        entry["physical"] = os.path.lexists(f"{here}/device")
+        entry["bond"] = os.path.isdir(inside(root, f"{path}/bonding"))
         master = f"{here}/master"
         entry["master"] = os.path.basename(os.readlink(master)) if os.path.islink(master) else None
         entry["addresses"] = [*ipv4(name), *six.get(name, [])] if not root else six.get(name, [])
@@ -77,10 +78,10 @@ def ipv4(name: str) -> list[str]:
     return [socket.inet_ntoa(answer[20:24])]
 
 
-def ipv6(net: str) -> dict[str, list[str]]:
+def ipv6(root: str, net: str) -> dict[str, list[str]]:
     """IPv6 addresses by interface."""
     found: dict[str, list[str]] = {}
-    for line in (text(f"{net}/if_inet6") or "").splitlines():
+    for line in (text(root, f"{net}/if_inet6") or "").splitlines():
         words = line.split()
         if len(words) == 6 and len(words[0]) == 32:
             address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[0]))
@@ -88,9 +89,9 @@ def ipv6(net: str) -> dict[str, list[str]]:
     return found
 
 
-def default_routes(net: str) -> list[str]:
+def default_routes(root: str, net: str) -> list[str]:
     """Interfaces that lead to everywhere, the preferred first."""
-    rows = [line.split() for line in (text(f"{net}/route") or "").splitlines()[1:]]
+    rows = [line.split() for line in (text(root, f"{net}/route") or "").splitlines()[1:]]
     ways = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
     return [name for _, name in sorted(ways)]
 
@@ -98,7 +99,7 @@ def default_routes(net: str) -> list[str]:
 def in_hosts(root: str, host: str) -> list[str]:
     """The addresses /etc/hosts gives a name."""
     found = []
-    for line in (text(f"{root}/etc/hosts") or "").splitlines():
+    for line in (text(root, "/etc/hosts") or "").splitlines():
         words = line.partition("#")[0].split()
         if host in words[1:] or host.partition(".")[0] in words[1:]:
             found.append(words[0])
@@ -130,7 +131,7 @@ def resolve(host: str) -> dict[str, Any]:
 
 def firewall(root: str) -> dict[str, Any]:
     """Signs of a firewall: ufw's own file, and where we may look the rules of the INPUT chain."""
-    ufw = text(f"{root}/etc/ufw/ufw.conf") or ""
+    ufw = text(root, "/etc/ufw/ufw.conf") or ""
     enabled = any(line.replace(" ", "").lower() == "enabled=yes" for line in ufw.splitlines())
     may_look = not root and os.geteuid() == 0
     rules = tool(["iptables", "-S", "INPUT"]) if may_look and filtering() else []
@@ -139,8 +140,8 @@ def firewall(root: str) -> dict[str, Any]:
 
 def filtering() -> bool:
     """Whether packet filters are in the kernel already: asking for rules would load them."""
-    modules = text("/proc/modules") or ""
-    return "nf_tables " in modules or "filter" in (text("/proc/net/ip_tables_names") or "").split()
+    modules = text("", "/proc/modules") or ""
+    return "nf_tables " in modules or "filter" in (text("", "/proc/net/ip_tables_names") or "").split()
 
 
 def tool(argv: list[str]) -> list[str]:
@@ -174,14 +175,14 @@ def main() -> None:
         print(json.dumps(resolve(given["resolve"])))
         return
     root = given["root"].rstrip("/")
-    net = f"{root}/proc/1/net" if root else "/proc/net"
-    host = text(f"{root}/proc/sys/kernel/hostname") or socket.gethostname()
+    net = "/proc/1/net" if root else "/proc/net"
+    host = text(root, "/proc/sys/kernel/hostname") or socket.gethostname()
     known = in_hosts(root, host)
-    servers = [line.split()[1] for line in (text(f"{root}/etc/resolv.conf") or "").splitlines()
+    servers = [line.split()[1] for line in (text(root, "/etc/resolv.conf") or "").splitlines()
                if line.startswith("nameserver ") and len(line.split()) > 1]  # fmt: skip
     document = {
         "interfaces": interfaces(root, net),
-        "default_routes": default_routes(net),
+        "default_routes": default_routes(root, net),
         "hostname": host,
         "hosts": known,
         "resolved": resolved(host, float(given["seconds"])) if not known and not root else None,
@@ -189,7 +190,7 @@ def main() -> None:
         "firewall": firewall(root),
         "clock": clock(),
     }
-    print(json.dumps(document, sort_keys=True))
+    print(json.dumps(with_count(document), sort_keys=True))
 
 
 if __name__ == "__main__":

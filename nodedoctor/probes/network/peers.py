@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.plain_args import options
-    from nodedoctor.probes.plain_json import dumps
+    from nodedoctor.probes.plain_json import dumps, with_count
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from plain_args import options
-    from plain_json import dumps
+    from plain_json import dumps, with_count
 
     sys.path.pop(0)
 
@@ -184,7 +184,7 @@ def main() -> None:
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     document = {"port": port, "port_named": named, "peers": {way.host: dict(way.told) for way in ways}}
-    sys.stdout.write(dumps(document) + "\n")
+    sys.stdout.write(dumps(with_count(document)) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a resolver that never answers would keep the process
 

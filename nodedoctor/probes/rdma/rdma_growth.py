@@ -12,7 +12,20 @@ from __future__ import annotations
 import argparse
 import glob
 import json
+import os
+import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.host.files_reading import text_below
+    from nodedoctor.probes.plain_json import with_count
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.files_reading import text_below
+    from plain_json import with_count
+
+    sys.path.pop(0)
 
 NAMES = (
     "counters/symbol_error",
@@ -36,20 +49,17 @@ def read(root: str) -> dict[str, int]:
     for name in NAMES:
         for path in glob.glob(f"{root}/sys/class/infiniband/*/ports/*/{name}"):
             parts = path.split("/")
-            try:
-                with open(path, encoding="ascii") as file:
-                    found[f"{parts[-5]}/{parts[-3]}/{parts[-1]}"] = int(file.read(32))
-            except (OSError, ValueError):
-                continue
+            told = text_below(root, path[len(root) :], 32) or ""
+            if told.strip().isdecimal():
+                found[f"{parts[-5]}/{parts[-3]}/{parts[-1]}"] = int(told)
     return found
 
 
 def uptime(root: str) -> float | None:
     """Seconds since boot."""
     try:
-        with open(f"{root}/proc/uptime", encoding="ascii") as file:
-            return float(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
+        return float((text_below(root, "/proc/uptime", 64) or "").split()[0])
+    except (ValueError, IndexError):
         return None
 
 
@@ -67,7 +77,7 @@ def main() -> None:
     second = read(root)
     growth = {name: max(0, second[name] - value) for name, value in first.items() if name in second}
     document = {"seconds": round(seconds, 3), "growth": growth, "uptime_seconds": uptime(root)}
-    print(json.dumps(document, sort_keys=True))
+    print(json.dumps(with_count(document), sort_keys=True))
 
 
 if __name__ == "__main__":

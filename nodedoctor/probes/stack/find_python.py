@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from nodedoctor.children.untrusted_files import Writer, is_root
+    from nodedoctor.probes.plain_json import with_count
     from nodedoctor.probes.stack.pyenv_shim import behind
     from nodedoctor.probes.stack.target_owner import (
         LOADED,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from nodedoctor.probes.stack.target_running import Running, running
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from plain_json import with_count
     from stack.pyenv_shim import behind
     from stack.target_owner import (
         LOADED,
@@ -122,7 +124,8 @@ def main() -> None:
         found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
         _exec_as_owner(os.path.abspath(_binary(chosen.path)), found, options.deep)
     except NoPython as error:
-        print(json.dumps({"error": {"reason": error.reason, "note": str(error)}, "found": found}))
+        document = {"error": {"reason": error.reason, "note": str(error)}, "found": found}
+        print(json.dumps(with_count(document)))
 
 
 class Asked(NamedTuple):
@@ -266,7 +269,7 @@ def _binary(python: str) -> str:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise NoPython("crash", f"{python} does not lead to an interpreter: {error}") from None
-    if not os.path.isabs(done.stdout.strip()):
+    if done.returncode or not os.path.isabs(done.stdout.strip()):
         raise NoPython("crash", f"{python} does not lead to an interpreter: {done.stderr.strip()[-200:]}")
     return done.stdout.strip()
 

@@ -14,9 +14,11 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nodedoctor.probes.plain_json import with_count
     from nodedoctor.probes.stack.target_elf import nccl_version, read_elf
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from plain_json import with_count
     from stack.target_elf import nccl_version, read_elf
 
     sys.path.pop(0)
@@ -42,7 +44,7 @@ def main() -> None:
             key = (word, 0, 0)
         files[key] = files.get(key) or describe(pid, path)
         answer.append({**files[key], "pid": pid})
-    print(json.dumps({"mapped": answer}))
+    print(json.dumps(with_count({"mapped": answer})))
 
 
 if __name__ == "__main__":

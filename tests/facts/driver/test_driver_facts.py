@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from fakes.tree import gpu_address, nvidia_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command, Options
 from nodedoctor.facts.driver.answers import DriverAnswers
 from nodedoctor.facts.driver.driver import DeviceNode, Driver, DriverGpu, DriverLibrary, driver_files
@@ -202,9 +205,31 @@ def test_packages_are_read():
 def test_packages_are_asked_of_whoever_keeps_them(stats: dict[str, object], program: str | None):
     bus = document(lists={})
     files = document(stats={**stats, "/dev/nvidia0": {}})
-    asked = driver_packages(Options(root="/host"), bus, files)
+    asked = driver_packages(Options(), bus, files)
+    below = driver_packages(Options(root="/host"), bus, files)
     assert (asked.argv[0] if isinstance(asked, Command) else None) == program
-    assert not isinstance(asked, Command) or any("/host/var/lib" in word for word in asked.argv)
+    if isinstance(asked, Command) and isinstance(below, Command):
+        [database] = [word.partition("=")[2] for word in asked.argv if "=/var/lib/" in word]
+        at = below.argv.index("/host")
+        assert below.argv[at - 1].endswith("package_query.py")
+        assert below.argv[at : at + 3] == ("/host", database, program)
+
+
+def test_packages_below_a_root_are_read_there(tmp_path: Path):
+    write(
+        tmp_path / "var/lib/dpkg/status",
+        "Package: nvidia-driver-570\nStatus: install ok installed\n"
+        "Version: 570.86.10-0ubuntu1\nArchitecture: amd64\nMaintainer: x\nDescription: y\n",
+    )
+    files = document(stats={"/var/lib/dpkg/status": {}, "/dev/nvidia0": {}})
+    asked = driver_packages(Options(root=str(tmp_path)), document(lists={}), files)
+    assert isinstance(asked, Command)
+    if shutil.which("dpkg-query") is None:
+        pytest.skip("no dpkg-query here")
+    seen = asyncio.run(child_process.run("driver-packages", asked, 30))
+    found = DriverPackages.parse(seen)
+    assert isinstance(found, DriverPackages), seen
+    assert found.drivers() == ("570.86.10",)
 
 
 # Inventory

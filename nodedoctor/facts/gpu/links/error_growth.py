@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.enums import clock_event_reasons
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
-from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number
+from nodedoctor.json_shapes import answer, int_of, listed, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
 
@@ -96,7 +96,7 @@ _Sample = tuple[float, dict[int, tuple[_Counts, dict[int, _Counts]]]]
 
 def _sample(line: str) -> _Sample | None:
     try:
-        said = mapping(loaded(line))
+        said = mapping(answer(line))
     except ValueError:
         return None
     moment = number(said.get("time_seconds"))

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.nvml.calls import called
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number, part, text_of
+from nodedoctor.json_shapes import int_of, is_whole, listed, loaded, mapping, number, part, text_of
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
@@ -27,7 +27,7 @@ _WAITING = regex(r'"waiting": "(nvml\w+)"')
 
 
 def document_of(said: str) -> tuple[Mapping[str, Any], bool]:
-    """The document and whether it is complete; one that was cut off is closed after its last whole line."""
+    """The document and whether it is whole; one that was cut off is closed after its last whole line."""
     lines = said.rpartition("\n")[0].removesuffix(",")
     for cut, ends in ((said, ("",)), (said, ("}", "]}")), (lines, ("}", "]}"))):
         for end in ends:
@@ -35,7 +35,7 @@ def document_of(said: str) -> tuple[Mapping[str, Any], bool]:
                 document = loaded(cut + end, parse_constant=_refuse)
             except ValueError:
                 continue
-            return mapping(document), not end
+            return mapping(document), not end and is_whole(document)
     return {}, False
 
 
@@ -60,7 +60,10 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
         errors={"counted": no_count} if no_count else {},
     )
     reading = _with_versions(reading, system)
-    return reading if complete and seen.answered else _interrupted(reading, seen)
+    known = len(reading.gpus) + len(reading.lost)
+    if complete and seen.answered and (count is None or known >= count):
+        return reading
+    return _interrupted(reading, seen)
 
 
 def _driver_version(value: Any) -> str | None:
@@ -130,8 +133,9 @@ def _excluded(system: Raw) -> Iterator[str]:
 def init_error_of(started: Mapping[str, Any]) -> InitError | None:
     """Why the library did not start; None when it did."""
     name = _text(started.get("error"))
-    if name is None:
+    if name is None and not {"code", "text"} & started.keys():
         return None
+    name = name or "UNKNOWN"
     code = started.get("code")
     return InitError(name, code if isinstance(code, int) else None, _text(started.get("text")) or name)
 
@@ -175,7 +179,7 @@ def _interrupted(reading: GpuReading, seen: Observation) -> GpuReading:
     call = _call(_CRASHED, seen.note) if crashed else _call(_WAITING, seen.text.rstrip().rpartition("\n")[2])
     error = "CRASH" if crashed else "NOT_ASKED" if seen.answered else "NO_ANSWER"
     why = Unseen.of(replace(seen, outcome=Outcome.CRASH) if crashed else seen)
-    note = "nvml: the document is cut off" if seen.answered and not crashed else why.note.partition("\n")[0]
+    note = "nvml: the document is not whole" if seen.answered and not crashed else why.note.partition("\n")[0]
     return replace(
         reading,
         lost=(*reading.lost, *_unread(unread, error, call)),

@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
-from nodedoctor.json_shapes import int_of, listed, loaded, mapping, number
+from nodedoctor.json_shapes import answer, int_of, listed, mapping, number
 from nodedoctor.record import field, record
 
 # Counter, rate it gives, and what a MiB is in its unit.
@@ -55,7 +55,7 @@ class LoadSample:
 def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
     """Read a line; the sample before it makes rates of counters. None for a line that is none."""
     try:
-        said = mapping(loaded(line))
+        said = mapping(answer(line))
     except ValueError:
         return None
     if waiting := mapping(said.get("waiting")).get("waiting"):

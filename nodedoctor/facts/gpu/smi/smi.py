@@ -18,8 +18,13 @@ from nodedoctor.facts.gpu.smi.values import whole
 from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record, replace
+from nodedoctor.wording import counted
 
 XML, Q, TABLE = "nvidia-smi-xml", "nvidia-smi-q", "nvidia-smi"
+
+_WHOLE = frozenset({None, 0, 14, 15})
+"""Exit codes behind a whole answer: none recorded, none, a corrupt InfoROM, a lost GPU (nvidia-smi(1), RETURN
+VALUE)."""
 
 _HARMLESS = frozenset({"NOT_SUPPORTED", "NO_PERMISSION", "UNPARSABLE", "DEPRECATED"})
 
@@ -93,8 +98,8 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
         return _finished(GpuReading(seen.probe), seen)
     sections = list(root.all("gpu"))
     numbers = _numbers([normal_bus_id(section.text) for section in sections], list(lost_gpus(_said(seen))))
-    counted = whole(root.value("attached_gpus") or "")
-    whole_text = counted == len(sections) or seen.probe == XML
+    attached = whole(root.value("attached_gpus") or "")
+    whole_text = attached == len(sections) or seen.probe == XML
     gpus = tuple(
         replace(gpu_of(index, section), numbered=whole_text)
         for index, section in zip(numbers, sections, strict=True)
@@ -103,7 +108,7 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
         source=seen.probe,
         driver_version=_version(root, "driver_version", "kmd_version"),
         cuda_version=_version(root, "cuda_version", "cuda_umd_version"),
-        counted=counted,
+        counted=attached,
         gpus=gpus,
         lost=tuple(gone for gpu in gpus if (gone := _nameless(gpu))),
     )
@@ -137,7 +142,8 @@ def _finished(reading: GpuReading, seen: Observation) -> GpuReading | Unseen:
     gone = {gpu.index for gpu in lost} | {gpu.bus_id for gpu in lost if gpu.bus_id}
     gpus = tuple(gpu for gpu in reading.gpus if gpu.index not in gone and gpu.bus_id not in gone)
     hidden = (reading.counted or 0) - len(gpus) - len(lost)
-    interrupted = None if seen.answered and hidden <= 0 else Unseen.of(seen).reason
+    ended_well = seen.rc in _WHOLE or not gpus  # without GPUs the text says itself what failed
+    interrupted = None if seen.answered and hidden <= 0 and ended_well else Unseen.of(seen).reason
     return replace(
         reading,
         gpus=gpus,
@@ -175,10 +181,12 @@ def _joined(one: LostGpu, other: LostGpu) -> LostGpu:
     )
 
 
-def _interruption(seen: Observation, counted: int | None, shown: int) -> str:
+def _interruption(seen: Observation, wanted: int | None, shown: int) -> str:
     if not seen.answered:
         return f"{seen.probe}: {seen.note or seen.outcome.value}"
-    return f"{seen.probe}: counts {counted} GPUs and shows {shown}: cut off, or asked about some of them"
+    if seen.rc not in _WHOLE:
+        return f"{seen.probe}: ended with exit code {seen.rc} after {counted(shown, 'GPU')}"
+    return f"{seen.probe}: counts {wanted} GPUs and shows {shown}: cut off, or asked about some of them"
 
 
 def _unseen(seen: Observation) -> Unseen:
