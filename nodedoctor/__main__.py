@@ -29,6 +29,8 @@ def main() -> NoReturn:
         if isinstance(ended.code, int):
             _leave(ended.code)
         raise
+    except KeyboardInterrupt:  # before there was anything to end
+        _leave(130)
     except Exception as error:
         if (limit := _ran_out(error)) is None:
             raise

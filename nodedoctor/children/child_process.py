@@ -33,6 +33,7 @@ _log = Log(__name__)
 
 KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
 EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit
+CANCEL_AGAIN_S = 0.05  # seconds between cancellations of a start that nobody waits for (ours)
 PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
 # Up to Python 3.11, and later where pidfd_open(2) is not there, a thread waits for each child, and complains
@@ -235,7 +236,8 @@ async def spawn(
     """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
     pipe = asyncio.subprocess.PIPE
     _watch_without_threads()
-    return await asyncio.get_running_loop().subprocess_exec(
+    loop = asyncio.get_running_loop()
+    start = loop.subprocess_exec(
         protocol,
         *_launched(command.argv),
         stdin=pipe if talks else asyncio.subprocess.DEVNULL,
@@ -244,6 +246,29 @@ async def spawn(
         start_new_session=True,
         env={**environment(), **command.env},
     )
+    starting = loop.create_task(start)
+    try:
+        await asyncio.wait({starting})
+    except asyncio.CancelledError:
+        _abandon(starting)
+        raise
+    return starting.result()
+
+
+def _abandon(starting: asyncio.Task[tuple[asyncio.SubprocessTransport, Protocols]]) -> None:
+    """End a start that nobody waits for, and its child.
+
+    When it is cancelled, asyncio kills the child and waits for the end of its pipes. At the end of an event
+    loop it has also cancelled the task that was to connect them, so it would wait for ever: it is cancelled
+    again until it ends.
+    """
+    if not starting.done():
+        starting.cancel()
+        starting.get_loop().call_later(CANCEL_AGAIN_S, _abandon, starting)
+    elif not starting.cancelled() and starting.exception() is None:
+        transport, _ = starting.result()
+        kill(transport)
+        transport.close()
 
 
 def kill(transport: asyncio.SubprocessTransport, number: int = signal.SIGKILL) -> None:

@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if words[:1] == ["run"]:
             return _run(words[1:])
+        sys.unraisablehook = _unraisable
         return _no_memory() if _room_below(LEAST) else _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -87,8 +88,27 @@ def _room_below(most: int) -> bool:
     return 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < most  # -1 is no limit
 
 
+def _unraisable(failed: sys.UnraisableHookArgs) -> None:
+    """End at a Ctrl-C in a callback of the garbage collector, as imports have: Python would drop it there.
+
+    Children end with us: the fork server sees that we are gone.
+    """
+    if issubclass(failed.exc_type, KeyboardInterrupt):
+        os._exit(Exit.INTERRUPTED)
+    sys.__unraisablehook__(failed)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether an exception stands for a Ctrl-C: Python turns one in `__set_name__` into a RuntimeError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def _bug() -> int:
     """Say what went wrong, inside the handler of an exception."""
+    if _interrupted(sys.exc_info()[1]):
+        return Exit.INTERRUPTED
     import traceback
 
     with contextlib.suppress(OSError):
