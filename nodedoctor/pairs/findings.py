@@ -9,7 +9,7 @@ from nodedoctor.knowledge.pair_floors import floor
 from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.pairs.drive import PlanOutcome
-from nodedoctor.pairs.fit import BLURRED
+from nodedoctor.pairs.bounds import BLURRED
 from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Measurement
 from nodedoctor.steps import line, look
 from nodedoctor.wording import decimal
