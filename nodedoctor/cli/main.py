@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 
 from nodedoctor.cli.console import columns, complain, drop, emit, has_colours, mutter, prepare, say
@@ -18,6 +19,7 @@ from nodedoctor.spelling import alike
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import FrameType
 
     from nodedoctor import model
     from nodedoctor.engine.session import Request, Session
@@ -36,10 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run nodedoctor; returns the exit code. Errors of use are one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     prepare()
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
     try:
         if words[:1] == ["run"]:
             return _run(words[1:])
-        sys.unraisablehook = _unraisable
         return _no_memory() if _room_below(LEAST) else _dispatch(words)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -62,6 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception:
         # A module of C, a thread, even a literal of Unicode fails in its own way where it finds no room.
         return _no_memory() if _room_below(ROOM) else _bug()
+    finally:
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, before)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """End at Ctrl-C where nothing is open that must be closed; see endings.py for event loops.
+
+    A KeyboardInterrupt in an import may come out as a RuntimeError, as a SyntaxError, or not at all.
+    """
+    os._exit(Exit.INTERRUPTED)
 
 
 def _no_memory() -> int:
@@ -88,27 +103,8 @@ def _room_below(most: int) -> bool:
     return 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < most  # -1 is no limit
 
 
-def _unraisable(failed: sys.UnraisableHookArgs) -> None:
-    """End at a Ctrl-C in a callback of the garbage collector, as imports have: Python would drop it there.
-
-    Children end with us: the fork server sees that we are gone.
-    """
-    if issubclass(failed.exc_type, KeyboardInterrupt):
-        os._exit(Exit.INTERRUPTED)
-    sys.__unraisablehook__(failed)
-
-
-def _interrupted(error: BaseException | None) -> bool:
-    """Whether an exception stands for a Ctrl-C: Python turns one in `__set_name__` into a RuntimeError."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
 def _bug() -> int:
     """Say what went wrong, inside the handler of an exception."""
-    if _interrupted(sys.exc_info()[1]):
-        return Exit.INTERRUPTED
     import traceback
 
     with contextlib.suppress(OSError):

@@ -56,6 +56,7 @@ def test_a_start_that_is_cancelled_ends_with_its_child(data: bytes | None):
         task = asyncio.create_task(child_process.run("it", Command(("sleep", word), stdin=data), 60))
         for _ in range(turns):
             await asyncio.sleep(0)
+        assert not task.done()
 
     for turns in range(12):
         asyncio.run(left_after(turns))
