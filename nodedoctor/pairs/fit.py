@@ -15,11 +15,10 @@ from typing import Literal
 from nodedoctor.pairs.bounds import (
     LATE_LEAST_US,
     LATE_TIMES,
-    LOSSIER,
-    LOSSY_ABOVE,
     SCATTER,
     SCATTER_ALONE,
     SLOW_BELOW,
+    loss_of_a_bad_pair,
     rate_of_a_good_pair,
 )
 from nodedoctor.pairs.model import CONNECTING, UNMEASURED, Culprit, Fault, Fit, Measurement, Pair, pair
@@ -53,8 +52,7 @@ class _Work:
             self.by_pair[each.pair].append(each)
         self.reference, self.scatter = rate_of_a_good_pair(live)
         self.slow_below = self._bound(SCATTER)
-        losses = sorted(each.loss for each in live if each.loss is not None)
-        self.lossy_above = max(LOSSY_ABOVE, LOSSIER * losses[len(losses) * 3 // 4] if losses else 0.0)
+        self.lossy_above = loss_of_a_bad_pair(live)
         trips = [each.rtt_us for each in live if each.rtt_us is not None]
         usual = median(trips) if trips else 0.0
         self.late_above = max(LATE_TIMES * usual, usual + LATE_LEAST_US) if trips else None
@@ -134,13 +132,16 @@ class _Work:
                 self.good.add(one)
 
     def _fault(self, one: Measurement) -> Fault | None:
+        """What is wrong with a measurement: of a low rate and loss what leaves less of the good."""
         if one.fault:
             return one.fault
-        if one.loss is not None and one.loss > self.lossy_above:
-            return "loss"
         bound = self.slow_below if self.slow_nodes.isdisjoint(one.pair) else SLOW_BELOW
-        if one.gbps is not None and self.reference and one.gbps < bound * self.reference:
+        rate = one.gbps / self.reference if one.gbps is not None and self.reference else 1.0
+        lost = one.loss if one.loss is not None and one.loss > self.lossy_above else 0.0
+        if rate < bound and rate < 1 - lost:
             return "slow"
+        if lost:
+            return "loss"
         if one.rtt_us is not None and self.late_above is not None and one.rtt_us > self.late_above:
             return "late"
         return None
@@ -250,14 +251,19 @@ class _Work:
         return [other for other in self.partners[name] if pair(name, other) not in self.explained]
 
     def _paths(self) -> None:
-        """Bad pairs of nodes that are well with others, once they were bad twice."""
+        """Bad pairs of nodes that are well with others, once they were bad twice.
+
+        Of two nodes alone nothing else can be named; with nothing to compare it with, loss is less sure.
+        """
+        alone = len(self.by_pair) == 1
         for one in sorted(self.bad):
             if one in self.explained:
                 continue
             times = len(self.by_pair[one])
             sure = self.bad[one] == "corrupt" or (times >= ENOUGH and self._far_below(one))
-            if sure and all(self.friends[name] for name in one):
-                self._add("path", f"{one[0]}:{one[1]}", one, [one], times)
+            if sure and (alone or all(self.friends[name] for name in one)):
+                uncompared = alone and self.bad[one] == "loss"
+                self._add("path", f"{one[0]}:{one[1]}", one, [one], 2 if uncompared else times)
             else:
                 self.doubted.add(one)
 
