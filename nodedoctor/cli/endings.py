@@ -1,7 +1,7 @@
 """Signals that end us: each lets the run close what it opened, so that no child outlives it.
 
 SIGHUP is what a dropped SSH line with a terminal sends, SIGQUIT is Ctrl-\\; both end a run as SIGTERM does.
-Before and after an event loop Ctrl-C ends us at once, as the others do: see main.py.
+Before and after an event loop Ctrl-C ends us at once, as the others do: see __main__.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 import sys
 
 from nodedoctor.cli.console import columns, complain, drop, emit, has_colours, mutter, prepare, say
@@ -19,7 +18,6 @@ from nodedoctor.spelling import alike
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import FrameType
 
     from nodedoctor import model
     from nodedoctor.engine.session import Request, Session
@@ -38,9 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run nodedoctor; returns the exit code. Errors of use are one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     prepare()
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _end_at_once)
     try:
         if words[:1] == ["run"]:
             return _run(words[1:])
@@ -66,17 +61,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception:
         # A module of C, a thread, even a literal of Unicode fails in its own way where it finds no room.
         return _no_memory() if _room_below(ROOM) else _bug()
-    finally:
-        if before is signal.default_int_handler:
-            signal.signal(signal.SIGINT, before)
-
-
-def _end_at_once(number: int, frame: FrameType | None) -> None:
-    """End at Ctrl-C where nothing is open that must be closed; see endings.py for event loops.
-
-    A KeyboardInterrupt in an import may come out as a RuntimeError, as a SyntaxError, or not at all.
-    """
-    os._exit(Exit.INTERRUPTED)
 
 
 def _no_memory() -> int:
