@@ -149,8 +149,8 @@ ISSUED = [
 
 @pytest.mark.parametrize("issued", ISSUED, ids=lambda key: key[:12])
 def test_keys_of_well_known_makers_go_wherever_they_stand(issued: str):
-    for text in (issued, f"step 3: calls with {issued} ended", f'{{"x": "{issued}"}}', f"x\n({issued})\ny"):
-        clean = without_secrets(Observation("kernel-log", text=text)).text
+    for said in (issued, f"step 3: calls with {issued} ended", f'{{"x": "{issued}"}}', f"x\n({issued})\ny"):
+        clean = without_secrets(Observation("kernel-log", text=said)).text
         assert "***" in clean and not any(issued[at : at + 12] in clean for at in range(6, len(issued) - 12))
 
 
@@ -158,8 +158,8 @@ def test_keys_of_well_known_makers_go_wherever_they_stand(issued: str):
     "plain", [HEX, HEX[:32], f"acme{HEX[:32]}", "en-us12", "key-value", "API-SERVER", "sha256:" + HEX]
 )
 def test_what_only_looks_alike_stays(plain: str):
-    text = f"digest {plain} of an image"
-    assert without_secrets(Observation("kernel-log", text=text)).text == text
+    said = f"digest {plain} of an image"
+    assert without_secrets(Observation("kernel-log", text=said)).text == said
 
 
 def test_there_are_many():
