@@ -85,10 +85,9 @@ def summary(culprit: Culprit, fit: Fit, *, alone: bool = False) -> str:
     losses = [one.loss for one in culprit.seen if one.loss is not None]
     trips = [one.rtt_us for one in culprit.seen if one.rtt_us is not None]
     rate = lost = ""
-    if culprit.share is not None and culprit.share < fit.slow_below and (good := fit.reference_gbps):
-        rate = (
-            f"{culprit.share:.0%} of the rate of a good pair ({culprit.share * good:.3g} of {good:.3g} Gb/s)"
-        )
+    share, good = culprit.share, fit.reference_gbps
+    if share is not None and good and (culprit.fault == "slow" or share < fit.slow_below):
+        rate = f"{share:.0%} of the rate of a good pair ({share * good:.3g} of {good:.3g} Gb/s)"
     if losses and median_high(losses) > fit.lossy_above:
         lost = f"{median_high(losses):.1%} of segments sent again"
     if culprit.fault == "slow":

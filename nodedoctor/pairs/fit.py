@@ -284,7 +284,10 @@ class _Work:
         seen = tuple(each for one in pairs for each in self.by_pair[one])
         rates = [each.gbps for each in seen if each.gbps is not None]
         share = median(rates) / self.reference if rates and self.reference else None
-        fault = Counter(self.bad[one] for one in pairs).most_common(1)[0][0]
+        faults = Counter(self.bad[one] for one in pairs)
+        if share is not None and share >= SLOW_BELOW and faults["loss"]:
+            del faults["slow"]  # some of few pairs are slow by chance
+        fault = faults.most_common(1)[0][0]
         sure: Confidence = "high" if weight >= ENOUGH else "medium" if weight == 2 else "low"
         self.culprits.append(Culprit(kind, where, names, fault, sure, share, seen))
         self.explained.update(pairs)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pairs_world import World
 
+from nodedoctor.pairs.findings import summary
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import Fit, Measurement
 
@@ -86,3 +87,27 @@ def test_the_larger_effect_is_named_first(gbps: float, fault: str):
     ]
     (culprit,) = fit(measured, {}).culprits
     assert (culprit.where, culprit.fault) == ("n3", fault)
+
+
+def test_of_three_a_lossy_node_is_not_called_slow_for_one_slow_pair():
+    measured = [
+        Measurement(("n0", "n1"), 1.3237, None, 0.0313, 40.0),
+        Measurement(("n0", "n2"), 1.7742, None, 0.00005, 40.0),
+        Measurement(("n1", "n2"), 1.7729, None, 0.0360, 40.0),
+    ]
+    seen = fit(measured, {})
+    (culprit,) = seen.culprits
+    assert (culprit.where, culprit.fault) == ("n1", "loss")
+    assert summary(culprit, seen) == "3.6% of segments sent again, with 2 partners"
+
+
+def test_both_effects_are_told():
+    nodes = [f"n{number}" for number in range(7)]
+    measured = [
+        Measurement((a, b), 0.088 if "n3" in (a, b) else 2.89, None, 0.12 if "n3" in (a, b) else 0.0, 40.0)
+        for place, a in enumerate(nodes)
+        for b in nodes[place + 1 :]
+    ]
+    seen = fit(measured, {})
+    said = summary(seen.culprits[0], seen)
+    assert said.startswith("3% of the rate of a good pair (0.088 of 2.89 Gb/s), 12.0% of segments sent again")
