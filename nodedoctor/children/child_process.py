@@ -49,10 +49,12 @@ Protocols = TypeVar("Protocols", bound=asyncio.SubprocessProtocol)
 class Forker(Protocol):
     """What starts some commands faster than a fresh interpreter: see fork_server.py.
 
-    `mark` is a variable for the environment of all others, by which they are found when we die.
+    `mark` is a variable for the environment of all others, by which they are found when we die; `starting` is
+    how many of these have begun to be started.
     """
 
     mark: dict[str, str]
+    starting: int
 
     def takes(self, command: Command) -> bool:
         """Whether it can start this one."""
@@ -225,9 +227,20 @@ async def _fork_or_spawn(
             return await server.fork(command, Pipes)
         except OSError as error:
             _log.debug("no fork (%s), so a fresh interpreter for %s", error, shlex.join(command.argv))
-    if server is not None:
-        command = replace(command, env={**command.env, **server.mark})
-    return await spawn(command, Pipes, talks=command.hold or command.stdin is not None)
+    talks = command.hold or command.stdin is not None
+    if server is None:
+        return await spawn(command, Pipes, talks=talks)
+    command = replace(command, env={**command.env, **server.mark})
+    server.starting += (
+        1  # one that is cancelled stays counted: what it has started itself only the mark finds
+    )
+    try:
+        started = await spawn(command, Pipes, talks=talks)
+    except OSError:
+        server.starting -= 1
+        raise
+    server.starting -= 1
+    return started
 
 
 async def spawn(
