@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import errno
 import os
+import signal
 import sys
 
 AT_THE_END = 0.5
@@ -16,11 +17,14 @@ AT_THE_END = 0.5
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import NoReturn
 
 
 def main() -> NoReturn:
     """Run nodedoctor; that there is no room even to load it is no warning, whose exit code 1 is."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end_at_once)
     try:
         from nodedoctor.cli.main import main as run
 
@@ -35,6 +39,14 @@ def main() -> NoReturn:
         with contextlib.suppress(OSError):
             os.write(2, b"nodedoctor: cannot run: " + limit + b"\n")
     _leave(70)
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """End at Ctrl-C where nothing is open that must be closed; an event loop sets its own: cli/endings.py.
+
+    A KeyboardInterrupt in an import may come out as a RuntimeError, as a SyntaxError, or not at all.
+    """
+    os._exit(128 + number)
 
 
 def _ran_out(error: BaseException | None) -> bytes | None:
@@ -61,8 +73,6 @@ def _leave(code: int) -> NoReturn:
 
 def _run_exit_functions(code: int) -> None:
     """What asked to be called at the end, as a plug-in may: none of it keeps us from ending."""
-    import signal
-
     signal.signal(signal.SIGALRM, lambda *_: os._exit(code))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
     signal.setitimer(signal.ITIMER_REAL, AT_THE_END)

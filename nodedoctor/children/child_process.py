@@ -33,6 +33,7 @@ _log = Log(__name__)
 
 KILL_WAIT_S = 0.5  # seconds a killed child has to die before it counts as unkillable
 EXIT_WAIT_S = 0.02  # seconds between the end of a crashing child's output and its exit
+CANCEL_AGAIN_S = 0.05  # seconds between cancellations of a start that nobody waits for (ours)
 PIPE_DRAIN_S = 0.1  # seconds for the pipe to end once the child has exited: a grandchild may hold it for ever
 
 # Up to Python 3.11, and later where pidfd_open(2) is not there, a thread waits for each child, and complains
@@ -48,10 +49,12 @@ Protocols = TypeVar("Protocols", bound=asyncio.SubprocessProtocol)
 class Forker(Protocol):
     """What starts some commands faster than a fresh interpreter: see fork_server.py.
 
-    `mark` is a variable for the environment of all others, by which they are found when we die.
+    `mark` is a variable for the environment of all others, by which they are found when we die; `starting` is
+    how many of these have begun to be started.
     """
 
     mark: dict[str, str]
+    starting: int
 
     def takes(self, command: Command) -> bool:
         """Whether it can start this one."""
@@ -224,9 +227,20 @@ async def _fork_or_spawn(
             return await server.fork(command, Pipes)
         except OSError as error:
             _log.debug("no fork (%s), so a fresh interpreter for %s", error, shlex.join(command.argv))
-    if server is not None:
-        command = replace(command, env={**command.env, **server.mark})
-    return await spawn(command, Pipes, talks=command.hold or command.stdin is not None)
+    talks = command.hold or command.stdin is not None
+    if server is None:
+        return await spawn(command, Pipes, talks=talks)
+    command = replace(command, env={**command.env, **server.mark})
+    server.starting += (
+        1  # one that is cancelled stays counted: what it has started itself only the mark finds
+    )
+    try:
+        started = await spawn(command, Pipes, talks=talks)
+    except OSError:
+        server.starting -= 1
+        raise
+    server.starting -= 1
+    return started
 
 
 async def spawn(
@@ -235,7 +249,8 @@ async def spawn(
     """A child in a session of its own, with pipes of its own; it can be killed with all it starts."""
     pipe = asyncio.subprocess.PIPE
     _watch_without_threads()
-    return await asyncio.get_running_loop().subprocess_exec(
+    loop = asyncio.get_running_loop()
+    start = loop.subprocess_exec(
         protocol,
         *_launched(command.argv),
         stdin=pipe if talks else asyncio.subprocess.DEVNULL,
@@ -244,6 +259,29 @@ async def spawn(
         start_new_session=True,
         env={**environment(), **command.env},
     )
+    starting = loop.create_task(start)
+    try:
+        await asyncio.wait({starting})
+    except asyncio.CancelledError:
+        _abandon(starting)
+        raise
+    return starting.result()
+
+
+def _abandon(starting: asyncio.Task[tuple[asyncio.SubprocessTransport, Protocols]]) -> None:
+    """End a start that nobody waits for, and its child.
+
+    When it is cancelled, asyncio kills the child and waits for the end of its pipes. At the end of an event
+    loop it has also cancelled the task that was to connect them, so it would wait for ever: it is cancelled
+    again until it ends.
+    """
+    if not starting.done():
+        starting.cancel()
+        starting.get_loop().call_later(CANCEL_AGAIN_S, _abandon, starting)
+    elif not starting.cancelled() and starting.exception() is None:
+        transport, _ = starting.result()
+        kill(transport)
+        transport.close()
 
 
 def kill(transport: asyncio.SubprocessTransport, number: int = signal.SIGKILL) -> None:

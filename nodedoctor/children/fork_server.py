@@ -44,6 +44,7 @@ class ForkServer:
     def __init__(self) -> None:
         """Start the interpreter; no event loop is needed yet."""
         self.asked = 0
+        self.starting = 0
         self._children: dict[str, Fork] = {}
         self._ahead: dict[tuple[str, ...], tuple[str, dict[int, int]]] = {}
         self._early: dict[str, list[tuple[str, str]]] = {}
@@ -160,7 +161,7 @@ class ForkServer:
         for _, pipes in self._ahead.values():
             for pipe in pipes.values():
                 os.close(pipe)
-        if self._ahead:
+        if self._ahead or self.starting:
             return  # that nobody hears it any more has the server end these, and itself
         self._process.kill()
         try:

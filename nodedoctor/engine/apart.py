@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -15,12 +16,21 @@ from nodedoctor.errors import NodeDoctorError
 
 T = TypeVar("T")
 
+_ends = math.inf
+"""When the run is to end, by time.monotonic()."""
+
 GRACE = 1.0
 """Seconds after which code that does not heed its own limit is killed; ours."""
 REAP = 0.5
 """Seconds a killed process has to be gone before it is left behind; as long as any child of ours has."""
 AT_ITS_END = 0.1
 """Seconds between the end of what a process says and its own; ours."""
+SHARE = 0.25
+"""Of the time left until the deadline, for one call: several that hang leave some to our own checks; ours."""
+AT_LEAST_S = 0.1
+"""Seconds for a call after the deadline: what a report asks of others' facts takes a millisecond; ours."""
+AFTER_DEADLINE_S = 0.3
+"""Seconds for all of them together, of the one by which the deadline may be exceeded; ours."""
 LARGEST = 64 << 20
 """Bytes of an answer; ours: ten times the longest report of a recorded node."""
 
@@ -29,15 +39,25 @@ class EndsTheProcess(NodeDoctorError):
     """What code does to the process it runs in, in one clause."""
 
 
+def end_by(moment: float) -> None:
+    """Let no code of others run for long after this moment of time.monotonic()."""
+    global _ends
+    _ends = moment
+
+
 def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bool = False) -> T:
     """What `work` returns, called in a fork that is ended afterwards with all that it started.
 
     EndsTheProcess, whose message begins with `doing`, for code that ends or crashes it, or returns what
-    cannot be handed over; TimeoutError a second after its `seconds`; OSError when no process is to be had.
-    What the code writes goes to stderr, with `quiet` nowhere.
+    cannot be handed over; TimeoutError a second after its `seconds`, sooner when the run is to end soon;
+    OSError when no process is to be had. What the code writes goes to stderr, with `quiet` nowhere.
     """
     import pickle  # for the fork, too, which would import it each time
 
+    now = time.monotonic()
+    if now > _ends + AFTER_DEADLINE_S:
+        raise TimeoutError(f"{doing} was not begun before the deadline")
+    most = min(seconds + GRACE, max((_ends - now) * SHARE, AT_LEAST_S))
     ours, theirs = os.pipe()
     try:
         pid = os.fork()
@@ -50,10 +70,10 @@ def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bo
     os.close(theirs)
     answer, by_itself = None, False
     try:
-        answer = _answer(ours, time.monotonic() + seconds + GRACE)
+        answer = _answer(ours, now + most)
         by_itself = answer is None and _is_over(pid)
     except TimeoutError:
-        raise TimeoutError(f"{doing} took longer than {seconds:.3g} s") from None
+        raise TimeoutError(f"{doing} took longer than {min(most, seconds):.3g} s") from None
     finally:
         os.close(ours)
         status = _killed(pid)

@@ -15,6 +15,7 @@ from nodedoctor.children import child_process
 from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
+from nodedoctor.engine.apart import end_by
 from nodedoctor.engine.begun import settled
 from nodedoctor.engine.calls import planned
 from nodedoctor.engine.lanes import WIDTH
@@ -52,6 +53,7 @@ class Live:
         self._server = server
         self._options = options
         self._ends = time.monotonic() + deadline
+        end_by(self._ends)
         self._lanes = {lane: Turns(width) for lane, width in WIDTH.items()}
         self._tripped: dict[Lane, str] = {}
         self._asked: dict[str, asyncio.Task[Observation]] = {}

@@ -64,12 +64,14 @@ class Plugins:
 class Catalogue:
     """Everything that can be asked, read and judged."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
         self.probes: dict[str, Probe] = {}
         self.facts: dict[str, Fact] = {}
         self.checks: dict[str, Check] = {}
         self.broken: list[Broken] = []
-        self.ends = time.monotonic() + PATIENCE
+        self.ends = time.monotonic() + patience
+        self.spent = 0.0
+        """Seconds that loading plug-ins took."""
 
     def add(self, module: ModuleType, *, bundled: bool = False) -> tuple[Check, ...]:
         """Take over what a module declares; returns its checks. DiscoveryError when a check id is taken."""
@@ -94,7 +96,8 @@ class Catalogue:
 
         Whatever a plug-in does while it is loaded, the other checks go on: a fork of ours loads it first.
         """
-        seconds = 0 if bundled else max(self.ends - time.monotonic(), 0.1)
+        began = time.monotonic()
+        seconds = 0 if bundled else max(self.ends - began, 0.1)
         try:
             with contained(seconds), contextlib.nullcontext() if bundled else stdout_kept():
                 if not bundled:
@@ -107,25 +110,28 @@ class Catalogue:
             trace = "".join(traceback.format_exception(failed.error, limit=-1)).strip()
             self.broken.append(Broken(name, where, trace))
             return None
+        finally:
+            self.spent += 0.0 if bundled else time.monotonic() - began
 
 
 Saw = Callable[[Check, Mapping[str, Probe]], None]
 
 
-def discover(folders: Iterable[Path] = (), saw: Saw | None = None) -> Catalogue:
+def discover(folders: Iterable[Path] = (), saw: Saw | None = None, patience: float = PATIENCE) -> Catalogue:
     """Load the bundled facts and checks, entry points, the site's folder, and the folders named.
 
     `saw` is shown each bundled check as it is loaded, with the probes: all of ours are known by then.
+    `patience` are seconds for all plug-ins together.
 
     A plug-in that does not import is noted as broken; a folder that does not exist, or that root must not
     load because others can write there, raises DiscoveryError.
     """
     with watching():
-        return _discovered(folders, saw)
+        return _discovered(folders, saw, patience)
 
 
-def _discovered(folders: Iterable[Path], saw: Saw | None) -> Catalogue:
-    catalogue = Catalogue()
+def _discovered(folders: Iterable[Path], saw: Saw | None, patience: float) -> Catalogue:
+    catalogue = Catalogue(patience)
     facts = importlib.import_module("nodedoctor.facts")
     for module in _modules(
         "nodedoctor.facts", str(Path(facts.__file__ or "").parent), catalogue, bundled=True

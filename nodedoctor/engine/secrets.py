@@ -32,7 +32,11 @@ _SIGNS = (
     "nvapi-", "aiza", "ya29.", "hvs.", "hvb.", "hvr.", "_v1_", "pypi-", "npm_", "r8_", "dapi",
     "gsk_", "xai-", "pplx-", "tskey-", "shpat_", "shpss_", "shpca_", "shppa_", "lin_api_", "sntry",
     "atatt", "sg.", "pmak-", "rpa_", "akia", "asia", "aroa", "agpa", "eyj", "mysql",
-    "mariadb",
+    "mariadb", "xkeysib", "eaaa", "sq0", "eaac", "eaam", "ezak", "eztk", "shippo_", "a3-", "ops_",
+    "ltai", "akid", "aqvn", "gocspx", "akcp", "cmvmd", "q~", "v1.0-", "hrku-", "api-",
+    "dp.", "dt0c01", "atlasv1", "sha256~", "fo1_", "fm1", "fm2_", "glc_", "ico-", "ntn_", "pnu_", "pul-",
+    "pscale_", "rdme_", "rubygems_", "sgp_", "sm_", "tfp_", "tk-us-", "clojars_", "duffel_", "_mmk",
+    "flwseck", "figd_", "sbp_", "pcsk_", "lsv2_", "csk-", "nfp_", "atctt", "atbb",
 )
 # fmt: on
 """What credentials are announced by or begin with, in small letters: text with none of it is not read.
@@ -49,7 +53,11 @@ def _one_of(words: Iterable[str]) -> str:
     return "|".join(f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in by_first.items())
 
 
-_SIGN = regex(_one_of(_SIGNS) + r"|:aa[\w-]{30}")  # the last are Telegram's, no address of a PCI device
+_SIGN = regex(
+    _one_of(_SIGNS)
+    + r"|:aa[\w-]{30}"  # Telegram's, no address of a PCI device
+    + r"|\b(?:sk|ac)[0-9a-f]{32}|\b[0-9a-f]{32}-us\d|\bpat\w{14}\.|\b[ps]at\.|\bnr[a-z]{2}-\w{8}"
+)
 
 _KNOWN = regex(
     r"(?:SLURM|OMPI|PMI|PMIX)_[A-Z0-9_]+"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.deadline import DEEP, deadline
-from nodedoctor.engine.plugins import Catalogue, DiscoveryError, Plugins, discover
+from nodedoctor.engine.plugins import PATIENCE, Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.run import Diagnosis, now, this_node
 from nodedoctor.engine.sources import ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
@@ -56,10 +56,12 @@ class Session:
         """
         self.request = request
         self._server = server
+        patience = PATIENCE if request.deadline is None else min(PATIENCE, request.deadline / 2)
         try:
             self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
             ahead = self._ahead()
-            self.catalogue = discover(request.folders, ahead.saw if ahead else None)
+            self.catalogue = discover(request.folders, ahead.saw if ahead else None, patience)
+            self._loading = self.catalogue.spent  # is part of the first run
             if ahead is not None:
                 ahead.all_seen()
         except (DiscoveryError, snapshot.SnapshotError) as error:
@@ -140,7 +142,9 @@ class Session:
         from nodedoctor.engine.live import Live
 
         self._server = self._server or ForkServer()
-        return Live(self.catalogue.probes, self.request.options, self.deadline, self._server)
+        deadline = max(0.0, self.deadline - self._loading)
+        self._loading = 0.0
+        return Live(self.catalogue.probes, self.request.options, deadline, self._server)
 
     def _expect(self) -> Expect:
         recorded = self.snapshot.options.get("expect") if self.snapshot else None

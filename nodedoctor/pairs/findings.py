@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median_high
 
 from nodedoctor.engine.causes.roots import diagnose
 from nodedoctor.knowledge.pair_floors import floor
 from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold
+from nodedoctor.pairs.bounds import BLURRED
 from nodedoctor.pairs.drive import PlanOutcome
-from nodedoctor.pairs.fit import BLURRED
-from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Measurement
+from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Fit, Measurement
 from nodedoctor.steps import line, look
 from nodedoctor.wording import decimal
 
@@ -78,28 +79,30 @@ def judged(
     return diagnose(results, ())
 
 
-def summary(culprit: Culprit, reference: float | None) -> str:
-    """What is wrong, as a clause without its subject."""
+def summary(culprit: Culprit, fit: Fit, *, alone: bool = False) -> str:
+    """What is wrong, as a clause without its subject; `alone` where no other pair was measured."""
     said = _WORDS[culprit.fault]
-    if culprit.fault == "slow" and culprit.share is not None and reference:
-        rates = f"{culprit.share * reference:.3g} of {reference:.3g} Gb/s"
-        said = f"{culprit.share:.0%} of the rate of a good pair ({rates})"
-    if culprit.fault == "loss":
-        losses = sorted(one.loss for one in culprit.seen if one.loss is not None)
-        said = f"{losses[len(losses) // 2]:.1%} of segments sent again" if losses else said
-    if culprit.fault == "late":
-        trips = sorted(one.rtt_us for one in culprit.seen if one.rtt_us is not None)
-        said = (
-            f"a small message and its answer take {decimal(trips[len(trips) // 2] / 1000, 2)} ms"
-            if trips
-            else said
-        )
+    losses = [one.loss for one in culprit.seen if one.loss is not None]
+    trips = [one.rtt_us for one in culprit.seen if one.rtt_us is not None]
+    rate = lost = ""
+    share, good = culprit.share, fit.reference_gbps
+    if share is not None and good and (culprit.fault == "slow" or share < fit.slow_below):
+        rate = f"{share:.0%} of the rate of a good pair ({share * good:.3g} of {good:.3g} Gb/s)"
+    if losses and median_high(losses) > fit.lossy_above:
+        lost = f"{median_high(losses):.1%} of segments sent again"
+    if culprit.fault == "slow":
+        said = ", ".join(filter(None, (rate or said, lost)))
+    elif culprit.fault == "loss":
+        said = ", ".join(filter(None, (lost or said, rate)))
+    elif culprit.fault == "late" and trips:
+        said = f"a small message and its answer take {decimal(median_high(trips) / 1000, 2)} ms"
     if rail := _rail(culprit):
         said += f" on rail {rail}"
     partners = {name for one in culprit.seen for name in one.pair} - set(culprit.names)
     with_whom = {
         "node": f", with {len(partners)} partners" if culprit.fault != "lost" else "",
-        "path": f", {len(culprit.seen)} measurements; both ends well elsewhere",
+        "path": f", {len(culprit.seen)} measurements; "
+        + ("no other pair was measured" if alone else "both ends well elsewhere"),
         "group": f", with {len(partners)} nodes outside; well inside",
     }
     return said + with_whom[culprit.kind]
@@ -117,7 +120,8 @@ def proven(seen: PlanOutcome) -> bool:
 
 
 def _culprit(culprit: Culprit, seen: PlanOutcome, preview: bool) -> Finding:
-    said = summary(culprit, seen.fit.reference_gbps)
+    alone = len({one.pair for one in seen.measured if not set(one.pair) & set(seen.gone)}) == 1
+    said = summary(culprit, seen.fit, alone=alone)
     late = culprit.fault == "late"
     shown = sorted(culprit.seen, key=_oddest)[:SHOWN]
     evidence = tuple(Evidence("pairs", _quoted(one, late)) for one in shown)
@@ -134,7 +138,7 @@ def _culprit(culprit: Culprit, seen: PlanOutcome, preview: bool) -> Finding:
         finding.summary,
         finding.subject,
         finding.evidence,
-        _fix(culprit),
+        _fix(culprit, alone=alone),
         reason=finding.reason,
         why=_WHY,
     )
@@ -179,7 +183,7 @@ def _quoted(one: Measurement, late: bool = False) -> str:
     return " ".join(parts)
 
 
-def _fix(culprit: Culprit) -> Fix:
+def _fix(culprit: Culprit, *, alone: bool) -> Fix:
     everybody = fold(sorted({name for one in culprit.seen for name in one.pair}))
     verify = line("nodedoctor fleet --ssh {} --pairs", everybody)
     if culprit.fault in CONNECTING:
@@ -192,6 +196,8 @@ def _fix(culprit: Culprit) -> Fix:
         action: Action = "drain" if culprit.fault == "lost" else "investigate"
         return Fix(text, looks, action, verify=verify)
     text = "Check the switch ports and cables on this path; both ends are well with other nodes."
+    if alone:
+        text = "Check NICs, cables and switch ports of both ends; measured with a third node, one is named."
     if culprit.kind == "group":
         text = "Check the uplinks of the switch that these nodes share; they are well among themselves."
     return Fix(text, (look("ip -s link", when="on both ends"),), "investigate", verify=verify)

@@ -12,25 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
+from nodedoctor.pairs.bounds import (
+    LATE_LEAST_US,
+    LATE_TIMES,
+    SCATTER,
+    SCATTER_ALONE,
+    SLOW_BELOW,
+    loss_of_a_bad_pair,
+    rate_of_a_good_pair,
+)
 from nodedoctor.pairs.model import CONNECTING, UNMEASURED, Culprit, Fault, Fit, Measurement, Pair, pair
 
-SLOW_BELOW = 0.8
-"""Share of what a good pair has. Our choice: between healthy pairs of one fabric nccl-tests and ib_write_bw
-differ by a few percent, and a fault that costs less than a fifth hides in the noise of shared switches."""
-SCATTER, SCATTER_ALONE = 3.0, 4.0
-"""Standard deviations that a slow pair lies below the others, where those scatter more; one that is
-blamed alone lies farther below, as no other pair agrees with it. Our choice, from simulations."""
-BLURRED = 0.5
-"""Bound of a slow pair below which rates scatter too much for a pass: half a rate missing would not show."""
-LOSSY_ABOVE = 0.005
-"""Share of retransmitted segments. Our choice: a data centre's switches lose below 1 in 10 000, and the rate
-of a TCP stream falls with the square root of the loss (Mathis et al., 1997)."""
-LOSSIER = 4.0
-"""Times the upper quartile of all pairs: behind shapers and policers everybody loses a little."""
-LATE_TIMES, LATE_LEAST_US = 5.0, 500.0
-"""A round trip that is so many times the usual one, and so much longer, is late. Our choice: within one site
-paths differ by a few switches of a microsecond each, and half a millisecond is another site, a wrong route or
-a NIC that waits. No kernel here could delay packets, so this was only simulated: it warns, it never fails."""
 ENOUGH = 3
 """Partners that are well elsewhere and bad with a node, for it to be named with high confidence."""
 STRAY = 0.25
@@ -58,10 +50,9 @@ class _Work:
         self.by_pair: dict[Pair, list[Measurement]] = defaultdict(list)
         for each in live:
             self.by_pair[each.pair].append(each)
-        self.reference, self.scatter = _reference(live)
+        self.reference, self.scatter = rate_of_a_good_pair(live)
         self.slow_below = self._bound(SCATTER)
-        losses = sorted(each.loss for each in live if each.loss is not None)
-        self.lossy_above = max(LOSSY_ABOVE, LOSSIER * losses[len(losses) * 3 // 4] if losses else 0.0)
+        self.lossy_above = loss_of_a_bad_pair(live)
         trips = [each.rtt_us for each in live if each.rtt_us is not None]
         usual = median(trips) if trips else 0.0
         self.late_above = max(LATE_TIMES * usual, usual + LATE_LEAST_US) if trips else None
@@ -141,13 +132,16 @@ class _Work:
                 self.good.add(one)
 
     def _fault(self, one: Measurement) -> Fault | None:
+        """What is wrong with a measurement: of a low rate and loss what leaves less of the good."""
         if one.fault:
             return one.fault
-        if one.loss is not None and one.loss > self.lossy_above:
-            return "loss"
         bound = self.slow_below if self.slow_nodes.isdisjoint(one.pair) else SLOW_BELOW
-        if one.gbps is not None and self.reference and one.gbps < bound * self.reference:
+        rate = one.gbps / self.reference if one.gbps is not None and self.reference else 1.0
+        lost = one.loss if one.loss is not None and one.loss > self.lossy_above else 0.0
+        if rate < bound and rate < 1 - lost:
             return "slow"
+        if lost:
+            return "loss"
         if one.rtt_us is not None and self.late_above is not None and one.rtt_us > self.late_above:
             return "late"
         return None
@@ -257,14 +251,19 @@ class _Work:
         return [other for other in self.partners[name] if pair(name, other) not in self.explained]
 
     def _paths(self) -> None:
-        """Bad pairs of nodes that are well with others, once they were bad twice."""
+        """Bad pairs of nodes that are well with others, once they were bad twice.
+
+        Of two nodes alone nothing else can be named; with nothing to compare it with, loss is less sure.
+        """
+        alone = len(self.by_pair) == 1
         for one in sorted(self.bad):
             if one in self.explained:
                 continue
             times = len(self.by_pair[one])
             sure = self.bad[one] == "corrupt" or (times >= ENOUGH and self._far_below(one))
-            if sure and all(self.friends[name] for name in one):
-                self._add("path", f"{one[0]}:{one[1]}", one, [one], times)
+            if sure and (alone or all(self.friends[name] for name in one)):
+                uncompared = alone and self.bad[one] == "loss"
+                self._add("path", f"{one[0]}:{one[1]}", one, [one], 2 if uncompared else times)
             else:
                 self.doubted.add(one)
 
@@ -285,7 +284,10 @@ class _Work:
         seen = tuple(each for one in pairs for each in self.by_pair[one])
         rates = [each.gbps for each in seen if each.gbps is not None]
         share = median(rates) / self.reference if rates and self.reference else None
-        fault = Counter(self.bad[one] for one in pairs).most_common(1)[0][0]
+        faults = Counter(self.bad[one] for one in pairs)
+        if share is not None and share >= SLOW_BELOW and faults["loss"]:
+            del faults["slow"]  # some of few pairs are slow by chance
+        fault = faults.most_common(1)[0][0]
         sure: Confidence = "high" if weight >= ENOUGH else "medium" if weight == 2 else "low"
         self.culprits.append(Culprit(kind, where, names, fault, sure, share, seen))
         self.explained.update(pairs)
@@ -338,29 +340,6 @@ class _Work:
         """Bad partners of a node that has few good ones, whatever explains them."""
         bad = self.partners[name]
         return sorted(bad) if len(self.friends[name]) <= STRAY * len(bad) else []
-
-
-def _reference(measured: Iterable[Measurement]) -> tuple[float | None, float]:
-    """What a good pair has, and the standard deviation of good pairs as a share of it.
-
-    Each node votes with the upper quartile of its pairs, which a slow partner does not touch; the reference
-    is the median of all pairs that are near the median vote. Faults only lower a rate, so the scatter is that
-    of the better half.
-    """
-    rates: dict[str, list[float]] = defaultdict(list)
-    every = []
-    for one in measured:
-        if one.gbps is not None and not one.fault:
-            every.append(one.gbps)
-            for name in one.pair:
-                rates[name].append(one.gbps)
-    if not every:
-        return None, 0.0
-    vote = median(sorted(values)[len(values) * 3 // 4] for values in rates.values())
-    near = [rate for rate in every if rate > SLOW_BELOW * vote] or every
-    reference = median(near)
-    above = median(rate - reference for rate in every if rate >= reference)
-    return reference, 1.4826 * above / reference if reference else 0.0
 
 
 def _named(names: Iterable[str]) -> str:

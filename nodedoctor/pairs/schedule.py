@@ -146,10 +146,24 @@ def doubts(
     gone: Iterable[str],
     spent: int,
 ) -> tuple[Fit, tuple[Round, ...]]:
-    """What the measurements say so far, and the rounds that would settle its doubts; none when it is over."""
+    """What the measurements say so far, and the rounds that would settle its doubts; none when it is over.
+
+    Nodes in no doubt are busy as well, as in the first rounds: what shares less with others is faster, and
+    whom only the first rounds measured would look slow beside it.
+    """
     seen = fit(measured, groups, gone)
     room = min(ROUNDS_AGAIN, planned.again - spent)
-    return seen, packed(seen.next)[: max(0, room)]
+    blamed = {name for culprit in seen.culprits if culprit.kind == "node" for name in culprit.names}
+    well = [name for name in planned.nodes if name not in blamed]
+    rounds = packed(seen.next)[: max(0, room)]
+    return seen, tuple((*each, *_beside(each, well, spent + number)) for number, each in enumerate(rounds))
+
+
+def _beside(busy: Round, nodes: Iterable[str], number: int) -> Round:
+    """Pairs of the nodes that a round leaves idle, others in each round."""
+    taken = {name for one in busy for name in one}
+    idle = [name for name in nodes if name not in taken]
+    return _one_round(idle, number % _how_many(idle)) if len(idle) > 1 else ()
 
 
 def smallest_failing(nodes: Sequence[str]) -> Generator[tuple[str, ...], bool, tuple[str, ...]]:

@@ -198,6 +198,7 @@ async def _sit(
 async def run_app(app: NodeDoctor) -> None:
     """Run the app until the person or a signal ends it."""
     import asyncio
+    import signal
 
     from nodedoctor.cli.endings import on_ending
 
@@ -208,7 +209,7 @@ async def run_app(app: NodeDoctor) -> None:
         _end_at_last(128 + app.ended_by)
         app.exit(None, 128 + number)
 
-    with on_ending(stop):
+    with on_ending(stop, signal.SIGINT):
         gone = asyncio.ensure_future(_hung_up(stop))
         try:
             await app.run_async(mouse=False)

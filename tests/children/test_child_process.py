@@ -47,6 +47,49 @@ def test_a_command_that_may_not_be_run_is_denied(tmp_path):
     assert run(str(script)).outcome is Outcome.DENIED
 
 
+@pytest.mark.parametrize("data", [None, b"some"])
+def test_a_start_that_is_cancelled_ends_with_its_child(data: bytes | None):
+    """At any turn of the event loop, also when the loop ends and cancels what asyncio itself has begun."""
+    word = f"97{os.getpid()}"
+
+    async def left_after(turns: int) -> None:
+        task = asyncio.create_task(child_process.run("it", Command(("sleep", word), stdin=data), 60))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert not task.done()
+
+    for turns in range(12):
+        asyncio.run(left_after(turns))
+    assert gone(word)
+
+
+def test_a_start_that_is_cancelled_alone_ends_with_its_child():
+    word = f"96{os.getpid()}"
+
+    async def cancelled_after(turns: int) -> None:
+        task = asyncio.create_task(child_process.run("it", Command(("sleep", word)), 60))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        await asyncio.sleep(0.2)
+
+    for turns in range(1, 10):
+        asyncio.run(cancelled_after(turns))
+    assert gone(word)
+
+
+def gone(word: str) -> bool:
+    """Whether no process has a word among its arguments, or none soon."""
+    ends = time.monotonic() + 20
+    while subprocess.run(["pgrep", "-f", f"sleep {word}"], stdout=subprocess.DEVNULL).returncode == 0:
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.05)
+    return True
+
+
 def test_exit_127_of_the_command_itself_is_an_answer():
     assert run("sh", "-c", "echo env: no >&2; exit 0").outcome is Outcome.OK
     seen = run("sh", "-c", "exit 127")

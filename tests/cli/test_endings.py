@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -69,6 +70,20 @@ def test_no_child_outlives_us(hanging: tuple[dict[str, str], str], number: int, 
         running.send_signal(number)
         _, errors = running.communicate(timeout=PATIENCE)
     assert (running.returncode, errors) == (code, b"")
+    assert until(False, word)
+
+
+@pytest.mark.race
+@pytest.mark.parametrize("after", [0.2, 0.3, 0.4, 0.5, 0.7, 0.9])
+def test_ctrl_c_is_answered_at_any_moment(hanging: tuple[dict[str, str], str], after: float):
+    """In imports, before the event loop, while children are started and while they are waited for."""
+    env, word = hanging
+    argv, pipe = (*NODEDOCTOR, "--json", "--passive"), subprocess.PIPE
+    with subprocess.Popen(argv, env=env, stdout=pipe, stderr=pipe) as running:
+        time.sleep(after + random.uniform(-0.05, 0.05))
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, errors) == (130, b"")
     assert until(False, word)
 
 

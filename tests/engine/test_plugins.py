@@ -1,6 +1,7 @@
 """A check is one function in one file: through a folder, through an entry point, and when it is broken."""
 
 import json
+import math
 import os
 import py_compile
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from tiers import some
+
+from nodedoctor.engine import apart
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -343,6 +346,38 @@ def test_a_check_that_heeds_no_limit_is_killed_with_what_it_started(tmp_path):
     assert found["rack.painted"]["status"] == "warn"
     asleep = subprocess.run(["pgrep", "-f", f"sleep {600 + os.getpid() / 1e7:.7f}"], stdout=subprocess.PIPE)
     assert not asleep.stdout
+
+
+def test_no_code_of_others_runs_on_after_the_deadline():
+    def forever() -> None:
+        while True:
+            time.sleep(60)
+
+    try:
+        apart.end_by(time.monotonic() + 0.4)
+        with pytest.raises(TimeoutError, match=r"it took longer than 0\.[01]"):
+            apart.apart(forever, 5.0)
+        apart.end_by(time.monotonic() - 60)
+        with pytest.raises(TimeoutError, match="it was not begun before the deadline"):
+            apart.apart(forever, 5.0)
+    finally:
+        apart.end_by(math.inf)
+
+
+@pytest.mark.slow
+def test_several_that_hang_leave_time_for_our_own_checks(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.py").write_text(
+            "import time\nfrom nodedoctor.plugin import Finding, check\n"
+            f"@check('deaf.{name}', 'Never ends')\ndef deaf():\n    'Never ends.'\n"
+            "    while True:\n        try:\n            time.sleep(60)\n        except BaseException:\n"
+            "            pass\n    yield\n"
+        )
+    words = ("--json", "--checks", str(tmp_path), "deaf", "limits.nofile", "--deadline", "12")
+    found = results(nodedoctor(*words))
+    told = [found[f"deaf.{name}"]["findings"][0]["summary"] for name in ("a", "b", "c")]
+    assert all(one.startswith("the check itself took longer than ") for one in told)
+    assert found["limits.nofile"]["status"] != "unknown"
 
 
 @pytest.mark.slow

@@ -126,6 +126,42 @@ def test_no_planted_secret_is_in_any_output(secret, tmp_path, caplog):
     assert [name for name, said in outputs.items() if any(one in said for one in secrets)] == []
 
 
+HEX, MIXED = "0a1b2c3d" * 8, "Ab1Cd2Ef3" * 16
+ISSUED = [
+    f"SK{HEX[:32]}", f"AC{HEX[:32]}", f"key-{HEX[:32]}", f"{HEX[:32]}-us12", f"xkeysib-{HEX}-{MIXED[:16]}",
+    f"EAAA{MIXED[:60]}", f"sq0atp-{MIXED[:22]}", f"EAAC{MIXED[:110]}", f"EZAK{MIXED[:54]}",
+    f"figd_{MIXED[:40]}", f"shippo_live_{HEX[:40]}", f"A3-ABCDEF-{'ABCDE12345F'}-ABCDE-ABCDE-ABCDE",
+    f"ops_eyJ{MIXED}", f"pat{MIXED[:14]}.{HEX}", f"pat.{MIXED[:22]}.{MIXED[:24]}.{MIXED[:20]}",
+    f"LTAI{MIXED[:20]}", f"AKID{MIXED[:32]}", f"AQVN{MIXED[:36]}", f"GOCSPX-{MIXED[:28]}",
+    f"AKCp{MIXED[:69]}", f"cmVmd{MIXED[:59]}", f"abc8Q~{MIXED[:32]}", f"v1.0-{HEX[:24]}-{HEX * 2}",
+    f"HRKU-AA{MIXED[:58]}", "API-" + "ABCDE12345" * 2 + "ABCDEF", f"NRAK-{MIXED[:27]}",
+    f"dp.pt.{MIXED[:43]}", f"dt0c01.{MIXED[:24]}.{MIXED[:64]}", f"{MIXED[:14]}.atlasv1.{MIXED[:60]}",
+    f"sha256~{MIXED[:43]}", f"fo1_{MIXED[:43]}", f"fm2_{MIXED[:100]}", f"glc_{MIXED[:40]}",
+    f"ico-{MIXED[:32]}", f"ntn_{MIXED[:46]}", f"pnu_{MIXED[:36]}", f"pul-{HEX[:40]}",
+    f"pscale_tkn_{MIXED[:40]}", f"rdme_{MIXED[:70]}", f"rubygems_{HEX[:48]}", f"sgp_{HEX[:40]}",
+    f"sm_aat_{MIXED[:16]}", f"tfp_{MIXED[:59]}", f"tk-us-{MIXED[:48]}", f"CLOJARS_{MIXED[:60]}",
+    f"duffel_live_{MIXED[:43]}", f"{MIXED[:6]}_{MIXED[:29]}_mmk", f"sbp_{HEX[:40]}",
+    f"FLWSECK_TEST-{HEX[:32]}-X", f"pcsk_{MIXED[:50]}", f"lsv2_pt_{HEX[:32]}_{HEX[:10]}",
+    f"csk-{MIXED[:48]}", f"tgp_v1_{MIXED[:43]}", f"wandb_v1_{MIXED[:40]}", f"nfp_{MIXED[:36]}",
+    f"ATBB{MIXED[:28]}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("issued", ISSUED, ids=lambda key: key[:12])
+def test_keys_of_well_known_makers_go_wherever_they_stand(issued: str):
+    for said in (issued, f"step 3: calls with {issued} ended", f'{{"x": "{issued}"}}', f"x\n({issued})\ny"):
+        clean = without_secrets(Observation("kernel-log", text=said)).text
+        assert "***" in clean and not any(issued[at : at + 12] in clean for at in range(6, len(issued) - 12))
+
+
+@pytest.mark.parametrize(
+    "plain", [HEX, HEX[:32], f"acme{HEX[:32]}", "en-us12", "key-value", "API-SERVER", "sha256:" + HEX]
+)
+def test_what_only_looks_alike_stays(plain: str):
+    said = f"digest {plain} of an image"
+    assert without_secrets(Observation("kernel-log", text=said)).text == said
+
+
 def test_there_are_many():
     assert len(SHAPES) + len(VARIABLES) >= 54
 

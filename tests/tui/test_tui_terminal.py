@@ -245,7 +245,7 @@ def test_nothing_answers_and_q_still_ends_it(tmp_path: Path):
 
 @pytest.mark.slow
 def test_signals_end_it_and_leave_the_terminal_as_it_was(tmp_path: Path):
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
         with terminal("--checks", str(checks(tmp_path)), "hung") as screen:
             screen.wait_for(b"waiting for hung-7")
             screen.process.send_signal(number)

@@ -1,17 +1,27 @@
 """Append what comes on standard input to a file, as it comes: `append.py PATH`.
 
 A child of its own because the file may lie on a file system that hangs, and a process that has written there
-cannot even be killed. What goes wrong is one line on standard output.
+cannot even be killed. It is reached over no link of another user. What goes wrong is one line on standard
+output.
 """
 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodedoctor.probes.own_links import followed
+else:
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from own_links import followed
+
 
 def main() -> int:
     """Append until there is nothing more to come; 1 when the file does not take it."""
     try:
-        file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        path = followed(sys.argv[1])
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        file = os.open(path, flags if path.startswith("/proc/") else flags | os.O_NOFOLLOW, 0o600)
         while data := os.read(0, 1 << 16):
             while data:
                 data = data[os.write(file, data) :]

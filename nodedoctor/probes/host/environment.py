@@ -71,6 +71,17 @@ _ISSUED = (
     r"|ya29\.[\w.-]{8,}|hv[sbr]\.[\w-]{8,}|dckr_pat_[\w-]{8,}|do[por]_v1_\w{8,}|pypi-[\w-]{16,}|npm_[A-Za-z0-9]{16,}"
     r"|r8_\w{16,}|dapi[0-9a-f]{16,}|gsk_\w{16,}|xai-[\w-]{16,}|pplx-\w{16,}|tskey-[\w-]{8,}|shp[a-z]{2}_\w{16,}"
     r"|lin_api_\w{8,}|sntry[a-z]{1,2}_[\w=-]{16,}|ATATT\w{16,}|SG\.[\w-]{8,}\.[\w-]{8,}|PMAK-[\w-]{16,}|rpa_\w{16,}"
+    r"|(?:SK|AC)[0-9a-fA-F]{32}(?![0-9a-zA-Z])|(?:pub)?key-[0-9a-f]{32}|[0-9a-f]{32}-us\d\d|xkeysib-[\w-]{16,}"
+    r"|(?:EAAA|sq0[a-z]{3}-)[\w-]{22,}|EAA[MC][A-Za-z0-9]{100,}|EZ[AT]K[A-Za-z0-9]{54}|shippo_(?:live|test)_\w{16,}"
+    r"|A3-[A-Z0-9]{6}-[A-Z0-9-]{20,}|ops_eyJ[\w+/=-]{16,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"
+    r"|[ps]at\.[\w-]{22}\.\w{24}\.\w{20}"
+    r"|LTAI[A-Za-z0-9]{20}|AKID[A-Za-z0-9]{32}|AQVN[\w-]{35,}|GOCSPX-[\w-]{16,}|AKCp[A-Za-z0-9]{69}|cmVmd[A-Za-z0-9]{59}"
+    r"|[\w~.]{3}\dQ~[\w~.-]{31,34}|v1\.0-[0-9a-f]{24}-[0-9a-f]{64,}|HRKU-[\w-]{32,}|API-[A-Z0-9]{26}|NR[A-Z]{2}-[\w-]{19,}"
+    r"|dp\.[a-z]{2,6}\.[\w.-]{40,}|dt0c01\.\w{24}\.\w{64}|[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{16,}|sha256~[\w-]{43}|fo1_[\w-]{43}"
+    r"|fm[12][ar]?_[\w+/=-]{64,}|glc_[\w+/=]{32,}|ico-[A-Za-z0-9]{32}|ntn_\w{40,}|p(?:nu|ul|scale_[a-z]{2,5})[_-][\w=.-]{32,}"
+    r"|rdme_\w{32,}|rubygems_[0-9a-f]{48}|sgp_[\w]{40,}|sm_[aps]at_\w{16}|tfp_[\w.=-]{40,}|tk-us-[\w-]{48}|CLOJARS_\w{60}"
+    r"|duffel_(?:test|live)_[\w=-]{32,}|[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk|FLWSECK[\w-]{12,}|figd_[\w-]{32,}|sbp_[0-9a-f]{40}"
+    r"|pcsk_\w{32,}|lsv2_[a-z]{2}_\w{32,}|csk-\w{32,}|tgp_v1_[\w-]{32,}|wandb_v1_\w{16,}|nfp_\w{32,}|AT(?:CTT|BB)\w{16,}"
     r"|AGE-SECRET-KEY-\w{8,}|(?:AKIA|ASIA|AROA|AGPA)[A-Z0-9]{8,}|eyJ[\w-]{4,}(?:\.[\w-]*){0,4}|\d{8,10}:AA[\w-]{30,})"
 )
 _HIDE = (

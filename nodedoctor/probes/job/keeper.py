@@ -2,10 +2,10 @@
 
     python -I -S keeper.py PARENT NAME [COPY]
 
-Makes PARENT/NAME (0700) and says so in a line of JSON. Then reads frames from stdin: a line of JSON (name,
-size, and more: append) and that many bytes. COPY is the number of a descriptor: what the job prints, which
-goes to logs/output.log. Each file is bounded; every failure is a line of JSON, and so is the answer to a
-frame with a mark: all before it is done. Ends when both inputs have.
+Makes PARENT/NAME (0700), following no link of another user, and says so in a line of JSON. Then reads frames
+from stdin: a line of JSON (name, size, and more: append) and that many bytes. COPY is the number of a
+descriptor: what the job prints, which goes to logs/output.log. Each file is bounded; every failure is a line
+of JSON, and so is the answer to a frame with a mark: all before it is done. Ends when both inputs have.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ import select
 import signal
 import sys
 from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nodedoctor.probes.own_links import followed
+else:
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from own_links import followed
 
 CHUNK = 1 << 16
 """Bytes at a time."""
@@ -44,6 +51,7 @@ def main() -> None:
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     try:
+        parent = followed(parent)
         os.makedirs(parent, exist_ok=True)
         os.mkdir(os.path.join(parent, name))
         for folder in FOLDERS:

@@ -192,6 +192,18 @@ def test_a_pair_that_loses_packets_is_named(hosts: Hosts):
     assert odd(document) == {"pairs.path@gpu-node-2:gpu-node-6"}
 
 
+def test_a_host_that_loses_packets_is_named(hosts: Hosts):
+    """Of seven hosts it owns six of 21 pairs, more than a quarter."""
+    rule = "tcp dport != 22 tcp sport != 22 numgen random mod 100 < 3 drop"
+    table = "add table inet l; add chain inet l c { type filter hook input priority 0; }; add rule inet l c "
+    hosts[2].run("nft", table + rule, check=True)
+    try:
+        document, code = measure(nodes="gpu-node-[0-6]")
+    finally:
+        hosts[2].run("nft", "delete table inet l", check=True)
+    assert (odd(document), code) == ({"pairs.node@gpu-node-2"}, 2)
+
+
 def test_a_filtered_host_is_no_slow_one(hosts: Hosts):
     rules = "add table inet f; add chain inet f c { type filter hook input priority 0; }; add rule inet f c "
     hosts[4].run("nft", rules + "tcp dport != 22 ct state new drop", check=True)
