@@ -26,6 +26,7 @@ def ran(launcher: str, kind: str, seconds: int, python: str, folder: Path) -> tu
     ):
         pytest.skip(f"no {launcher} beside {python}")
     env = {**os.environ, "HOME": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    env["RAY_raylet_start_wait_time_s"] = "200"  # 30 are too few on a machine with other work
     argv = [*RUN, "--dir", str(folder / "jobs"), "--", python, str(JOB), launcher, kind, str(seconds)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, env=env)
     (kept,) = (folder / "jobs").iterdir()
