@@ -8,6 +8,7 @@ import warnings
 
 from nodedoctor.cli.arguments import seconds
 from nodedoctor.cli.console import HelpFormatter, Parser
+from nodedoctor.record import record
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
@@ -32,6 +33,12 @@ examples:
   nodedoctor run -- torchrun --nproc-per-node 8 train.py
   nodedoctor run --hang-after 120 --kill-after 15m -- srun python train.py
 
+--kill-after ends a job only where the time is not all that speaks for a hang. Two of these are wanted:
+  1  no progress: no step came, NCCL counts the same operations, no rank moved bytes
+  2  the Python stacks of all ranks are the same in two looks, and none saves, compiles, evaluates, downloads
+  3  the kernel calls a rank stopped, frozen, stuck in state D, or gone
+Where they are not there by twice the time, the job lives, and a line says which is missing.
+
 The command runs as it would without us: same output, same signals, same exit code (127 not found, 126 cannot
 be started). `nodedoctor arm` prints what is set for it; --no-arm sets nothing.
 """
@@ -43,6 +50,22 @@ def duration(text: str) -> float:
     if not found:
         raise argparse.ArgumentTypeError(f"wants seconds, or 15m or 2h, not {text[:40]!r}")
     return seconds(str(float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]))
+
+
+@record
+class KillAfter:
+    """Seconds after which a job that hangs is ended; with `force` where one sign of a hang is met."""
+
+    seconds: float
+    force: bool = False
+
+
+def kill_after(text: str) -> KillAfter:
+    """A time, perhaps with `,force` behind it."""
+    time, comma, word = text.partition(",")
+    if comma and word != "force":
+        raise argparse.ArgumentTypeError(f"wants TIME or TIME,force, not {text[:40]!r}")
+    return KillAfter(duration(time), bool(comma))
 
 
 def pattern(text: str) -> str:
@@ -102,7 +125,13 @@ def run() -> Parser:
     made.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, after --")
     _shared(made)
     add = made.add_argument
-    add("--kill-after", type=duration, metavar="TIME", help="end the job this long after a hang was seen")
+    add(
+        "--kill-after",
+        type=kill_after,
+        metavar="TIME[,force]",
+        help="end the job this long after a hang was seen, given two of three: no progress, unchanged Python"
+        " stacks, a process stopped or gone (with force: one)",
+    )
     add("--no-arm", action="store_true", help="set no variable for the job")
     add("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone: stacks by py-spy only")
     return made

@@ -1,7 +1,8 @@
 """What a job is started with so that its next hang leaves evidence; nothing that is set already is changed.
 
 Sources of every variable: `nodedoctor explain NAME`. Old and new names of the flight recorder are both set,
-because nobody knows here which torch the ranks will load; where a person has set one of them, neither is.
+because nobody knows here which torch the ranks will load: in the rank our sitecustomize knows, and leaves the
+one that its torch reads. Where a person has set one of them, neither is.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ def text(armed: Armed) -> str:
     lines = ["# set by nodedoctor for this job", for_env_file(armed).rstrip("\n")]
     lines += [f"# {name} was set already, and is unchanged" for name in armed.kept]
     lines += [
-        "# what may reach the job's output: stacks of a crash (PYTHONFAULTHANDLER), and from torch 2.8 on",
-        "# a line of each rank that TORCH_NCCL_TRACE_BUFFER_SIZE is deprecated; NCCL's warnings go to nccl/",
+        "# what may reach the job's output: stacks of a crash (PYTHONFAULTHANDLER)",
+        "# of two names of one variable each Python keeps the one that its torch reads"
+        if armed.hooked
+        else "# from torch 2.8 on each rank says that TORCH_NCCL_TRACE_BUFFER_SIZE is deprecated",
     ]
     return "\n".join(lines) + "\n"

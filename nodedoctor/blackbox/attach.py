@@ -21,6 +21,7 @@ from nodedoctor.cli.console import complain
 from nodedoctor.cli.endings import on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.probes.job.alive import lives
 
 
 def main(words: list[str]) -> int:
@@ -33,7 +34,7 @@ def main(words: list[str]) -> int:
         from nodedoctor.tui import start
 
         return start.watch()
-    if arguments.job and not os.path.exists(f"/proc/{arguments.job}"):
+    if arguments.job and not lives(arguments.job):
         return complain(f"--job {arguments.job}: there is no such process")
     try:
         folder = Folder.make(arguments.dir)
@@ -100,10 +101,15 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
                 await task
         finally:
             await watch.close()
-        say("no longer watching; the job goes on" if ended_by else "the job has ended")
+        if not watch.appeared:
+            say("no longer waiting" if ended_by else "nothing of the job came: no verdict")
+        else:
+            say("no longer watching; the job goes on" if ended_by else "the job has ended")
         await after.attached(watch, folder, say)
         await after.node_recorded(watch)
         folder.close()
     if ended_by and not watch.hangs:
         return 128 + ended_by
+    if not watch.appeared:
+        return Exit.UNKNOWN
     return Exit.FAIL if watch.hangs and watch.hangs[-1].resumed_after is None else Exit.OK

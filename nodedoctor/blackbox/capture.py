@@ -19,6 +19,7 @@ from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, whole
+from nodedoctor.probes.job.alive import lives
 from nodedoctor.record import record
 from nodedoctor.triage.live.judge import main_thread
 from nodedoctor.triage.live.running_job import RAS_PORT, Child, LiveJob, RankProcess, ask_ras
@@ -41,6 +42,8 @@ class KernelThread:
     syscall: str
     stack: str = ""
     ticks: int = 0
+    frozen: bool = False
+    lock: str = ""
 
 
 @record
@@ -91,6 +94,7 @@ async def look(
     processes = tuple(
         replace(
             _process(rank, second, kernel, below),
+            **_in_both(kernel_first.get(rank.pid), kernel.get(rank.pid)),
             moved=rank.pid in moving,
             ticks=max(0, _ticks(kernel, rank.pid) - _ticks(kernel_first, rank.pid)),
             gpu_percent=busy.get(rank.pid),
@@ -129,7 +133,18 @@ async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
 
 def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
     told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
-    return KernelThread(**told, ticks=whole(row, "ticks") or 0)
+    frozen, lock = row.get("frozen") is True, str(row.get("lock", ""))
+    return KernelThread(**told, ticks=whole(row, "ticks") or 0, frozen=frozen, lock=lock)
+
+
+def _in_both(
+    first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None
+) -> dict[str, Any]:
+    """What holds a process in both looks: a frozen control group, one lock."""
+    if not first or not second:
+        return {}
+    one, other = first[0], second[0]
+    return {"frozen": one.frozen and other.frozen, "lock": one.lock if one.lock == other.lock else ""}
 
 
 def _ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:
@@ -173,6 +188,16 @@ def _kernel_moved(first: tuple[KernelThread, ...] | None, second: tuple[KernelTh
     return (one.syscall, one.wchan) != (other.syscall, other.wchan) or "R" in (one.state, other.state)
 
 
+def _state(rank: RankSample, kernel: Mapping[int, tuple[KernelThread, ...]]) -> str:
+    """Its state in the second look; `gone` where the kernel had no thread of it any more."""
+    if rank.pid not in kernel:
+        return rank.state
+    rows = kernel[rank.pid]
+    if not rows:
+        return rank.state if lives(rank.pid) else "gone"
+    return rows[0].state or rank.state
+
+
 def _process(
     rank: RankSample,
     asked: Mapping[int, CapturedStack],
@@ -187,7 +212,7 @@ def _process(
         rank.rank,
         rank.world,
         rank.local_world,
-        states=(rank.state, seen[0].state or rank.state),
+        states=(rank.state, _state(rank, kernel)),
         wchan=seen[0].wchan if seen[0].wchan != "0" else "",
         threads=stack.threads if stack else (),
         children=rank.children,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -15,16 +16,21 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from nodedoctor import single_file
-from nodedoctor.blackbox import after, arm, instead, start
+from nodedoctor.blackbox import after, arm, instead, stacks, start
 from nodedoctor.blackbox import arguments as words_of
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import exhaustion
 from nodedoctor.cli.console import say
+from nodedoctor.probes.job.alive import lives
 
 KILLING = 30.0
 """Seconds between SIGTERM and SIGKILL when --kill-after ends a job: as long as Slurm's KillWait."""
+SIGNS = 2
+"""Signs of a hang that --kill-after wants before it ends a job, of the three in samples/signs.py."""
+LOOKS, LOOK_AGAIN = 2, 30.0
+"""Looks for them at least, and seconds between two: a loop that polls is caught elsewhere now and then."""
 DRAINING = 2.0
 """Seconds in which the pump may pass on what the command printed last; who daemonised may hold it open."""
 REAPING = 5.0
@@ -156,6 +162,8 @@ class StartedJob:
             if self._watch is not None:
                 await self._watch.close()
                 await after.node_recorded(self._watch)
+            if self._stacks:
+                await stacks.drop(self._stacks)
             # The loop closes what a signal is written to before it gives up hearing them; Python's word on
             # that would stand in the job's output as an error of the job.
             signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
@@ -206,21 +214,38 @@ class StartedJob:
         await self._watch.run()
 
     def _caught(self) -> None:
-        if self._arguments.kill_after:
-            self._killing = asyncio.ensure_future(self._kill(self._arguments.kill_after))
+        limit = self._arguments.kill_after
+        if self._killing is not None:
+            self._killing.cancel()
+        if limit is not None:
+            self._killing = asyncio.ensure_future(self._kill(limit))
 
-    async def _kill(self, seconds: float) -> None:
-        """End the job a while after a hang, unless it went on."""
-        await asyncio.sleep(seconds)
-        if self._watch is None or not self._watch.hangs or self._watch.hangs[-1].resumed_after is not None:
-            return
-        self._say(f"ending the job {seconds:g} s after the hang was seen (--kill-after)")
+    async def _kill(self, limit: words_of.KillAfter) -> None:
+        """End the job a while after a hang, unless it went on or little but the time speaks for the hang."""
+        watch = self._watch
+        assert watch is not None
+        hang, before = watch.hangs[-1], watch.hangs[-1].seen
+        needed = 1 if limit.force else SIGNS
+        ends = time.monotonic() + 2 * limit.seconds
+        await asyncio.sleep(limit.seconds)
+        for look in itertools.count(1):
+            before, found = await watch.signs(hang, before)
+            if watch.hangs[-1] is not hang:  # it went on
+                return
+            if found.met >= needed:
+                break
+            left = ends - time.monotonic()
+            if left <= 0 and look >= LOOKS:
+                self._say(f"the job is not ended (--kill-after {limit.seconds:g}): {found.against}")
+                return
+            await asyncio.sleep(min(max(left, 0.0), LOOK_AGAIN))
+        self._say(f"ending the job {limit.seconds:g} s after the hang was seen (--kill-after)")
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGTERM)
         await asyncio.sleep(KILLING)
         # torchrun gives each rank a session of its own, and one that is stopped does not end by SIGTERM. The
         # command goes first: one that saw its ranks end might itself end with 0, as if all were well.
-        for pid in (-self.pid, *(rank.pid for rank in self._watch.living)):
+        for pid in (-self.pid, *(rank.pid for rank in watch.living)):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -300,7 +325,7 @@ async def _reap_orphans(ours: int) -> None:
     before: set[int] = set()
     while True:
         await asyncio.sleep(REAPING)
-        dead = {pid for pid in _children() if pid != ours and _is_zombie(pid)}
+        dead = {pid for pid in _children() if pid != ours and not lives(pid)}
         for pid in dead & before:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
@@ -311,12 +336,6 @@ def _children() -> list[int]:
     with contextlib.suppress(OSError), open("/proc/self/task/1/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
     return []
-
-
-def _is_zombie(pid: int) -> bool:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()[:1] == ["Z"]
-    return False
 
 
 def _close(number: int) -> None:

@@ -30,6 +30,8 @@ DEADLINE = 8.0
 """Seconds for one way to the stacks of all ranks: eight ranks are to be captured within ten."""
 ANSWERING = 3.0
 """Seconds a process has to write its stacks after the signal: a stopped one never does."""
+DROPPING = 2.0
+"""Seconds to remove the files of processes that have ended: the job is over, and somebody waits."""
 AT_ONCE = 8
 """py-spy processes at a time: each takes a core for half a second."""
 
@@ -95,6 +97,11 @@ async def of(pids: Sequence[int], ranks: Sequence[RankSample]) -> dict[int, Capt
             break
         found |= await _by_spy(rest, way, argv, DEADLINE)
     return found
+
+
+async def drop(folder: str) -> None:
+    """Remove what processes that have ended left in the folder of stacks."""
+    await child_process.run("drop-stacks", Command(child("job/drop_stacks", folder)), DROPPING)
 
 
 def _spying(ranks: Sequence[RankSample]) -> list[tuple[Way, tuple[str, ...]]]:

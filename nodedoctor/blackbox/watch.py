@@ -17,11 +17,13 @@ from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
 from nodedoctor.blackbox.samples.sample import RankSample, Sample
 from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
+from nodedoctor.blackbox.samples.signs import Signs, signs
 from nodedoctor.children import child_process
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
+from nodedoctor.triage.live import judge
 from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.standing import numbered
 from nodedoctor.wording import counted
@@ -38,6 +40,8 @@ SETTLING = 1.0
 """Seconds after the last progress in which ranks may still finish what belongs to it."""
 ENDING = 2.0
 """Seconds for the last look at the counters, when the job has ended."""
+TASKS = 60.0
+"""Seconds until the tasks of a Slurm job are there: a prolog that starts a watch runs right before them."""
 EMPTY = 30.0
 """Seconds without any worker of a Ray job that mean its end."""
 
@@ -46,15 +50,20 @@ EMPTY = 30.0
 class Hang:
     """A hang that was caught: when, why it was suspected, and the `nodedoctor.triage/1` document about it.
 
-    `time` is of the wall clock, `moment` of the clock that never jumps.
+    `time` is of the wall clock, `moment` of the clock that never jumps; `seen` is the look that caught it.
     """
 
     time: float
     why: str
     document: Json
-    live: LiveJob
+    seen: capture.Capture
     moment: float
     resumed_after: float | None = None
+
+    @property
+    def live(self) -> LiveJob:
+        """What was seen of its processes."""
+        return self.seen.live
 
 
 class Watch:
@@ -84,8 +93,13 @@ class Watch:
         self._introduced: set[tuple[int, int]] = set()
         self._unsure: LiveJob | None = None
         self._named = False
+        self._waits = False
         self._computing = confirm.Computing()
         self._stopped = False
+        self._first = time.monotonic()
+        self._grace = min(settings.grace, TASKS) if "slurm" in wanted else settings.grace
+        self.appeared = "pids" in wanted
+        """Whether anything of the job was ever there: raylets and tasks may be started after the watch."""
         self.progress = Progress(settings)
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
@@ -103,6 +117,11 @@ class Watch:
         async for sample in self._sampler.samples():
             if self._stopped:
                 return
+            if not self._has_appeared(sample):
+                if sample.moment - self._first >= self._grace:
+                    return
+                self._sampler.hurry(True)
+                continue
             self.last = sample
             self._folder.append("samples.jsonl", keep.sample_line(sample))
             keep.outputs(self._folder, sample)
@@ -131,6 +150,15 @@ class Watch:
                 elif sample.walked > self._asked:
                     self._asked = None
                     await self._look(suspicion, sample)
+
+    def _has_appeared(self, sample: Sample) -> bool:
+        """Whether something of the job is or was there; says once that it is waited for."""
+        if not self.appeared and sample.walked and (sample.roots or sample.living):
+            self.appeared = True
+        if not self.appeared and not self._waits:
+            self._waits = True
+            self._say(f"nothing of the job runs on {self._host} yet; waiting {self._grace:g} s at most")
+        return self.appeared
 
     @property
     def living(self) -> tuple[RankSample, ...]:
@@ -219,10 +247,11 @@ class Watch:
         busy = confirm.at_work(seen, lately)
         _log.debug("%s; at work: %s", suspicion.why, [rank.called for rank in busy])
         waits = confirm.someone_waits(seen)
+        abnormal = bool(judge.abnormal(seen.live))
         if busy and waits and self._only_computes(seen, busy, suspicion, lately):
             silent = time.monotonic() - suspicion.since
             self._caught_one(self._computing.marked(seen, silent), suspicion, "PERHAPS A HANG")
-        elif busy or (suspicion.rule == 3 and not waits):
+        elif busy or (suspicion.rule != 2 and not waits and not abnormal):
             if not busy and self._unsure is None:
                 self._unsure = seen.live
                 keep.look(self._folder, seen)  # on other nodes there may be somebody who waits for these
@@ -232,8 +261,7 @@ class Watch:
                 self._next_look = min(self._next_look, due)
             self._in_vain += 1
         else:
-            self._caught_one(seen, suspicion, "HANG")
-            self._caught()
+            self._caught_one(seen, suspicion, "HANG" if waits or abnormal else "PERHAPS A HANG")
 
     async def _compare(self) -> None:
         """Read the counters, and note what they have gained since the watching began."""
@@ -269,7 +297,7 @@ class Watch:
     def _caught_one(self, seen: capture.Capture, suspicion: Suspicion, word: str) -> None:
         """Judge and keep what was seen, and say it."""
         examined = verdict.judge(seen)
-        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen.live, time.monotonic()))
+        self.hangs.append(Hang(seen.time, suspicion.why, examined, seen, time.monotonic()))
         keep.capture(self._folder, seen, examined)
         self._say(f"{word}: {suspicion.why}")
         for line in verdict.short(examined, seen):
@@ -277,6 +305,13 @@ class Watch:
         asked = f"; {counted(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
         self._say(f"kept in {self._folder.path} (stacks: {seen.ways}{asked}; {seen.seconds:.1f} s)")
         self._react()
+        self._caught()
+
+    async def signs(self, hang: Hang, before: capture.Capture) -> tuple[capture.Capture, Signs]:
+        """Look once more at a job that hangs: what speaks for it besides the time, since an earlier look."""
+        seen = await capture.look(self.living, host=self._host, missing=self.progress.missing)
+        stepped = (self.progress.stepped or 0) > hang.moment
+        return seen, signs(before, seen, stepped=stepped)
 
     def _react(self) -> None:
         """Begin what takes longer and is of use later: the node's recording, and what a person asked for."""

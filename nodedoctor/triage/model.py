@@ -251,6 +251,8 @@ class Candidate:
     collective: CollectiveCall | None = None
     owner: Owner | None = None
     """Whose move it is where the evidence tells, else that of the cause."""
+    decides: bool = True
+    """False for what is only a suspicion, whatever its ground: the verdict stays open."""
 
 
 @record

@@ -217,3 +217,27 @@ def test_a_container_beside_the_job_that_shares_its_process_ids(tmp_path: Path) 
         finally:
             pod.kill()
     assert "Rank 1 on" in verdict
+
+
+def test_a_watch_that_is_there_before_the_cluster(tmp_path: Path) -> None:
+    """It waits for the first raylet, and says so, instead of saying that the job has ended."""
+    raylet = tmp_path / "raylet"
+    raylet.symlink_to(os.path.realpath("/bin/sleep"))
+    argv = [*RUN[:-1], "watch", "--ray", "--dir", str(tmp_path / "jobs")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        first = watch.stdout.readline()
+        time.sleep(2)
+        assert watch.poll() is None
+        with subprocess.Popen([raylet, "4"], start_new_session=True) as cluster:
+            cluster.wait()
+        rest, _ = watch.communicate(timeout=60)
+    assert "nothing of the job runs" in first and "waiting 1800 s at most" in first
+    assert (watch.returncode, "the job has ended" in rest) == (0, True)
+
+
+def test_a_watch_whose_job_never_comes(tmp_path: Path) -> None:
+    argv = [*RUN[:-1], "watch", "--ray", "--start-grace", "3", "--dir", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "nothing of the job came: no verdict" in done.stdout) == (3, True)
+    assert "the job has ended" not in done.stdout

@@ -157,7 +157,7 @@ def test_a_rank_that_cannot_be_read_is_not_gone(hidden: tuple[int, ...], tmp_pat
     """Of ranks that are not armed it is seen that the job hangs, and said why no more is: that only one or
     two of them tell their place does not mean that the others have died."""
     user = as_an_ordinary_user(tmp_path)
-    options = ("--kill-after", "1", "--no-arm")
+    options = ("--kill-after", "1,force", "--no-arm")
     said, folder = run(tmp_path, "load_shard()", *options, undumpable=hidden, user=user)
     found = json.loads((folder / "triage.json").read_text())
     assert "HANG" in said

@@ -36,6 +36,7 @@ FREE = {
     "JOB",
     "COMMAND",
     "TIME",
+    "TIME[,force]",
     "REGEX",
 }
 """Metavars for which no list could be made."""

@@ -1,8 +1,9 @@
 """Whether a suspected hang is one: who moved between two looks, and who does not but works all the same.
 
 A job hangs when nobody in it goes on. Saving, loading, compiling and generating can keep one Python stack for
-minutes: whoever moves bytes, has busy children, or uses CPU outside of a wait is at work. A rank that waits
-for others uses a whole core in cudaStreamSynchronize and does nothing all the same.
+minutes: whoever moves bytes, has busy children, or uses CPU outside of a wait is at work, and so is whoever
+is in a function of such work, that waits for another machine perhaps. A rank that waits for others uses a
+whole core in cudaStreamSynchronize and does nothing all the same.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from nodedoctor.blackbox.capture import Capture
-from nodedoctor.blackbox.samples.progress import IDLE, Activity, Suspicion
+from nodedoctor.blackbox.samples.progress import DEAD, IDLE, STOPPED, Activity, Suspicion
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
 from nodedoctor.triage.events.frames import Frame
-from nodedoctor.triage.live.judge import main_thread, own_frame
+from nodedoctor.triage.live.judge import long_work, main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
 
 Lately = Callable[[RankSample], Activity]
@@ -51,18 +52,31 @@ def stuck(capture: Capture, pids: Iterable[int], activity: Lately) -> tuple[Rank
 
 def _with_looks(lately: Activity, process: RankProcess, seconds: float) -> Activity:
     """What a rank did lately, the time between the two looks included: samples may be too few to tell."""
-    return replace(lately, cpu=max(lately.cpu, process.ticks / TICKS_PER_SECOND / max(seconds, 1.0)))
+    return replace(lately, cpu=max(lately.cpu, share(process, seconds)))
+
+
+def share(process: RankProcess, seconds: float) -> float:
+    """The CPU that a process used between two looks so far apart, as a share of one core."""
+    return process.ticks / TICKS_PER_SECOND / max(seconds, 1.0)
 
 
 def _works(process: RankProcess, lately: Activity) -> bool:
-    if process.states[1] in ("T", "t", "Z", "X", "gone"):
+    before, now = process.states
+    if now == "gone":
+        return before != "gone"  # it came to its end between the looks: the job goes on
+    if now in (*STOPPED, *DEAD) or process.frozen or process.lock:
         return False
     if process.collective:
         return process.moved
-    if process.moved or lately.works:
+    if process.moved or lately.works or (now != "D" and long_work(process)):
         return True
-    wants = lately.cpu > IDLE or "R" in process.states  # also where it gets no core for long
-    return wants and not _waits_for_gpu(process)
+    return computes(process, lately.cpu)
+
+
+def computes(process: RankProcess, cpu: float) -> bool:
+    """True for a rank that uses CPU outside of a wait, as a share of one core."""
+    wants = cpu > IDLE or "R" in process.states  # also where it gets no core for long
+    return wants and not process.collective and not _waits_for_gpu(process)
 
 
 def _waits_for_gpu(process: RankProcess) -> bool:

@@ -21,6 +21,7 @@ import statistics
 from collections import deque
 
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample, Sample
+from nodedoctor.probes.job.alive import lives
 from nodedoctor.record import record
 from nodedoctor.triage.events import progress as signs
 
@@ -43,6 +44,8 @@ KEPT = 50
 """Steps whose median is taken: what a step took an hour ago says little."""
 LEAST_STEPS = 3
 """Steps seen before their median means anything."""
+STOPPED, DEAD = ("T", "t"), ("Z", "X")
+"""States of /proc/PID/stat in which a process does nothing more: until it is let go on, and for ever."""
 
 
 @record
@@ -98,6 +101,7 @@ class Progress:
         self._last: Sample | None = None
         self._still: dict[tuple[int, int], tuple[float, RankSample]] = {}
         self._seen: dict[tuple[int, int], RankSample] = {}
+        self._missing: tuple[RankSample, ...] = ()
         self._lost: dict[tuple[int, int], float] = {}
         self._lately: dict[tuple[int, int], deque[tuple[float, RankSample]]] = {}
         self.first: float | None = None
@@ -122,17 +126,20 @@ class Progress:
 
     @property
     def missing(self) -> tuple[RankSample, ...]:
-        """Ranks that had a process and have none any more.
+        """Ranks whose process has ended, as the kernel has it at the last sample.
 
         What a task's shell or prolog started has the environment of the rank, too, and ends long before it;
-        and a rank that was restarted has another process.
+        and a rank that was restarted has another process. A process without a rank is missed by nobody.
         """
-        living = self._last.living if self._last else ()
-        now, held = {rank.key for rank in living}, {(rank.job, rank.rank) for rank in living}
+        return self._missing
+
+    def _ended(self, sample: Sample) -> tuple[RankSample, ...]:
+        now = {rank.key for rank in sample.living}
+        ranks = {(rank.job, rank.rank) for rank in sample.living}
         return tuple(
             rank
             for key, rank in self._seen.items()
-            if key not in now and (rank.rank is None or (rank.job, rank.rank) not in held)
+            if key not in now and (rank.job, rank.rank) not in ranks and not lives(rank.pid, rank.start)
         )
 
     def feed(self, sample: Sample) -> bool:
@@ -147,11 +154,9 @@ class Progress:
             if self._heartbeat is not None and before is not None:
                 self._steps.append(sample.moment - (self.stepped or before.moment))
             self._heartbeat = sample.heartbeat
-        if any(rank.rank is not None for rank in sample.ranks):  # what came before them were launchers
-            self._seen = {key: rank for key, rank in self._seen.items() if rank.rank is not None}
-            self._lost = {key: since for key, since in self._lost.items() if key in self._seen}
         for rank in sample.living:
-            self._seen[rank.key] = rank
+            if rank.rank is not None:
+                self._seen[rank.key] = rank
             lately = self._lately.setdefault(rank.key, deque(maxlen=LATELY_LOOKS))
             lately.append((sample.moment, rank))
             while len(lately) > 2 and sample.moment - lately[1][0] >= LATELY:
@@ -159,10 +164,9 @@ class Progress:
             known = self._still.get(rank.key)
             if known is None or _moved(known[1], rank, sample.moment - known[0]):
                 self._still[rank.key] = (sample.moment, rank)
-            is_lost = rank.state in ("T", "t", "Z", "X")
-            self._lost = _noted(self._lost, rank.key, is_lost, sample.moment)
-        for rank in self.missing:
-            self._lost = _noted(self._lost, rank.key, True, sample.moment)
+        self._missing = self._ended(sample)
+        lost = {rank.key for rank in (*filter(_is_lost, sample.living), *self._missing)}
+        self._lost = {key: self._lost.get(key, sample.moment) for key in lost}
         if any(went_on):
             self.stepped = sample.moment
             self.count += 1
@@ -272,13 +276,9 @@ def _moved(before: RankSample, now: RankSample, seconds: float) -> bool:
     return used > allowed or bytes_moved > max(QUIET, QUIET * seconds / 60) or elsewhere
 
 
-def _noted(
-    lost: dict[tuple[int, int], float], key: tuple[int, int], is_lost: bool, moment: float
-) -> dict[tuple[int, int], float]:
-    """Who is lost, and since when, with one more looked at."""
-    if is_lost:
-        return {**lost, key: lost.get(key, moment)}
-    return {known: since for known, since in lost.items() if known != key}
+def _is_lost(rank: RankSample) -> bool:
+    """True for a process that is stopped, and for a rank that is dead; others may end as they like."""
+    return rank.state in STOPPED or (rank.state in DEAD and rank.rank is not None)
 
 
 def _lines(text: str) -> list[str]:

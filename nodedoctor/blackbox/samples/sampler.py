@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from nodedoctor.blackbox.samples.sample import Sample, parse
 from nodedoctor.children.child_stream import ChildStream
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
+from nodedoctor.probes.job.alive import lives
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Sampler:
     def _has_ended(self) -> bool:
         """Whether none of the processes that were named is there: without a sampler nobody else says."""
         pids = self._wanted.get("pids") or ()
-        return bool(pids) and not any(map(_is_there, pids))
+        return bool(pids) and not any(map(lives, pids))
 
     async def _one_child(self) -> AsyncIterator[Sample]:
         argv = child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace}))
@@ -97,14 +97,3 @@ class Sampler:
                     yield sample
         finally:
             await self.close()
-
-
-def _is_there(pid: int) -> bool:
-    """Asked without opening anything: there may be no descriptor left."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
-    return True

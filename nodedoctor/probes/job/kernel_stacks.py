@@ -1,8 +1,8 @@
 """Where processes are in the kernel: `kernel_stacks.py PID [PID ...]` prints one JSON object by pid.
 
 State, wait channel, system call and CPU ticks of every thread, and its kernel stack where we may see it (root
-only).
-Reads /proc; stops nothing.
+only); with the first thread whether the control group is frozen, and whose file lock the process waits for.
+Reads /proc and /sys/fs/cgroup; stops nothing.
 """
 
 from __future__ import annotations
@@ -10,24 +10,65 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
+from typing import Any
 
 THREADS = 64
 """Threads of a process that are looked at, the oldest first: the first one is Python's main thread."""
+LOCKS = 1 << 20
+"""Bytes of /proc/locks that are read: some ten thousand locks."""
+LOCK = re.compile(r"(\d+): (-> )?(\w+) +\w+ +\w+ (-?\d+) (\S+) ")
 
 
 def main() -> None:
     """Print what was seen."""
-    print(json.dumps({word: threads(int(word)) for word in sys.argv[1:]}))
+    locks = waited_locks(read("/proc/locks", LOCKS))
+    print(json.dumps({word: threads(int(word), locks) for word in sys.argv[1:]}))
 
 
-def threads(pid: int) -> list[dict[str, object]]:
+def threads(pid: int, locks: dict[int, str]) -> list[dict[str, Any]]:
     """Each thread of a process; none when it is gone."""
     try:
         ids = sorted(int(entry) for entry in os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return []
-    return [thread(f"/proc/{pid}/task/{number}") for number in ids[:THREADS]]
+    found = [thread(f"/proc/{pid}/task/{number}") for number in ids[:THREADS]]
+    if found:
+        found[0] |= {"frozen": frozen(pid), "lock": locks.get(pid, "")}
+    return found
+
+
+def waited_locks(table: str) -> dict[int, str]:
+    """By the pid that waits for it: the kind of lock, its file, and who has it (proc_locks(5)).
+
+    A row of who waits has "->" behind the number that it shares with the row of who has the lock.
+    """
+    holders: dict[str, str] = {}
+    waiting: dict[int, str] = {}
+    for row in table.splitlines():
+        if not (found := LOCK.match(row)):
+            continue
+        number, waits, kind, pid, file = found.groups()
+        if not waits:
+            holders[number] = pid
+        elif (holder := holders.get(number, "")) and int(holder) > 0 and int(pid) > 0:
+            name = read(f"/proc/{holder}/comm").strip()
+            waiting[int(pid)] = f"{kind} lock on file {file} that process {holder} ({name}) has"
+    return waiting
+
+
+def frozen(pid: int) -> bool:
+    """Whether the process's control group is frozen: by cgroup.events of version 2, by the freezer of 1."""
+    for row in read(f"/proc/{pid}/cgroup").splitlines():
+        _, controllers, path = [*row.split(":", 2), "", ""][:3]
+        if not controllers:
+            for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+                if "frozen 1" in read(f"{mount}{path}/cgroup.events").splitlines():
+                    return True
+        elif controllers == "freezer" and "FROZEN" in read(f"/sys/fs/cgroup/freezer{path}/freezer.state"):
+            return True
+    return False
 
 
 def thread(folder: str) -> dict[str, object]:
@@ -44,10 +85,10 @@ def thread(folder: str) -> dict[str, object]:
     }
 
 
-def read(path: str) -> str:
+def read(path: str, limit: int = 16384) -> str:
     """A small file, '' when it cannot be read."""
-    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-        return file.read(16384).decode("utf-8", "replace")
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return file.read(limit).decode("utf-8", "replace")
     return ""
 
 

@@ -25,13 +25,23 @@ import stat as modes
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.job.alive import fields, lives
+    from nodedoctor.probes.job.launchers import SERVES, lightning
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from alive import fields, lives
+    from launchers import SERVES, lightning
+
+    sys.path.pop(0)
 
 WANTED = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-    "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_PORT", "SLURM_JOB_ID",
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_PORT", "SLURM_JOB_ID", "NODE_RANK",
     "DEEPSPEED_TIMEOUT",
     "NCCL_RAS_ADDR", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "NODEDOCTOR_STACKS",
 )  # fmt: skip
@@ -62,8 +72,11 @@ SHELL = re.compile(r"(?:ba|da|k|z|fi)?sh|slurm_script|srun")
 """What Slurm starts a task or a script with; it only waits for what it started in turn."""
 RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
 PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
-OURS = re.compile(r"(?:^|[\0/])nodedoctor(?:\.pyz)?\0|/nodedoctor-\d+/[0-9a-f]{32}\.pyz\0")
-"""Command lines of nodedoctor itself, which a task of Slurm's may have started with a rank's environment."""
+OURS = re.compile(
+    r"(?:^|[\0/])nodedoctor(?:\.pyz)?\0|/nodedoctor-\d+/[0-9a-f]{32}\.pyz\0|/nodedoctor/probes/[\w/]+\.py\0"
+)
+"""Command lines of nodedoctor itself and of its children, which a task of Slurm's may have started with a
+rank's environment."""
 JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
@@ -121,7 +134,7 @@ class Watch:
             "time": time.time(),
             "monotonic": now,
             "walked": self.walked,
-            "roots": [pid for pid in self.roots if alive(pid)],
+            "roots": [pid for pid in self.roots if lives(pid)],
             "ranks": ranks,
             "output": self.output(),
         }
@@ -178,9 +191,16 @@ class Watch:
             if top:
                 beside = self.hidden(known, ranked, parents)
                 return {pid: known[pid] for pid in (top + beside)[:PROCESSES]}
+        if found := lightning(known, parents, {pid: words(pid) for pid in known}):
+            return dict(sorted(found.items())[:PROCESSES])
         workers = [pid for pid in sorted(inside) if RAY_WORKER.match(title(pid))]
-        if not workers and "pids" in self.wanted:
-            workers = [pid for pid in sorted(inside) if PYTHON.match(name(pid)) and pid not in self.roots]
+        has_ray = any(name(pid) == "raylet" for pid in inside)  # its agents are Pythons, and no ranks
+        if not workers and not has_ray and "pids" in self.wanted:
+            workers = [
+                pid for pid in sorted(inside)
+                if PYTHON.match(name(pid)) and pid not in self.roots and lives(pid)
+                and not SERVES.search(" ".join(words(pid)))
+            ]  # fmt: skip
             workers = [pid for pid in workers if parents.get(pid) not in workers] or self.roots
         return {pid: known.get(pid) or self.place(pid) for pid in workers[:PROCESSES]}
 
@@ -190,7 +210,7 @@ class Watch:
         kin = set().union(*(above(pid, parents) for pid in ranked)) | set(self.roots)
         found = [
             pid for pid, one in known.items()
-            if one["hidden"] and pid not in kin and PYTHON.match(name(pid)) and alive(pid)
+            if one["hidden"] and pid not in kin and PYTHON.match(name(pid)) and lives(pid)
         ]  # fmt: skip
         taken = ranked | set(found)
         return [pid for pid in found if taken.isdisjoint(set(above(pid, parents)) - {pid})]
@@ -239,7 +259,7 @@ class Watch:
             if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
                 one["prefix"] = found[1]
         moved = moved_bytes(pid)
-        children = [child for child in self.below.get(pid, ()) if alive(child)]
+        children = [child for child in self.below.get(pid, ()) if lives(child)]
         return {
             "pid": pid,
             **shown(one),
@@ -324,11 +344,6 @@ def descendants(roots: Iterable[int], below: dict[int, list[int]]) -> set[int]:
     return found
 
 
-def fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name: state, ppid, ..."""
-    return read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-
-
 def parent_of(pid: int) -> int | None:
     """The parent; None when the process is gone."""
     told = fields(pid)
@@ -343,19 +358,19 @@ def status(pid: int) -> tuple[int | None, str, int]:
     return int(told[19]), told[0], int(told[11]) + int(told[12])
 
 
-def alive(pid: int) -> bool:
-    """True unless the process is gone or a zombie."""
-    return status(pid)[1] not in ("", "Z", "X")
-
-
 def name(pid: int) -> str:
     """The process's short name."""
     return first_line(f"/proc/{pid}/comm")
 
 
+def words(pid: int) -> list[str]:
+    """The command line."""
+    return read(f"/proc/{pid}/cmdline", 4096).split("\0")
+
+
 def title(pid: int) -> str:
     """The first word of the command line, which Ray sets to the actor's name."""
-    return read(f"/proc/{pid}/cmdline", 4096).split("\0")[0]
+    return words(pid)[0]
 
 
 def job_of(pid: int) -> str:

@@ -77,7 +77,7 @@ class Weighed:
     @property
     def decides(self) -> bool:
         """True when it is more than a suspicion."""
-        return self.points >= DECIDES
+        return self.candidate.decides and self.points >= DECIDES
 
     @property
     def against(self) -> Factor | None:
@@ -86,9 +86,9 @@ class Weighed:
 
 
 def weigh(story: Story, candidates: Sequence[Candidate]) -> list[Weighed]:
-    """All candidates, the one with the most points first; the earlier one where they are equal."""
+    """All candidates, suspicions last, the one with the most points first; the earlier one where equal."""
     weighed = [Weighed(one, tuple(_factors(story, one, candidates))) for one in candidates]
-    return sorted(weighed, key=lambda one: (-one.points, _first(story, one.candidate)))
+    return sorted(weighed, key=lambda one: (not one.decides, -one.points, _first(story, one.candidate)))
 
 
 def rests_on(best: Weighed) -> str:

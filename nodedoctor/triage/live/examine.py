@@ -81,9 +81,14 @@ def _judged(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Exami
         count = len(live.processes)
         those = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
         processes = those if count else "no rank was found"
-        judged = replace(
-            judged, headline=f"{processes}, and nothing shows who holds it up", evidence=tuple(told[:8])
-        )
+        suspicion = next((one for one in found if not one.decides), None)
+        if suspicion is None:
+            headline = f"{processes}, and nothing shows who holds it up"
+            judged = replace(judged, headline=headline, evidence=tuple(told[:8]))
+        else:
+            headline = f"{suspicion.headline}: a suspicion, nothing else shows who holds the job up"
+            evidence, who = suspicion.evidence, suspicion.culprits
+            judged = replace(judged, headline=headline, evidence=evidence, culprits=who)
     judged = advised(judged, story)
     if judged.outcome in ("undetermined", "nothing"):
         judged = replace(judged, next=fixes.deciding(live) or judged.next)

@@ -22,37 +22,76 @@ from nodedoctor.triage.live.standing import Standing, grouped
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
 from nodedoctor.wording import agree, listed
 
-_SAVES = re.compile(r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|generate|compile", re.IGNORECASE)
+_LONG = re.compile(
+    r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|validat|generate|rollout|compile(?!d|_wrapper)"
+    r"|download|upload",
+    re.IGNORECASE,
+)
+"""Functions that take minutes and may keep one stack for all of them, by their names in Transformers, TRL,
+Lightning, torch and the Hub's client."""
+_NOT_LONG = re.compile(r"train", re.IGNORECASE)
+"""What is named after the whole of a program, as train_and_evaluate is, says nothing of a part of it."""
 _PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
 """Wait channels of who waits for a pipe's other end (linux, fs/pipe.c): no work, whatever it saves."""
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
 _STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
+FROZEN = "frozen"
 _STATES = {
     "T": "is stopped (SIGSTOP or a debugger)",
     "t": "is held by a debugger",
     "D": "hangs in the kernel (storage?)",
     "Z": "is dead and not yet collected",
     "gone": "has no process any more",
+    FROZEN: "is frozen with its control group (cgroup.freeze, freezer.state)",
 }
 _PLURAL = {"is": "are", "hangs": "hang", "has": "have"}
 _DEAD = ("Z", "gone")
-_STOPPED = ("T", "t")
+_STOPPED = ("T", "t", FROZEN)
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
 _UNNAMED = re.compile(r"synchronize|wait")
+IDLE_TICKS = 6
+"""Hundredths of a second of CPU between two looks that are nothing: 3 % of two seconds, for watchdogs."""
 _RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
 def candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the processes' standing speaks for."""
-    rules = (_states, _gone, _elsewhere, _different_calls, _odd_one_out)
+    rules = (_states, _gone, _locked, _elsewhere, _different_calls, _only_one_runs, _odd_one_out)
     return [candidate for rule in rules for candidate in rule(live)]
+
+
+def abnormal(live: LiveJob) -> list[RankProcess]:
+    """The processes in a state that the kernel itself calls abnormal, seen so both times.
+
+    That a rank is dead counts where the others wait for it or it is not seen what they do: at the end of a
+    job one after another comes to its end.
+    """
+    found = [process for process in live.processes if _standstill(process) or process.lock]
+    if any(_standstill(process) in _DEAD for process in found) and not _may_wait(live):
+        return [process for process in found if _standstill(process) not in _DEAD]
+    return found
+
+
+def _standstill(process: RankProcess) -> str:
+    """The state in which a process stands still for the kernel; '' for one that only sleeps or runs."""
+    if process.frozen:
+        return FROZEN
+    first, second = process.states
+    return second if first == second and second in _STATES else ""
+
+
+def _may_wait(live: LiveJob) -> bool:
+    """True unless the stacks of all living ranks were read and none of them waits in a collective."""
+    living = [process for process in live.processes if process.states[1] not in _DEAD]
+    waits = any(process.collective and not process.moved for process in living)
+    return waits or not all(process.threads for process in living)
 
 
 def events(live: LiveJob) -> list[Event[Any]]:
     """What every process does, and what RAS says; counts that moved between the two answers prove life."""
     told = [_event(live, process, _doing(process)) for process in live.processes]
     first, second = live.ras
-    if first and second and _counts(first) != _counts(second):
+    if first and second and ras_counts(first) != ras_counts(second):
         told.append(
             Event(RasRunning(), Place("NCCL RAS", 0), Who(), None, "operation counts moved: not stuck")
         )
@@ -74,19 +113,30 @@ def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
 
 
 def _states(live: LiveJob) -> Iterator[Candidate]:
-    """A stopped or unkillable process, seen so both times.
+    """A stopped, frozen, unkillable or dead process, seen so both times.
 
-    What all of them do is no rank's fault, unless they are stopped: nobody can go on then.
+    What all of them do is no rank's fault, unless they are stopped or frozen: nobody can go on then.
     """
-    held = [p for p in live.processes if p.states[0] == p.states[1] and p.states[1] in _STATES]
-    if held and (len(held) < len(live.processes) or all(p.states[1] in _STOPPED for p in held)):
+    known = abnormal(live)
+    held = [process for process in known if _standstill(process)]
+    if held and (len(held) < len(live.processes) or all(_standstill(p) in _STOPPED for p in held)):
         who = tuple(_who(live, process) for process in held)
-        state = held[0].states[1]
+        state = _standstill(held[0])
         cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
         verb, _, rest = _STATES[state].partition(" ")
         headline = f"{called(who)} {agree(len(who), verb, _PLURAL[verb])} {rest}"
         evidence = tuple(_event(live, process, _doing(process)) for process in held[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
+
+
+def _locked(live: LiveJob) -> Iterator[Candidate]:
+    """A process that the kernel lists behind the holder of a file lock, both times."""
+    behind = [process for process in live.processes if process.lock]
+    if behind and len(behind) < len(live.processes):
+        who = tuple(_who(live, process) for process in behind)
+        headline = f"{called(who)} {agree(len(who), 'waits', 'wait')} for the {behind[0].lock}"
+        evidence = tuple(_event(live, process, _doing(process)) for process in behind[:4])
+        yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
 
 def _gone(live: LiveJob) -> Iterator[Candidate]:
@@ -99,8 +149,10 @@ def _gone(live: LiveJob) -> Iterator[Candidate]:
         who += [Who(rank=rank, host=host or live.host or None) for rank in _absent(here)]
     if who:
         evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:3])
+        waited = any(process.collective and not process.moved for process in live.processes)
+        sure: Confidence = "high" if waited else "low"  # a job that ends loses its ranks one by one
         headline = f"{called(tuple(who))} {agree(len(who), 'has', 'have')} no process any more"
-        yield Candidate("peer_died", "death", "high", headline, evidence, tuple(who))
+        yield Candidate("peer_died", "death", sure, headline, evidence, tuple(who), decides=waited)
 
 
 def _absent(here: Sequence[RankProcess]) -> list[int]:
@@ -127,7 +179,7 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     if not stuck or not waited_for(others, waiting):
         return
     who = tuple(_who(live, process) for process in stuck)
-    work = next((_legitimate(process) for process in stuck if _legitimate(process)), "")
+    work = next(filter(None, map(long_work, stuck)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
     headline = held_up(
@@ -167,6 +219,22 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
 
 
+def _only_one_runs(live: LiveJob) -> Iterator[Candidate]:
+    """Of Ray's actors one alone runs a method, in which it does nothing: its driver waits for it."""
+    runs = [process for process in live.processes if not _has_no_task(process)]
+    idle = len(live.processes) - 1
+    if idle < 1 or len(runs) != 1 or not runs[0].threads:
+        return
+    (one,) = runs
+    if one.moved or one.collective or one.ticks > IDLE_TICKS or long_work(one):
+        return
+    who = (_who(live, one),)
+    alone = f"the other {idle} {agree(idle, 'actor has', 'actors have')} nothing to do"
+    evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:4])
+    headline = f"{called(who)} {_doing(one)}, and {alone}"
+    yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
+
+
 def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
     """Nobody is seen in a collective, as ranks talk to each other by means we do not know, or without stacks:
     a rank that stands elsewhere than all others is suspected. The function tells it, or else the line in it,
@@ -188,7 +256,10 @@ def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
             there, here = shown(few[0]), shown(many[0])
             headline = f"{called(who)} is in {there}, and the other {len(many)} ranks are in {here}"
             evidence = tuple(_event(live, process, _doing(process)) for process in (*few, *many[:3]))
-            yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
+            alone = shown is _in_kernel  # and who sleeps elsewhere in the kernel may be the one that waits
+            yield Candidate(
+                "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone
+            )
         return
 
 
@@ -272,23 +343,28 @@ def _is_idle_worker(process: RankProcess) -> bool:
     return process.rank is None and _has_no_task(process)
 
 
-def _legitimate(process: RankProcess) -> str:
-    """Long work that has to be done, as far as the names of the functions tell."""
-    if _PIPE.match(process.wchan):
-        return ""
-    for thread in process.threads:
-        for frame in thread.frames:
-            told = read_progress(frame.function.replace("_", " "))
-            if _SAVES.search(frame.function) or isinstance(told, LongWork):
-                return frame.function
+def long_work(process: RankProcess) -> str:
+    """The function of long work that has to be done which the main thread is in, by its name; else ''.
+
+    Whoever saves into a pipe waits for who reads it, and does no work.
+    """
+    thread = main_thread(process.threads) if not _PIPE.match(process.wchan) else None
+    for frame in thread.frames if thread is not None else ():
+        if _RECOMPUTES.search(frame.file) or _NOT_LONG.search(frame.function):
+            continue
+        told = read_progress(frame.function.replace("_", " "))
+        if _LONG.search(frame.function) or isinstance(told, LongWork):
+            return frame.function
     return ""
 
 
 def _doing(process: RankProcess) -> str:
-    state = process.states[1] or "?"
+    state = FROZEN if process.frozen else process.states[1] or "?"
     waits = process.collective
     if state in _STATES and state != "D":
         return _STATES[state]
+    if process.lock:
+        return f"waits for the {process.lock}{_caller(process)}"
     if waits:
         return f"waits in {waits}{_caller(process)}"
     if _has_no_task(process):
@@ -334,6 +410,6 @@ def _event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
     return Event(Seen("live-process"), place, who, None, f"{name} {text}{busy}{_held_by(process)}")
 
 
-def _counts(text: str) -> list[str]:
+def ras_counts(text: str) -> list[str]:
     """RAS's operation counts: the only part that says whether anything moved."""
     return re.findall(r"operation \d+|\"(?:AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)\": \d+", text)

@@ -40,7 +40,8 @@ class RankProcess:
     `ticks` is the CPU time it used between the looks, in hundredths of a second, `gpu_percent` how busy its
     GPU is, `workers` are its data loaders. `computing` is for how many seconds it has gone on in one
     function, moved no byte and started nothing, while others waited for it: 0 unless it was watched for long.
-    `job` is the same for all ranks of a job.
+    `job` is the same for all ranks of a job. `frozen` means that its control group was, in both looks, and
+    `lock` is the file lock that it waited for in both, with its holder.
     """
 
     pid: int
@@ -59,6 +60,8 @@ class RankProcess:
     local_rank: int | None = None
     computing: float = 0.0
     job: str = ""
+    frozen: bool = False
+    lock: str = ""
 
     @property
     def collective(self) -> str:

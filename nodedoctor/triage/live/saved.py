@@ -76,6 +76,8 @@ def _process(process: RankProcess) -> dict[str, Any]:
         "gpu_percent": process.gpu_percent,
         "computing": process.computing,
         "job": process.job,
+        "frozen": process.frozen,
+        "lock": process.lock,
         "states": list(process.states),
         "wchan": process.wchan,
         "moved": process.moved,
@@ -109,6 +111,8 @@ def _read_process(row: Json, host: str) -> RankProcess:
         gpu_percent=whole(row, "gpu_percent"),
         computing=number(row.get("computing")) or 0.0,
         job=text(row, "job"),
+        frozen=row.get("frozen") is True,
+        lock=text(row, "lock"),
         threads=_read_threads(row.get("threads")),
         moved=row.get("moved") is True,
         workers=tuple(

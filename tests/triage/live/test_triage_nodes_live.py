@@ -250,12 +250,12 @@ def test_any_answer_of_py_spy(text: str) -> None:
 
 
 def test_a_process_that_went_away_between_the_looks() -> None:
-    """Nothing of it can be read, and it is told as it was."""
+    """Nothing of it can be read, and in the second look it is gone."""
     child = subprocess.Popen(["true"])
     child.wait()
     gone = RankSample(child.pid, 1, 0, 2, state="S")
     (seen,) = asyncio.run(capture.look([gone], host="n", twice=0.1)).live.processes
-    assert (seen.pid, seen.states, seen.threads, seen.ticks) == (child.pid, ("S", "S"), (), 0)
+    assert (seen.pid, seen.states, seen.threads, seen.ticks) == (child.pid, ("S", "gone"), (), 0)
 
 
 @given(

@@ -10,6 +10,21 @@ import sys
 
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 """Who has one of these may be a rank; Ray's workers get theirs later, so they are known by their program."""
+_RENAMED = (
+    ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+    ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+)
+"""Variables that torch reads by the first name from 2.8 on, and then warns of the second on stderr."""
+
+
+def _may_be_rank() -> bool:
+    """Whether this is a rank, or a script or a child of multiprocessing's that may become one: Lightning
+    trains in the main process, and torch.multiprocessing.spawn sets no variable."""
+    import os
+
+    if any(name in os.environ for name in _PLACES) or "--multiprocessing-fork" in sys.orig_argv:
+        return True
+    return sys.argv[:1] != ["-c"]
 
 
 def _register() -> None:
@@ -18,9 +33,7 @@ def _register() -> None:
     folder = os.environ.get("NODEDOCTOR_STACKS")
     if not folder or sys.platform != "linux":
         return
-    if not any(name in os.environ for name in _PLACES) and not any(
-        word.endswith("default_worker.py") for word in sys.orig_argv
-    ):
+    if not _may_be_rank():
         return
     import faulthandler
     import fcntl
@@ -85,6 +98,24 @@ def _let_trace() -> None:
         ctypes.CDLL(None).prctl(pr_set_ptracer, int(tracer), 0, 0, 0)
 
 
+def _name_recorder_once() -> None:
+    """Of two names of one variable leave the one that the torch of this Python reads."""
+    import os
+
+    if not all(name in os.environ for names in _RENAMED[:1] for name in names):
+        return
+    for folder in sys.path:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(os.path.join(folder, "torch", "version.py"), encoding="utf-8") as file:
+                text = file.read(4096)
+            version = text.split("__version__ = ", 1)[1].split("\n", 1)[0].strip("'\"")
+            major, minor = (int(part) for part in version.split(".")[:2])
+            for new, old in _RENAMED:
+                if os.environ.get(new) == os.environ.get(old):
+                    os.environ.pop(old if (major, minor) >= (2, 8) else new, None)
+            return
+
+
 def _load_shadowed() -> None:
     """Import the sitecustomize that would have been found without this one."""
     import os
@@ -102,6 +133,8 @@ def _load_shadowed() -> None:
             sys.modules["sitecustomize"] = mine
 
 
+with contextlib.suppress(Exception):
+    _name_recorder_once()
 with contextlib.suppress(Exception):
     _register()
 _load_shadowed()

@@ -1,0 +1,91 @@
+"""What speaks for a hang besides the time that it lasts: three signs, of which `--kill-after` needs two."""
+
+from __future__ import annotations
+
+from nodedoctor.blackbox.capture import Capture
+from nodedoctor.blackbox.samples.confirm import computes, share
+from nodedoctor.blackbox.samples.progress import QUIET
+from nodedoctor.record import record
+from nodedoctor.triage.live.judge import abnormal, long_work, main_thread, ras_counts
+from nodedoctor.triage.live.running_job import RankProcess
+from nodedoctor.wording import agree, listed
+
+NAMED = 3
+"""Processes that a reason names."""
+
+
+@record
+class Signs:
+    """What was found in two looks; `against` is for each sign why it is not met, '' where it is.
+
+    `progress`: no step came, RAS counts the same operations, no rank moved bytes or computes. `stacks`: the
+    Python stacks of all ranks are known and the same, and none is in work that takes long. `state`: the
+    kernel calls some process stopped, frozen, stuck or gone.
+    """
+
+    progress: str = ""
+    stacks: str = ""
+    state: str = ""
+
+    @property
+    def met(self) -> int:
+        """How many of the three are met."""
+        return (self.progress, self.stacks, self.state).count("")
+
+    @property
+    def against(self) -> str:
+        """Why those that are not met are not."""
+        return listed([why for why in (self.progress, self.stacks, self.state) if why], most=3)
+
+
+def signs(before: Capture, now: Capture, *, stepped: bool = False) -> Signs:
+    """The signs in a look and an earlier one; `stepped` where a step came in between."""
+    return Signs(_progress(before, now, stepped), _stacks(before, now), _state(now))
+
+
+def _progress(before: Capture, now: Capture, stepped: bool) -> str:
+    if stepped:
+        return "a step came"
+    counts = [ras_counts(look.live.ras[1]) for look in (before, now)]
+    if all(counts) and counts[0] != counts[1]:
+        return "NCCL's operation counts rise"
+    known = {rank.key: rank for rank in before.ranks}
+    minutes = max(1.0, (now.time - before.time) / 60)
+    moved = [
+        rank.called
+        for rank in now.ranks
+        if (first := known.get(rank.key))
+        and (rank.bytes or 0) - (first.bytes or 0) + rank.child_bytes - first.child_bytes > QUIET * minutes
+    ]
+    if moved:
+        return f"{listed(moved, most=NAMED)} moved bytes"
+    busy = {process.pid for process in now.live.processes if computes(process, share(process, now.seconds))}
+    computing = [rank.called for rank in now.ranks if rank.pid in busy]
+    return f"{listed(computing, most=NAMED)} {agree(len(computing), 'uses', 'use')} CPU" if computing else ""
+
+
+def _stacks(before: Capture, now: Capture) -> str:
+    known = {process.pid: process for process in before.live.processes}
+    names = {rank.pid: rank.called for rank in now.ranks}
+    living = [process for process in now.live.processes if process.pid in names]
+    unread = [names[process.pid] for process in living if not process.threads]
+    if unread or not living:
+        return f"no Python stack of {listed(unread, most=NAMED) or 'any rank'} could be read"
+    for process in living:
+        if work := long_work(process):
+            return f"{names[process.pid]} is in {work}, which may take long"
+    moving = [
+        names[process.pid]
+        for process in living
+        if process.moved or _frames(process) != _frames(known.get(process.pid))
+    ]
+    return f"the stack of {listed(moving, most=NAMED)} changes" if moving else ""
+
+
+def _frames(process: RankProcess | None) -> object:
+    thread = main_thread(process.threads) if process is not None else None
+    return thread.frames if thread is not None else None
+
+
+def _state(now: Capture) -> str:
+    return "" if abnormal(now.live) else "the kernel calls no rank stopped, frozen, stuck or gone"

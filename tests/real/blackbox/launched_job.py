@@ -1,0 +1,107 @@
+"""A job by one of the launchers that give their ranks no RANK: `launched_job.py LAUNCHER KIND SECONDS`.
+
+After some steps one rank works for long in `evaluate`, where KIND is healthy, or sleeps in `load_batch`;
+of Ray's actors all work for long, in one call.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+LAUNCHER, KIND, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
+GUILTY = 1
+STEPS, ODD_ONE = 16, 8
+
+
+def evaluate() -> None:
+    time.sleep(SECONDS)
+
+
+def load_batch() -> None:
+    time.sleep(SECONDS)
+
+
+def misbehave() -> None:
+    (evaluate if KIND == "healthy" else load_batch)()
+
+
+def show(step: int) -> None:
+    print(f"step {step} loss 1.0", flush=True)
+
+
+def work(rank: int, port: int) -> None:
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=3)
+    for step in range(STEPS):
+        time.sleep(0.1)
+        dist.all_reduce(torch.ones(4))
+        if rank == 0:
+            show(step)
+        if step == ODD_ONE and rank == GUILTY:
+            misbehave()
+
+
+def spawn() -> None:
+    import socket
+
+    import torch.multiprocessing
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    torch.multiprocessing.spawn(work, args=(port,), nprocs=3)
+
+
+def lightning() -> None:
+    import lightning
+    import torch
+
+    class Model(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 1)
+
+        def training_step(self, batch: torch.Tensor, _: int) -> torch.Tensor:
+            time.sleep(0.1)
+            if self.global_rank == 0:
+                show(self.global_step)
+                if self.global_step == ODD_ONE:
+                    misbehave()
+            return self.layer(batch).sum()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.01)
+
+    silent = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, **silent)
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(2 * STEPS, 4), batch_size=1))
+
+
+def ray() -> None:
+    import ray
+
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def step(self, call: int) -> None:
+            time.sleep(0.2)
+            if call == ODD_ONE and (KIND == "healthy" or self.number == GUILTY):
+                misbehave()
+
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    actors = [Actor.remote(number) for number in range(3)]
+    for call in range(STEPS):
+        ray.get([actor.step.remote(call) for actor in actors])
+        show(call)
+
+
+if __name__ == "__main__":
+    {"spawn": spawn, "lightning": lightning, "ray": ray}[LAUNCHER]()
