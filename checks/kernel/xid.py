@@ -32,7 +32,7 @@ _JOB_SECONDS = 300.0
 """Within so much the ranks of one job meet the same bug; ours."""
 _DISTURBS: dict[Action, str] = {
     "reset-gpu": "every job on this GPU",
-    "drain": "nothing until the job has ended",
+    "drain": "new jobs, once the running one has ended",
     "reboot": "every job on this node",
     "restart-job": "the job",
 }
