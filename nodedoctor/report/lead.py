@@ -22,6 +22,9 @@ _SCHEDULABLE = {
     "no": "start no new jobs here",
 }
 
+_TAKES_THE_NODE = ("replace-node", "reboot", "reset-gpu", "restart-service")
+"""Actions that take the node, a GPU or a service away from jobs."""
+
 
 def lead(report: Report) -> str:
     """One line of the worst cause, as `NODE: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
@@ -52,7 +55,21 @@ def and_more(causes: Sequence[Cause]) -> str:
 
 def whose(cause: Cause) -> str:
     """Whose move it is, and whether new jobs may start, in words."""
-    return f"{_OWNERS[cause['owner']]}; {_SCHEDULABLE[cause['schedulable']]}"
+    jobs = _jobs(cause)
+    return f"{_OWNERS[cause['owner']]}; {jobs}" if jobs else _OWNERS[cause["owner"]]
+
+
+def _jobs(cause: Cause) -> str:
+    """Whether new jobs may start; empty where "yes" would contradict what the same page asks for.
+
+    A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none.
+    """
+    if cause["schedulable"] == "yes" and cause["action"] in _TAKES_THE_NODE:
+        return ""
+    broken = cause["status"] == Status.FAIL.value or cause["action"] == "fix-job"
+    if cause["schedulable"] == "yes" and cause["id"].startswith("container.") and broken:
+        return "new jobs may start on this node, not in this container"
+    return _SCHEDULABLE[cause["schedulable"]]
 
 
 def root(report: Report, cause: Cause) -> tuple[str, Finding, str] | None:
