@@ -86,7 +86,7 @@ class _Page:
         name = cause["id"] if cause["id"].startswith("probe:") else check
         shared = len(cause["subjects"]) > 1
         self._status(cause, f"{name}  {inert(cause['headline']) if shared else sentence(finding)}")
-        self._labelled("owner", whose(cause), 1)
+        self._labelled("owner", whose(self._report, cause), 1)
         self._prose("why", why, _MOST["why"])
         self._proof(finding)
         follows, fix = ", ".join(self._follows(cause)), finding["fix"]

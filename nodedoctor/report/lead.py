@@ -53,22 +53,23 @@ def and_more(causes: Sequence[Cause]) -> str:
     return f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
 
 
-def whose(cause: Cause) -> str:
+def whose(report: Report, cause: Cause) -> str:
     """Whose move it is, and whether new jobs may start, in words."""
-    jobs = _jobs(cause)
+    jobs = _jobs(report, cause)
     return f"{_OWNERS[cause['owner']]}; {jobs}" if jobs else _OWNERS[cause["owner"]]
 
 
-def _jobs(cause: Cause) -> str:
+def _jobs(report: Report, cause: Cause) -> str:
     """Whether new jobs may start; empty where "yes" would contradict what the same page asks for.
 
     A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none.
     """
     if cause["schedulable"] == "yes" and cause["action"] in _TAKES_THE_NODE:
         return ""
-    broken = cause["status"] == Status.FAIL.value or cause["action"] == "fix-job"
-    if cause["schedulable"] == "yes" and cause["id"].startswith("container.") and broken:
-        return "new jobs may start on this node, not in this container"
+    of_container = cause["action"] == "fix-job" or cause["id"].startswith("container.")
+    broken = cause["status"] == Status.FAIL.value and cause["owner"] == "you" and of_container
+    if cause["schedulable"] == "yes" and report["node"].get("container") and broken:
+        return "start no new jobs in this container"
     return _SCHEDULABLE[cause["schedulable"]]
 
 

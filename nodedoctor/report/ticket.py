@@ -54,7 +54,7 @@ def _facts(report: Report) -> Iterator[str]:
 def _cause(report: Report, cause: Cause) -> Iterator[str]:
     preview = " (preview)" if cause.get("preview") else ""
     yield f"## {Status(cause['status']).word}{preview}: {inert(cause['headline'])}"
-    lines = [f"- Owner: {whose(cause)}", f"- Finding: `{inert(cause['id'])}`"]
+    lines = [f"- Owner: {whose(report, cause)}", f"- Finding: `{inert(cause['id'])}`"]
     lines += [f"- Part: {part}" for part in _parts(report, cause)]
     lines += [f"- Consequences:  {inert(', '.join(cause['explains']))}"] if cause["explains"] else []
     yield "\n".join(lines)

@@ -87,14 +87,14 @@ def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
     title = Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])
     found = root(report, cause)
     if found is None:
-        return [title, labelled("who acts", whose(cause))]
+        return [title, labelled("who acts", whose(report, cause))]
     check, finding, why = found
     said = inert(full_summary(finding))
     text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
     first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
     paras = [title] if titled else []
     paras.append(Para(text, first[0], lead_style=first[1], most=2))
-    paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
+    paras.append(Para(inert(whose(report, cause)), f"{'who acts':<9} ", most=2))
     if why:
         paras.append(Para(begun(inert(why)), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
