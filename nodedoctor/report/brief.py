@@ -28,7 +28,7 @@ from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, well, whose
 from nodedoctor.report.steps import REPAIR, StepText, advice, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
-from nodedoctor.wording import counted
+from nodedoctor.wording import counted, short_name
 
 LINES = 24
 """Lines of a report with one cause: the height of a terminal."""
@@ -204,9 +204,11 @@ class _Page:
     def _wrapped(self, prefix: str, text: str, most: int, indent: int = 0) -> None:
         """A text of at most so many lines behind a prefix; what does not fit ends in dots."""
         indent = indent or len(prefix)
+        room = self._width - indent
+        words = (short_name(word, room - 4) for word in inert(text).split(" "))  # else nothing but dots is left
         lines = textwrap.wrap(
-            inert(text),
-            self._width - indent,
+            " ".join(words),
+            room,
             max_lines=most,
             placeholder=" ...",
             break_long_words=False,
