@@ -1,7 +1,7 @@
-"""64 ranks of torch on the CPU, eight in each node's log; one of them sleeps instead of entering a collective.
+"""64 ranks of torch on the CPU, eight in each node's log; one sleeps instead of entering a collective.
 
-`python sleeping_rank.py FOLDER` writes FOLDER/node-0.log to node-7.log in a minute, on two cores. All ranks run
-on one machine: the nodes are only those of the logs.
+`python sleeping_rank.py FOLDER` writes FOLDER/node-0.log to node-7.log in a minute, on two cores. All run on
+one machine: the nodes are only those of the logs.
 """
 
 import datetime
@@ -28,7 +28,7 @@ def train(rank: int) -> None:
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s [rank{rank}] %(message)s")
     dist.init_process_group("gloo", rank=rank, world_size=RANKS)
     group = dist.new_group(timeout=TIMEOUT)
-    logging.info("local rank %d pid %d", rank % PER_NODE, os.getpid())
+    logging.info("world_size=%d local_rank=%d pid %d", RANKS, rank % PER_NODE, os.getpid())
     for step in range(1, 100):
         load_batch(rank, step)
         dist.all_reduce(torch.ones(1024), group=group)
@@ -52,7 +52,7 @@ def start(rank: int, folder: Path) -> int:
 
 
 def launch(folder: Path) -> None:
-    """Start the ranks from one process, which has loaded torch once; after a failure kill those that are left."""
+    """Start the ranks from one process, which has loaded torch; after a failure kill those that are left."""
     folder.mkdir(parents=True)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29537", GLOO_SOCKET_IFNAME="lo")
     pids = []
@@ -61,9 +61,9 @@ def launch(folder: Path) -> None:
         if not pid:
             return train(rank)
         pids.append(pid)
-    os.wait()
+    first, _ = os.wait()
     time.sleep(GRACE)
-    for pid in pids:
+    for pid in set(pids) - {first}:
         os.kill(pid, signal.SIGKILL)
 
 

@@ -273,7 +273,7 @@ def _fact_lines(fact: Fact) -> Iterator[str]:
 
 
 def _fields(cls: type, known: tuple[type, ...] = ()) -> Iterator[str]:
-    """What a fact's value has: each field with its type and unit, each property with what it says, then its parts."""
+    """Each field of a fact with its type and unit, each property with what it says, then its parts."""
     types = get_type_hints(cls)
     names = [name for name in getattr(cls, "__slots__", ()) or types if name in types and name[:1] != "_"]
     yield ""

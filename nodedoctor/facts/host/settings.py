@@ -154,7 +154,12 @@ def _jobs(training: tuple[Process, ...], processes: Processes) -> Iterator[tuple
     by_pid = {process.pid: process for process in processes.all}
     found: dict[tuple[object, ...], list[str]] = {}
     for process in training:
-        known = (process.job, process.master, process.environment.get("RAY_JOB_ID"), _launcher(process, by_pid))
+        known = (
+            process.job,
+            process.master,
+            process.environment.get("RAY_JOB_ID"),
+            _launcher(process, by_pid),
+        )
         key = (process.role, process.uid, *known, None if any(known) else process.ppid)
         found.setdefault(key, []).append(process.label)
     yield from map(tuple, found.values())
