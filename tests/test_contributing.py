@@ -72,7 +72,7 @@ def printed(kind: str) -> str:
 
 
 def follow(tree: Path) -> Path:
-    """Steps 2 to 4 in a copy of the checkout, which has nothing of an earlier reader; the node that was made."""
+    """Steps 2 to 4 in a copy of the checkout, without what an earlier reader made; the node."""
     shutil.copytree(
         REPOSITORY, tree, ignore=shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
     )

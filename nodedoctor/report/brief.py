@@ -205,9 +205,7 @@ class _Page:
         """A text of at most so many lines behind a prefix; what does not fit ends in dots."""
         indent = indent or len(prefix)
         room = self._width - indent
-        words = (
-            short_name(word, room - 4) for word in inert(text).split(" ")
-        )  # else nothing but dots is left
+        words = (short_name(word, room - 4) for word in inert(text).split(" "))
         lines = textwrap.wrap(
             " ".join(words),
             room,

@@ -1,4 +1,4 @@
-"""No view contradicts itself: over all recorded nodes, what stands beside a command or an action is true of it."""
+"""No view contradicts itself: on all recorded nodes, what is beside a command or an action is true of it."""
 
 from __future__ import annotations
 

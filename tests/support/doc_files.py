@@ -1,4 +1,4 @@
-"""Programs of docs/ as modules, by their file: their names would shadow those of tests if they were on the path."""
+"""Programs of docs/ as modules, by their file: on the path their names would shadow those of tests."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class Settings:
 
     `here` is the environment nodedoctor was started in, `files` are NCCL's files and --env-file by path;
     `ranks` has the environment every process that trains was started with, by its label. What a program
-    sets for itself later is in none of them. `jobs` are the labels of each job's ranks. `foreign` are the ranks somebody else started, by their HOME,
+    sets for itself later is in none of them. `jobs` are the labels of each job's ranks.
+    `foreign` are the ranks somebody else started, by their HOME,
     which an export here was never meant for. `unread` are files that could not be read, `misread` names in
     NCCL's files that NCCL takes otherwise. `partly` says why there may be more variables.
     """
@@ -148,18 +149,14 @@ def _training(processes: tuple[Process, ...]) -> tuple[Process, ...]:
 def _jobs(training: tuple[Process, ...], processes: Processes) -> Iterator[tuple[str, ...]]:
     """The labels of the processes that were started together and do the same work.
 
-    Two jobs may share a node, and two launchers a Slurm job: a rendezvous, a Ray job and a launcher are of one
-    job each. Without any of them it is the parent.
+    Two jobs may share a node, and two launchers a Slurm job: a rendezvous, a Ray job and a launcher belong to
+    one job. Without any of them the parent does.
     """
     by_pid = {process.pid: process for process in processes.all}
     found: dict[tuple[object, ...], list[str]] = {}
     for process in training:
-        known = (
-            process.job,
-            process.master,
-            process.environment.get("RAY_JOB_ID"),
-            _launcher(process, by_pid),
-        )
+        ray = process.environment.get("RAY_JOB_ID")
+        known = (process.job, process.master, ray, _launcher(process, by_pid))
         key = (process.role, process.uid, *known, None if any(known) else process.ppid)
         found.setdefault(key, []).append(process.label)
     yield from map(tuple, found.values())
