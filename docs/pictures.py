@@ -9,10 +9,10 @@ import asyncio
 import io
 import json
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
@@ -28,7 +28,8 @@ from nodedoctor.tui import start
 
 DOCS = Path(__file__).parent
 DEMO = DOCS.parent / "nodedoctor" / "demo"
-TRIAGE = DOCS.parent / "tests" / "frames" / "triage.json"
+LOGS = "sleeping-rank"
+"""Logs in docs/examples of 64 ranks of torch that ran, one of which slept (sleeping_rank.py beside them)."""
 README = ("checks", "triage", "fleet")
 """Pictures that the README shows."""
 WIDE, SMALL = (140, 36), (140, 24)
@@ -91,11 +92,11 @@ def _local(svg: str) -> str:
     )
 
 
-async def of_node(name: str, demo: str, keys: list[str], size: tuple[int, int], **options: Any) -> Pictures:
+async def of_node(name: str, demo: str, keys: list[str], size: tuple[int, int]) -> Pictures:
     """A recorded node after some keys."""
     rounds = RunHistory(Session(Request(replay=DEMO / demo)))
     rounds.start()
-    app = NodeDoctor(rounds, **options)
+    app = NodeDoctor(rounds)
     async with app.run_test(size=size) as pilot:
         while app.state is None or app.state.running:
             await pilot.pause(0.05)
@@ -103,9 +104,21 @@ async def of_node(name: str, demo: str, keys: list[str], size: tuple[int, int], 
         await pilot.pause()
         app.clear_notifications()
         await pilot.pause()
-        made = drawn(app, name, "nodedoctor triage logs/" if options else f"nodedoctor demo {demo}")
+        made = drawn(app, name, f"nodedoctor demo {demo}")
     await rounds.close()
     return made
+
+
+async def of_triage(size: tuple[int, int] = WIDE) -> Pictures:
+    """The logs of a job that hung, on a machine that was not part of it."""
+    words = ("triage", "--no-node", "--json", LOGS)
+    done = subprocess.run(
+        [sys.executable, "-m", "nodedoctor", *words], cwd=DOCS / "examples", capture_output=True, check=False
+    )
+    app = NodeDoctor(Nothing(), first="triage", triage=json.loads(done.stdout))
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        return drawn(app, "triage", f"nodedoctor triage {LOGS}/")
 
 
 async def of_fleet() -> Pictures:
@@ -134,11 +147,10 @@ HEALTHY, NVLINKS_DOWN = (json.dumps(document_of(DEMO / name)) for name in ("heal
 
 async def pictures() -> list[Pictures]:
     """All of them."""
-    triage = json.loads(TRIAGE.read_text(encoding="utf-8"))
     return [
         await of_node("checks", "nvlinks-down", [], WIDE),
         await of_node("topology", "nvlinks-down", ["2"], SMALL),
-        await of_node("triage", "healthy", [], SMALL, triage=triage),
+        await of_triage(),
         await of_fleet(),
     ]
 

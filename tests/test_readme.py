@@ -2,21 +2,19 @@
 
 import json
 import re
-import sys
 from html import unescape
 from pathlib import Path
 
 import pytest
+from doc_files import load
 from test_plugins import nodedoctor, results
 
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.plugins import discover
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "docs"))
-
-from blocks import blocks, pages  # noqa: E402
-
+BLOCKS = load("blocks")
+blocks, pages = BLOCKS.blocks, BLOCKS.pages
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = ("", "triage", "fleet", "arm", "run", "watch", "expect", "compare")
 

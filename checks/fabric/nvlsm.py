@@ -22,7 +22,7 @@ _MODULE = Fix(
         repair("sudo systemctl start nvidia-fabricmanager"),
     ),
     "config",
-    "nothing: no program can be using NVLink",
+    "nothing",
     "nodedoctor fabric",
     _GUIDE,
 )

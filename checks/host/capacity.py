@@ -199,7 +199,7 @@ def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
             look("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
         ),
         action="investigate",
-        disturbs="nothing for the look-ups; a detach ends programs that use the mount",
+        disturbs="programs that use the mount, when it is detached",
         verify="nodedoctor limits.disk",
     )
     if volume.uses:
@@ -243,7 +243,7 @@ def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> 
         "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
         (look("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
         action="config",
-        disturbs="nothing, if no file in use is deleted",
+        disturbs="programs whose open files are deleted",
         verify="nodedoctor limits.disk",
     )
     summary = f"{_name(volume)}: {free:.0f} GiB free, {used:.0%} used"

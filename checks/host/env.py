@@ -28,6 +28,9 @@ from nodedoctor.wording import counted, listed, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
+_VALUE = 40
+"""Characters of a value in a summary, so that what is wrong with it fits beside it; our choice. Evidence has
+longer ones."""
 _UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM": "denied"}
 
 
@@ -53,8 +56,7 @@ def lint(
 
     Unknown and unused names, names and values of other versions, units, contradictions, devices that do not
     exist, debug settings left on, and variables that are set too late to reach the ranks.
-    Why: a variable that nothing reads has no effect although the job relies on it; one left from debugging
-    slows the job down.
+    Why: a wrong variable breaks the job or slows it down, or has no effect although the job relies on it.
     Fix disturbs: nothing; the job reads its environment at start.
     Judges: FAIL for values that break a job, WARN for names that nothing reads, wrong units and
     contradictions, notes for the rest.
@@ -109,7 +111,7 @@ def _finding(name: str, remarks: list[Remark], settings: list[Setting]) -> Findi
     ordered = sorted(remarks, key=lambda remark: -remark.rank)
     worst = ordered[0]
     values = sorted({setting.value for setting in settings})
-    head = f"{name}={values[0]}" if len(values) == 1 else name
+    head = f"{name}={values[0]}" if len(values) == 1 and len(values[0]) <= _VALUE else name
     first, *more = (sentence for remark in ordered for sentence in sentences(remark.text))
     fix = _fix(name, ordered)
     evidence = [setting.said for setting in settings]

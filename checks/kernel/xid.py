@@ -26,7 +26,7 @@ from .xid_programs import clean, excusable, excuse, of_wide_jobs
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _DISTURBS: dict[Action, str] = {
     "reset-gpu": "every job on this GPU",
-    "drain": "nothing until the job has ended",
+    "drain": "new jobs, once the running one has ended",
     "reboot": "every job on this node",
     "restart-job": "the job",
 }

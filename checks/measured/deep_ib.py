@@ -19,7 +19,7 @@ _SLOW = Fix(
     "firmware and settings with those of a rail that is fast.",
     (look("nodedoctor pcie ib topo"), look("sudo lspci -vv -d 15b3:")),
     "investigate",
-    "nothing for the look-ups; every job on the node when a card is reseated",
+    "every job on the node when a card is reseated",
     "nodedoctor deep.ib-write-bw",
     "https://github.com/linux-rdma/perftest",
 )

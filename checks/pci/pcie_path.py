@@ -27,18 +27,18 @@ _PASS_THROUGH = Fix(
         repair(
             "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub",
             when="this is Debian, Ubuntu or SUSE",
-            disturbs="nothing before the next boot",
+            disturbs="nothing",
         ),
-        repair("sudo update-grub", when="this is Debian or Ubuntu", disturbs="nothing before the next boot"),
+        repair("sudo update-grub", when="this is Debian or Ubuntu", disturbs="nothing"),
         repair(
             "sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
             when="this is SUSE",
-            disturbs="nothing before the next boot",
+            disturbs="nothing",
         ),
         repair(
             "sudo grubby --update-kernel=ALL --args=iommu=pt",
             when="this is a Red Hat system or Amazon Linux",
-            disturbs="nothing before the next boot",
+            disturbs="nothing",
         ),
         reboot("the node is drained"),
     ),
@@ -140,7 +140,7 @@ def _acs_off(addresses: Sequence[str]) -> Fix:
         "share the switch need it: then do not use P2P between them.",
         steps,
         "config",
-        "nothing; but isolation between virtual machines is lost",
+        "isolation between virtual machines",
         "sudo nodedoctor pcie.acs",
         NCCL_ACS,
     )

@@ -81,13 +81,13 @@ def _gdr(rails: Rails, driver: Driver, machine: Machine | None, nccl: Mapping[st
         return Finding.unknown("not-visible-here", "loaded modules and driver type not reported")
     summary = "nvidia_peermem not loaded, and DMA-BUF needs the open module and kernel 5.12"
     fix = Fix(
-        "Load nvidia_peermem now and at every boot.",
+        "Load nvidia_peermem now and at every boot; jobs use it after a restart.",
         (
             repair("sudo modprobe nvidia_peermem"),
             repair("echo nvidia_peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf"),
         ),
         "config",
-        "nothing; jobs use it after a restart",
+        "nothing",
         "nodedoctor ib.gdr",
         NCCL_DOCS,
     )
@@ -107,10 +107,10 @@ def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Find
         return Finding.unknown("not-visible-here", "unknown whether EFA has GPUDirect RDMA")
     fix = Fix(
         "Run Amazon's EFA installer again: it builds efa_nv_peermem for this NVIDIA driver. "
-        "NVIDIA's open kernel module does not need it.",
+        "NVIDIA's open kernel module does not need it. Jobs use it after a restart.",
         (look("modinfo -F version efa_nv_peermem"), look("cat /proc/driver/nvidia/version")),
         "config",
-        "nothing; jobs use it when they are restarted",
+        "nothing",
         "nodedoctor ib.gdr",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html",
     )

@@ -5,9 +5,11 @@ Plain text of 80 columns that ends with where it comes from.
 
 from __future__ import annotations
 
+import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from typing import get_args, get_type_hints
 
 from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
 from nodedoctor.declare.registry import Check, Fact
@@ -19,6 +21,19 @@ from nodedoctor.report.text import sentence
 
 WIDTH = 80
 LABEL = 12
+_UNITS = {
+    "_gib": "GiB",
+    "_mib": "MiB",
+    "_gbps": "Gb/s",
+    "_mhz": "MHz",
+    "_seconds": "seconds",
+    "_ms": "ms",
+    "_us": "microseconds",
+    "_percent": "%",
+    "_w": "W",
+    "_c": "degrees Celsius",
+}
+"""Units by the end of a field's name, as the records of facts have them."""
 
 CULPRITS = {
     "app": "the program",
@@ -251,9 +266,40 @@ def _fact_lines(fact: Fact) -> Iterator[str]:
     sources = [source if isinstance(source, str) else source.__name__ for source in fact.sources]
     yield f"{fact.name}: a fact of the node"
     yield from _text(fact.about)
+    yield from _fields(fact.cls)
     yield ""
     yield from _label("Read from", ", ".join(sources))
     yield from _end(fact.cls.__module__)
+
+
+def _fields(cls: type, known: tuple[type, ...] = ()) -> Iterator[str]:
+    """Each field of a fact with its type and unit, each property with what it says, then its parts."""
+    types = get_type_hints(cls)
+    names = [name for name in getattr(cls, "__slots__", ()) or types if name in types and name[:1] != "_"]
+    yield ""
+    yield f"Fields of {cls.__name__}"
+    for name in names:
+        unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+        kind = types[name].__name__ if isinstance(types[name], type) else str(types[name])
+        plain = re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", kind).replace("NoneType", "None")
+        yield from _wrapped(f"  {name}: {plain}{f', in {unit}' if unit else ''}", "    ")
+    for name, value in vars(cls).items():
+        if isinstance(value, property) and value.__doc__ and name[:1] != "_":
+            yield from _wrapped(f"  {name}: {' '.join(value.__doc__.split(chr(10) * 2)[0].split())}", "    ")
+    parts = dict.fromkeys(part for name in names for part in _records(types[name]))
+    for part in parts:
+        if part not in (cls, *known):
+            yield ""
+            yield from _text(inspect.getdoc(part) or "", indent=0)
+            yield from _fields(part, (cls, *known, *parts))
+
+
+def _records(kind: object) -> Iterator[type]:
+    """The records of ours in a type: Gpu in `tuple[Gpu, ...]`."""
+    if isinstance(kind, type) and kind.__module__.startswith("nodedoctor.facts") and get_type_hints(kind):
+        yield kind
+    for inner in get_args(kind):
+        yield from _records(inner)
 
 
 def _text(text: str, indent: int = 2, hang: int = 0) -> Iterator[str]:

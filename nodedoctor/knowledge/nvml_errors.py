@@ -80,7 +80,7 @@ NO_DRIVER = Fix(
         look("sudo dmesg | tail -20"),
     ),
     action="config",
-    disturbs="nothing: no program can use the GPUs now",
+    disturbs="nothing",
     verify=VERIFY,
     docs=INSTALL_GUIDE,
 )
@@ -123,8 +123,9 @@ HUNG = Fix(
         keep("sudo nvidia-bug-report.sh --safe-mode"),
         last_resort(
             "echo w | sudo tee /proc/sysrq-trigger",
-            when="the node is drained and NVIDIA's support asks for the kernel stacks",
-            disturbs="nothing, but a full kernel log may lose its oldest lines",
+            when="the node is drained and NVIDIA's support asks for the kernel stacks; a full kernel log may "
+            "lose its oldest lines",
+            disturbs="nothing",
         ),
         reboot("the logs are saved and the node is drained"),
         power_cycle("the reboot does not finish (it waits for processes that cannot be killed)"),

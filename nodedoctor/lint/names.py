@@ -140,16 +140,17 @@ def _renamed(setting: Setting, row: EnvVar, node: NodeContext, version: str) -> 
         when = f" from {row.owner} {since} on" if since else ""
         yield Remark("note", f"{row.renamed_to} is its name{when}; the version here is unknown")
     elif not since or numbers(version) >= numbers(since):
+        if _is_needed(row, version):
+            return
         # The allocator's old name stands in most job scripts and means the same: worth a note only.
         level: str = "note" if setting.name.startswith("PYTORCH_") else "warn"
         text = f"{node.named(row.owner)} calls it {row.renamed_to}" + (f" (since {since})" if since else "")
         command = repair("export {}={}", row.renamed_to, setting.value)
-        fix = f"Set {row.renamed_to}" + (", and keep the old name up to torch 2.10." if _pipe(row) else ".")
-        fix += " The old name still works, but loses if both are set."
+        fix = f"Set {row.renamed_to}. The old name still works, but loses if both are set."
         fix += f" {row.note}" if row.note else ""
         yield Remark("warn" if level == "warn" else "note", text, fix, (command,))
 
 
-def _pipe(row: EnvVar) -> bool:
-    """The dump pipe of torch 2.8 to 2.10 exists only when the old name is set (row's note)."""
-    return row.name == "TORCH_NCCL_TRACE_BUFFER_SIZE"
+def _is_needed(row: EnvVar, version: str) -> bool:
+    """Whether an old name does what the new one does not: torch 2.8 to 2.10 make the dump pipe only by it."""
+    return row.name == "TORCH_NCCL_TRACE_BUFFER_SIZE" and numbers(version) < (2, 11)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.facts.host.settings import HERE, Settings
@@ -9,7 +10,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.steps import repair
-from nodedoctor.wording import counted
+from nodedoctor.wording import counted, listed, numbered, short_name
 
 Pair = tuple[str, Remark]
 _RINGS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -141,8 +142,8 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
 
 def _between_ranks(settings: Settings) -> Iterator[Pair]:
     for name, values in settings.differing():
-        shown = "; ".join(f"{value}: {_few(labels)}" for value, labels in list(values.items())[:3])
-        text = f"the ranks of this node were started with different values ({shown})"
+        each = (f"{short_name(value) or 'not set'} in {_who(labels)}" for value, labels in values.items())
+        text = f"not the same in all ranks of one job: {listed(each, most=2)}"
         yield name, Remark("warn", text, "Give all ranks of a job the same environment.")
 
 
@@ -182,5 +183,8 @@ def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
     return Remark("warn", text, fix)
 
 
-def _few(labels: tuple[str, ...]) -> str:
-    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
+def _who(labels: tuple[str, ...]) -> str:
+    """The numbers of ranks, or how many processes where one has no number."""
+    found = [re.match(r"rank (\d+)", label) for label in labels]
+    numbers = [int(one[1]) for one in found if one]
+    return numbered("rank", numbers) if len(numbers) == len(labels) else counted(len(labels), "process")

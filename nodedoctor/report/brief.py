@@ -26,9 +26,9 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import first_command, lead, of_cause, root, well, whose
-from nodedoctor.report.steps import REPAIR, StepText, told
+from nodedoctor.report.steps import REPAIR, StepText, advice, told
 from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
-from nodedoctor.wording import counted
+from nodedoctor.wording import counted, short_name
 
 LINES = 24
 """Lines of a report with one cause: the height of a terminal."""
@@ -86,13 +86,13 @@ class _Page:
         name = cause["id"] if cause["id"].startswith("probe:") else check
         shared = len(cause["subjects"]) > 1
         self._status(cause, f"{name}  {inert(cause['headline']) if shared else sentence(finding)}")
-        self._labelled("owner", whose(cause), 1)
+        self._labelled("owner", whose(self._report, cause), 1)
         self._prose("why", why, _MOST["why"])
         self._proof(finding)
         follows, fix = ", ".join(self._follows(cause)), finding["fix"]
         also = 1 if fix and _goal(cause, fix) else _MOST["also"]
         if fix:
-            self._prose("fix", fix["text"], _MOST["fix"])
+            self._prose("fix", advice(fix), _MOST["fix"])
             self._steps(fix, _BLOCK - (len(self.lines) - start) - also * bool(follows), cause)
         self._labelled("also", follows, also)
 
@@ -155,7 +155,7 @@ class _Page:
         """Whole commands in at most so many lines, each under what it is for.
 
         The first ones. Where none of them does what the headline says: the first look, what to keep, and the
-        one that does. Other last resorts are for -v.
+        one that does, after a line with the number of those before it. Other last resorts are for -v.
         """
         steps, goal = told(fix), _goal(cause, fix)
         ticket = cause["action"] == "replace-node"
@@ -167,7 +167,7 @@ class _Page:
         hidden = [step for step in steps if step not in shown]
         for before, step in zip([None, *shown], shown, strict=False):
             if step == goal:
-                self._more(hidden)
+                self._more(hidden, sum(steps.index(one) < steps.index(goal) for one in hidden))
             if before is None or before.heading != step.heading:
                 self._wrapped(_INDENT, step.heading, 1)
             self.lines.append(f"{_INDENT}$ {step.command}")
@@ -177,11 +177,12 @@ class _Page:
             self._labelled("ticket", "nodedoctor --ticket ticket.md", 1)
         self._labelled("verify", fix["verify"] or "", 1)
 
-    def _more(self, hidden: Sequence[StepText]) -> None:
-        """How many steps are for -v."""
+    def _more(self, hidden: Sequence[StepText], before: int = 0) -> None:
+        """How many steps are for -v, and how many of them come before the next one on the page."""
         if hidden:
+            order = f", {before} of them before this one" if before else ""
             last = ", also the last resort" if hidden[-1].last else ""
-            self.lines.append(f"{_INDENT}... {counted(len(hidden), 'more step')} with -v{last}")
+            self.lines.append(f"{_INDENT}... {counted(len(hidden), 'more step')} with -v{last}{order}")
 
     def _prose(self, label: str, text: str, most: int) -> None:
         """Whole sentences, as many as fit in so many lines; a first one that does not fit is cut."""
@@ -203,9 +204,11 @@ class _Page:
     def _wrapped(self, prefix: str, text: str, most: int, indent: int = 0) -> None:
         """A text of at most so many lines behind a prefix; what does not fit ends in dots."""
         indent = indent or len(prefix)
+        room = self._width - indent
+        words = (short_name(word, room - 4) for word in inert(text).split(" "))
         lines = textwrap.wrap(
-            inert(text),
-            self._width - indent,
+            " ".join(words),
+            room,
             max_lines=most,
             placeholder=" ...",
             break_long_words=False,

@@ -19,7 +19,7 @@ from nodedoctor.model import Severity
 from nodedoctor.report.document import full_summary, marked, severity
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.saved import fix as fix_of
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import advice, told
 from nodedoctor.wording import about
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -181,15 +181,13 @@ def _remedy(finding: Data) -> Data:
 
 
 def _fix(fix: Data) -> list[str]:
-    if not fix:
+    known = fix_of(fix) if fix else None
+    if known is None:
         return []
-    labelled = [f"{name}: {fix[name]}" for name in ("disturbs", "verify", "docs") if fix.get(name)]
-    return [f"fix: {fix['text']}", *_steps(fix), *labelled]
-
-
-def _steps(fix: Data) -> list[str]:
-    """Commands under what they are for."""
-    return [line for step in told(fix_of(fix)) for line in (f"  {step.heading}", f"  $ {step.command}")]
+    # Each command is below what it is for.
+    steps = [line for step in told(known) for line in (f"  {step.heading}", f"  $ {step.command}")]
+    labelled = [f"{name}: {fix[name]}" for name in ("verify", "docs") if fix.get(name)]
+    return [f"fix: {advice(known)}", *steps, *labelled]
 
 
 def _sentence(finding: Data) -> str:

@@ -22,6 +22,9 @@ _SCHEDULABLE = {
     "no": "start no new jobs here",
 }
 
+_TAKES_THE_NODE = ("replace-node", "reboot", "reset-gpu", "restart-service")
+"""Actions that take the node, a GPU or a service away from jobs."""
+
 
 def lead(report: Report) -> str:
     """One line of the worst cause, as `NODE: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
@@ -50,9 +53,24 @@ def and_more(causes: Sequence[Cause]) -> str:
     return f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
 
 
-def whose(cause: Cause) -> str:
+def whose(report: Report, cause: Cause) -> str:
     """Whose move it is, and whether new jobs may start, in words."""
-    return f"{_OWNERS[cause['owner']]}; {_SCHEDULABLE[cause['schedulable']]}"
+    jobs = _jobs(report, cause)
+    return f"{_OWNERS[cause['owner']]}; {jobs}" if jobs else _OWNERS[cause["owner"]]
+
+
+def _jobs(report: Report, cause: Cause) -> str:
+    """Whether new jobs may start; empty where "yes" would contradict what the same page asks for.
+
+    A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none.
+    """
+    if cause["schedulable"] == "yes" and cause["action"] in _TAKES_THE_NODE:
+        return ""
+    of_container = cause["action"] == "fix-job" or cause["id"].startswith("container.")
+    broken = cause["status"] == Status.FAIL.value and cause["owner"] == "you" and of_container
+    if cause["schedulable"] == "yes" and report["node"].get("container") and broken:
+        return "start no new jobs in this container"
+    return _SCHEDULABLE[cause["schedulable"]]
 
 
 def root(report: Report, cause: Cause) -> tuple[str, Finding, str] | None:

@@ -55,8 +55,8 @@ def told(fix: Fix | None) -> list[StepText]:
 
 def told_step(step: Step) -> StepText:
     """One step in words."""
-    role, disturbs = step["role"], step["disturbs"] or ""
-    interrupts = disturbs if role in ("repair", "last-resort") and disturbs != "nothing" else ""
+    role = step["role"]
+    interrupts = interrupted(step["disturbs"]) if role in ("repair", "last-resort") else ""
     return StepText(
         _WORDS.get(role, REPAIR),
         inert(step["when"] or ""),
@@ -64,6 +64,20 @@ def told_step(step: Step) -> StepText:
         inert(step["command"]),
         role == "last-resort",
     )
+
+
+def interrupted(disturbs: str | None) -> str:
+    """What a repair interrupts; empty where that is nothing, whatever reason is given."""
+    first, *_ = (disturbs or "").split(maxsplit=1) or [""]
+    return "" if not disturbs or first.strip(",;:.") in ("", "nothing") else disturbs
+
+
+def advice(fix: Fix) -> str:
+    """The fix in prose, with what it interrupts unless one of its steps says that."""
+    disturbs = interrupted(fix["disturbs"])
+    if not disturbs or any(step.interrupts for step in told(fix)):
+        return fix["text"]
+    return f"{fix['text']} It interrupts {disturbs.rstrip('.')}."
 
 
 def common(fixes: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import lead
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import advice, told
 from nodedoctor.wording import about, counted
 
 EVIDENCE_LINES = 6
@@ -171,11 +171,9 @@ class _Page:
             self._labelled(label, "as above" if first == check else f"as for {first}, above")
             return
         self._fixes[str(fix)] = check
-        self._labelled(label, fix["text"])
+        self._labelled(label, advice(fix))
         self._steps(fix)
-        said = any(step.interrupts for step in told(fix))
-        rest = (("interrupts", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"]))
-        for name, value in rest[1:] if said else rest:
+        for name, value in (("verify", fix["verify"]), ("docs", fix["docs"])):
             if value:
                 self._labelled(name, value)
 

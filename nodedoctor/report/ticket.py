@@ -14,7 +14,7 @@ from nodedoctor.report.document import Cause, Finding, Report, full_summary, pla
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import advice, told
 from nodedoctor.wording import about
 
 BUG_REPORT = "sudo nvidia-bug-report.sh"
@@ -54,7 +54,7 @@ def _facts(report: Report) -> Iterator[str]:
 def _cause(report: Report, cause: Cause) -> Iterator[str]:
     preview = " (preview)" if cause.get("preview") else ""
     yield f"## {Status(cause['status']).word}{preview}: {inert(cause['headline'])}"
-    lines = [f"- Owner: {whose(cause)}", f"- Finding: `{inert(cause['id'])}`"]
+    lines = [f"- Owner: {whose(report, cause)}", f"- Finding: `{inert(cause['id'])}`"]
     lines += [f"- Part: {part}" for part in _parts(report, cause)]
     lines += [f"- Consequences:  {inert(', '.join(cause['explains']))}"] if cause["explains"] else []
     yield "\n".join(lines)
@@ -65,7 +65,7 @@ def _cause(report: Report, cause: Cause) -> Iterator[str]:
     found = root(report, cause)
     fix = found[1]["fix"] if found else None
     if fix:
-        yield f"Advice: {inert(fix['text'])}"
+        yield f"Advice: {inert(advice(fix))}"
         for step in told(fix):
             yield f"{step.heading[:1].upper()}{step.heading[1:]}"
             yield fenced(step.command, "", "sh")

@@ -9,7 +9,7 @@ from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
 from nodedoctor.report.saved import fix as fix_of
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import advice, told
 from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, unheard, unread
 from nodedoctor.wording import counted
 
@@ -75,8 +75,12 @@ class _Page:
         if fixes:
             self.head(title)
             for number, fix in enumerate(fixes, 1):
-                self.text(text(fix, "text"), "     ", f"  {number}. ")
-                self.lines += [f"     $ {step.command}" for step in told(fix_of(fix))]
+                known = fix_of(fix)
+                self.text(advice(known) if known else text(fix, "text"), "     ", f"  {number}. ")
+                for step in told(known):
+                    if step.detail:
+                        self.text(step.heading, "     ", "     ")
+                    self.lines.append(f"     $ {step.command}")
 
     def standings(self, document: Json) -> None:
         for number, group in enumerate(parts(document, "standings")[:_STANDINGS]):

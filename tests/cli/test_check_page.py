@@ -1,9 +1,9 @@
 """Every check is documented under the same headings, and has a page made of them."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from doc_files import load
 
 from nodedoctor.cli.check_page import error_texts, samples, sections
 from nodedoctor.cli.explain import explain
@@ -25,10 +25,7 @@ HEADINGS = (
 
 
 def generator():
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("pages")
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)

@@ -142,7 +142,7 @@ def test_a_report_says_the_verdict_first_then_the_problems_then_the_rest(links_d
         "fix",
         "Check the fabric manager",
     ]
-    told += ["nvidia-smi nvlink -s -i 3", "disturbs", "verify", "nodedoctor nvlink.links", "why"]
+    told += ["nvidia-smi nvlink -s -i 3", "interrupts", "verify", "nodedoctor nvlink.links", "why"]
     follow(problem, told)
     assert "https://docs.nvidia.com/deploy/xid-errors/" in [link["href"] for link in page.all("a")]
 

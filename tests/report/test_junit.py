@@ -112,7 +112,6 @@ def test_a_failure_says_what_the_evidence_is_and_what_repairs_it():
         "fix: Reset it.\n"
         "  repair: interrupts jobs on GPU 3\n"
         "  $ nvidia-smi --gpu-reset -i 3\n"
-        "disturbs: jobs on GPU 3\n"
         "verify: nodedoctor a.b\n"
         "expected: Links are up\n"
         "why: rings get slow"

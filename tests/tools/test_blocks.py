@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doc_files import load
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
-
-import blocks  # noqa: E402
-
+blocks = load("blocks")
 KINDS = {"sh", "text", "python", "json"}
 RUN = [page for page in blocks.pages() if any(block.kind == "sh" for block in blocks.to_run(page))]
 

@@ -21,9 +21,6 @@ from nodedoctor.triage.job import examine
 from nodedoctor.triage.model import Verdict
 
 HERE = Path(__file__).parent / "logs" / "cases"
-OTHERS = Path(__file__).parents[2].parent / "shared" / "examples" / "joblogs"
-FLIPS = 0.03
-"""Share of other people's logs that one change may turn round; of our own none."""
 SEED = 20261107
 
 Texts = dict[str, str]
@@ -47,7 +44,6 @@ def _cases(folder: Path, index: str) -> Iterator[Case]:
 
 
 CASES = list(_cases(HERE, "truth.jsonl"))
-FOREIGN = list(_cases(OTHERS, "index.jsonl")) if OTHERS.is_dir() else []
 
 
 def _verdict(texts: Texts, folder: Path) -> Verdict:
@@ -157,12 +153,6 @@ def test_a_change_that_does_not_matter(change: str, tmp_path: Path) -> None:
         before = _said(_whole(case, tmp_path))
         after = _said(_verdict(SAME[change](case.texts), tmp_path))
         assert after == before, case.name
-    flips = [
-        case.name
-        for case in FOREIGN
-        if _said(_verdict(SAME[change](case.texts), tmp_path)) != _said(_whole(case, tmp_path))
-    ]
-    assert len(flips) <= FLIPS * len(FOREIGN), flips
 
 
 # Less evidence: the same, or less sure; never somebody else with more than low confidence.
@@ -210,14 +200,13 @@ LESS: dict[str, Callable[[Texts, random.Random], Texts]] = {
 def test_less_evidence_blames_nobody_else(loss: str, tmp_path: Path) -> None:
     chance = random.Random(SEED)
     wrong = []
-    for case in [*CASES, *FOREIGN]:
+    for case in CASES:
         whole = _whole(case, tmp_path)
         known = {who.rank for who in (*whole.culprits, *whole.parties)} | case.culprits
         less = _verdict(LESS[loss](case.texts, chance), tmp_path)
         if less.confidence != "low" and not _ranks(less) <= known:
             wrong.append((case.name, less.headline))
-    assert [name for name, _ in wrong if name in {case.name for case in CASES}] == [], wrong
-    assert len(wrong) <= FLIPS * len(FOREIGN), wrong
+    assert wrong == []
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "none" not in c.accept], ids=lambda case: case.name)

@@ -50,7 +50,8 @@ class Settings:
 
     `here` is the environment nodedoctor was started in, `files` are NCCL's files and --env-file by path;
     `ranks` has the environment every process that trains was started with, by its label. What a program
-    sets for itself later is in none of them. `foreign` are the ranks somebody else started, by their HOME,
+    sets for itself later is in none of them. `jobs` are the labels of each job's ranks.
+    `foreign` are the ranks somebody else started, by their HOME,
     which an export here was never meant for. `unread` are files that could not be read, `misread` names in
     NCCL's files that NCCL takes otherwise. `partly` says why there may be more variables.
     """
@@ -58,6 +59,7 @@ class Settings:
     here: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ranks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    jobs: tuple[tuple[str, ...], ...] = ()
     foreign: frozenset[str] = frozenset()
     unread: Mapping[str, str] = field(default_factory=dict)
     misread: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -69,12 +71,14 @@ class Settings:
         running = processes.of(*ROLES) if isinstance(processes, Processes) else ()
         training = _training(running)
         ranks = {process.label: _relevant(process.environment) for process in training}
+        jobs = tuple(_jobs(training, processes)) if isinstance(processes, Processes) else ()
         if isinstance(env, Unseen):
-            return cls(ranks=ranks, partly=env) if ranks else env
+            return cls(ranks=ranks, jobs=jobs, partly=env) if ranks else env
         return cls(
             here=_relevant(env.variables),
             files={file.path: _relevant(file.variables) for file in env.files if file.error is None},
             ranks=ranks,
+            jobs=jobs,
             foreign=frozenset(_foreign(training, env.variables.get("HOME"))),
             unread={file.path: file.error or "" for file in env.files if _is_missed(file)},
             misread={file.path: file.misread for file in env.files if file.misread},
@@ -114,14 +118,16 @@ class Settings:
         return None
 
     def differing(self) -> Iterator[tuple[str, Mapping[str, tuple[str, ...]]]]:
-        """Variables that ranks have with different values, which should be one for a job."""
-        names = {name for variables in self.ranks.values() for name in variables} - set(_OF_ONE_RANK)
-        for name in sorted(name for name in names if name.startswith(("NCCL_", "TORCH_", "GLOO_"))):
-            by_value: dict[str, list[str]] = {}
-            for label, variables in self.ranks.items():
-                by_value.setdefault(variables.get(name, "(not set)"), []).append(label)
-            if len(by_value) > 1:
-                yield name, {value: tuple(labels) for value, labels in by_value.items()}
+        """Variables that ranks of one job have with different values; "" is the value where it is not set."""
+        for job in self.jobs:
+            ranks = {label: self.ranks[label] for label in job}
+            names = {name for variables in ranks.values() for name in variables} - set(_OF_ONE_RANK)
+            for name in sorted(name for name in names if name.startswith(("NCCL_", "TORCH_", "GLOO_"))):
+                by_value: dict[str, list[str]] = {}
+                for label, variables in ranks.items():
+                    by_value.setdefault(variables.get(name, ""), []).append(label)
+                if len(by_value) > 1:
+                    yield name, {value: tuple(labels) for value, labels in by_value.items()}
 
     def public(self) -> dict[str, Any]:
         """The names and values once, with their places."""
@@ -138,6 +144,34 @@ def _training(processes: tuple[Process, ...]) -> tuple[Process, ...]:
     read = tuple(process for process in processes if process.environment)
     ranks = tuple(process for process in read if process.role != "ray-worker" or process.libraries)
     return ranks or read
+
+
+def _jobs(training: tuple[Process, ...], processes: Processes) -> Iterator[tuple[str, ...]]:
+    """The labels of the processes that were started together and do the same work.
+
+    Two jobs may share a node, and two launchers a Slurm job: a rendezvous, a Ray job and a launcher belong to
+    one job. Without any of them the parent does.
+    """
+    by_pid = {process.pid: process for process in processes.all}
+    found: dict[tuple[object, ...], list[str]] = {}
+    for process in training:
+        ray = process.environment.get("RAY_JOB_ID")
+        known = (process.job, process.master, ray, _launcher(process, by_pid))
+        key = (process.role, process.uid, *known, None if any(known) else process.ppid)
+        found.setdefault(key, []).append(process.label)
+    yield from map(tuple, found.values())
+
+
+def _launcher(process: Process, by_pid: Mapping[int, Process]) -> int | None:
+    """The nearest launcher above a process."""
+    seen = {process.pid}
+    parent = by_pid.get(process.ppid)
+    while parent and parent.pid not in seen:
+        if parent.role == "launcher":
+            return parent.pid
+        seen.add(parent.pid)
+        parent = by_pid.get(parent.ppid)
+    return None
 
 
 def _foreign(processes: tuple[Process, ...], home: str | None) -> Iterator[str]:

@@ -36,7 +36,7 @@ DENIED = Fix(
     "the GPUs. Until then all copies go through host memory.",
     (look("nodedoctor fabric nvlink p2p"), look("nvidia-smi topo -p2p r")),
     "investigate",
-    "nothing for the look-ups; every job on the node during the reset",
+    "every job on the node during the reset",
     _AGAIN,
     _NCCL,
 )
@@ -45,7 +45,7 @@ SLOW = Fix(
     "if it stays slow reset the GPU, then request a replacement.",
     looks("nodedoctor nvlink pcie power thermal", _AGAIN),
     "investigate",
-    "nothing for the look-ups; every job on the GPU during the reset",
+    "every job on the GPU during the reset",
     _AGAIN,
     _DEBUG,
 )
@@ -53,7 +53,7 @@ HOST = Fix(
     "Check whether its PCIe link has full width and speed under load; reseat the card or try another slot.",
     (look("nodedoctor pcie topo.numa"), look("sudo lspci -vv -d 10de:")),
     "investigate",
-    "nothing for the look-ups; every job on the node when the card is reseated",
+    "every job on the node when the card is reseated",
     _AGAIN,
     _DEBUG,
 )

@@ -60,7 +60,7 @@ _WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
         (look("ulimit -Hv"), repair("ulimit -v unlimited")),
         _SESSION,
     ),
-    "memory": ("End what fills the memory of this machine.", (_MOST_MEMORY,), "nothing to look"),
+    "memory": ("End what fills the memory of this machine.", (_MOST_MEMORY,), ""),
 }
 _UNKNOWN = (
     "See which limit is met: of this session, of its cgroup, of the machine.",

@@ -124,12 +124,12 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
         f"/etc/security/limits.d. Services need `{_SYSTEMD[limit]}` in their unit. Slurm "
         "passes the limits of "
         f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
-        "slurm.conf, and slurmd's unit needs the same line."
+        "slurm.conf, and slurmd's unit needs the same line. Jobs need a restart."
     )
     return Procedure(
         text,
         (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),),
-        "nothing; jobs need a restart",
+        "nothing",
     )
 
 

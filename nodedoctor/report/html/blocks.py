@@ -8,7 +8,7 @@ from itertools import groupby
 from nodedoctor.model import Status
 from nodedoctor.report.document import Evidence, Fix, is_reading
 from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import advice, told
 
 EVIDENCE_LINES = 12
 """Lines of evidence that stand open; more of them are folded."""
@@ -71,12 +71,11 @@ def evidence(items: Iterable[Evidence]) -> Markup:
 
 
 def remedy(fix: Fix, label: str = "fix") -> Markup:
-    """What to do: prose, commands, what it disturbs, and how to see that it worked."""
+    """What to do: prose with what it interrupts, commands, and how to see that it worked."""
     return element(
         "div",
-        labelled(label, prose(fix["text"])),
+        labelled(label, prose(advice(fix))),
         steps(fix),
-        labelled("disturbs", prose(fix["disturbs"] or "")),
         labelled("verify", command(fix["verify"]) if fix["verify"] else None, "div"),
         labelled("docs", link(fix["docs"]) if fix["docs"] else None),
         class_="do",

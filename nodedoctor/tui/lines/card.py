@@ -26,7 +26,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import root, whose
-from nodedoctor.report.steps import told_step
+from nodedoctor.report.steps import advice, told_step
 from nodedoctor.report.text import alike
 from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
 from nodedoctor.tui.lines.home import title_of
@@ -87,14 +87,14 @@ def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
     title = Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])
     found = root(report, cause)
     if found is None:
-        return [title, labelled("who acts", whose(cause))]
+        return [title, labelled("who acts", whose(report, cause))]
     check, finding, why = found
     said = inert(full_summary(finding))
     text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
     first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
     paras = [title] if titled else []
     paras.append(Para(text, first[0], lead_style=first[1], most=2))
-    paras.append(Para(inert(whose(cause)), f"{'who acts':<9} ", most=2))
+    paras.append(Para(inert(whose(report, cause)), f"{'who acts':<9} ", most=2))
     if why:
         paras.append(Para(begun(inert(why)), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
@@ -105,7 +105,7 @@ def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
 def _about(fix: Fix | None) -> Iterator[Para]:
     if fix:
         yield Para()
-        yield labelled("about it", fix["text"])
+        yield labelled("about it", advice(fix))
         if fix["docs"]:
             yield labelled("docs", fix["docs"])
 
@@ -169,7 +169,8 @@ def _proof(finding: Finding, room: Size | None, most: int, tall: int) -> Iterato
 def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
     """The numbered steps; a last resort stands in the list that `c` opens, under its own key.
 
-    What does not fit below `above` is named in a line, and comes out of view: all but the decisive repair.
+    They are shown in their order: what does not fit below `above` is named in a line, and comes out of view.
+    So a reset is never in view without what must come before it.
     """
     safe = {key: list(_step(key, step)) for key, step in known.items() if step["role"] != "last-resort"}
     whole = list(safe.values())
@@ -178,13 +179,9 @@ def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) 
         whole = list(safe.values())
     shown = _in_view(whole, room, above) if room else len(whole)
     if room and shown < len(whole):
-        decisive = _decisive(known)
-        typed = [para for para in safe.get(decisive, []) if safe[decisive][0].verbatim]
-        shown, repair = _with_repair(whole, shown, typed, room, above)
-        yield from (para for paras in [*whole[:shown], repair] for para in paras)
-        told = {*list(safe)[:shown], *([decisive] if repair else [])}
-        yield Para(_ranges(known, told), lead_style=QUIET, style="cyan", most=1)
-        yield from (Para() for _ in range(_left(room, above, [*whole[:shown], repair]) - 1))
+        yield from (para for paras in whole[:shown] for para in paras)
+        yield Para(_ranges(known, list(safe)[:shown]), lead_style=QUIET, style="cyan", most=1)
+        yield from (Para() for _ in range(_left(room, above, whole[:shown]) - 1))
         whole = whole[shown:]
     yield from (para for paras in whole for para in paras)
     if last := len(known) - len(safe):
@@ -192,28 +189,6 @@ def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) 
             f"{last} last resort{'s'[: last > 1]} that end{'s'[last > 1 :]} other work: c shows the condition"
         )
         yield Para(text, " " * 10, "red")
-
-
-def _decisive(known: Mapping[str, Step]) -> str:
-    """The key of the repair that the others prepare or clear up after: the last that interrupts something."""
-    repairs = {key: told_step(step) for key, step in known.items() if step["role"] == "repair"}
-    keys = [key for key, said in repairs.items() if said.interrupts] or list(repairs)
-    return keys[-1] if keys else ""
-
-
-def _with_repair(
-    steps: Sequence[Sequence[Para]],
-    shown: int,
-    repair: Sequence[Para],
-    room: Size,
-    above: Sequence[Para],
-) -> tuple[int, Sequence[Para]]:
-    """How many steps to show above a repair that is not among them, and the repair; none where none fits."""
-    if repair and repair not in steps[:shown]:
-        for fewer in range(shown, 0, -1):
-            if _left(room, above, [*steps[:fewer], repair]) > 0:
-                return fewer, repair
-    return shown, ()
 
 
 def _step(key: str, step: Step) -> Iterator[Para]:

@@ -28,7 +28,7 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.steps import StepText, told
+from nodedoctor.report.steps import StepText, advice, interrupted, told
 from nodedoctor.report.text import headline
 from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
@@ -128,7 +128,7 @@ def detail(
     if check is not None and check.what:
         paras.append(labelled("looks at", check.what))
     said = any(finding["fix"] and finding["fix"]["disturbs"] for finding in result["findings"])
-    if check is not None and check.disturbs and not said:
+    if check is not None and interrupted(check.disturbs) and not said:
         paras.append(labelled("fixing it", f"interrupts {check.disturbs}"))
     return paras
 
@@ -173,26 +173,25 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool, steps: bool) -
 
 
 def _fix(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
-    yield labelled(label, fix["text"])
+    yield labelled(label, advice(fix))
     for step in told(fix) if steps else ():
-        yield from _step(step, fix)
-    for name, value in (("interrupts", fix["disturbs"]), ("verify", fix["verify"]), ("docs", fix["docs"])):
+        yield from _step(step)
+    for name, value in (("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:
             yield labelled(name, value)
 
 
-def _step(step: StepText, fix: Fix) -> Iterator[Para]:
+def _step(step: StepText) -> Iterator[Para]:
     """The command beside its role; of a last resort the condition stands first, and apart."""
-    under, disturbs = " " * 10, fix["disturbs"] or ""
+    under = " " * 10
     if step.last:
         yield Para()
         yield Para(step.heading, under, style="bold red")
         yield Para(step.command, f"{under}$ ", "red", "bold red", verbatim=True)
         return
     yield Para(step.command, f"{_lead(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
-    detail = f"when {step.when}" if step.when and step.interrupts == disturbs else step.detail
-    if step.when or step.interrupts not in ("", disturbs):
-        yield Para(detail, f"{under}  ", QUIET)
+    if step.detail:
+        yield Para(step.detail, f"{under}  ", "yellow" if step.interrupts else QUIET)
 
 
 def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[Para]:

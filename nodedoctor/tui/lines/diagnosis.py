@@ -13,7 +13,7 @@ from nodedoctor.report import triaged
 from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
 from nodedoctor.report.saved import fix as fix_of
-from nodedoctor.report.steps import told_step
+from nodedoctor.report.steps import advice, told_step
 from nodedoctor.tui.lines import ranks
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.lines.timeline import timeline
@@ -247,15 +247,16 @@ def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
         fix = fix_of(item)
         steps = tuple(fix["steps"]) if fix else ()
         text = inert(words(item.get("text")))
-        paras = [Para(text)]
+        paras = [Para(inert(advice(fix)) if fix else text)]
         for step in map(told_step, steps):
             if step.last:
                 paras.append(Para(step.heading, style="bold red"))
             paras.append(Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True))
-        for name in ("disturbs", "verify", "docs"):
+            if step.interrupts and not step.last:
+                paras.append(Para(f"interrupts {step.interrupts}", "  ", "yellow"))
+        for name in ("verify", "docs"):
             if item.get(name):
-                label = "interrupts" if name == "disturbs" else name
-                paras.append(Para(inert(words(item[name])), f"{label:<9} "))
+                paras.append(Para(inert(words(item[name])), f"{name:<9} "))
         yield Entry(Row("", word, "bold cyan", inert(words(item.get("action"))), text), tuple(paras), steps)
 
 

@@ -18,7 +18,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
-from nodedoctor.report.steps import told
+from nodedoctor.report.steps import advice, told
 from nodedoctor.wording import about
 
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")
@@ -67,14 +67,10 @@ def _finding(finding: Finding) -> str:
     parts = [inert(about(finding["subject"] or "", full_summary(finding)))]
     parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:
-        parts.append(f"Fix: {inert(fix['text'])}")
+        parts.append(f"Fix: {inert(advice(fix))}")
         for step in told(fix):
             parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", fenced(step.command, "", "sh")]
-        for label, value in (
-            ("Interrupts", fix["disturbs"]),
-            ("Verify", fix["verify"]),
-            ("Docs", fix["docs"]),
-        ):
+        for label, value in (("Verify", fix["verify"]), ("Docs", fix["docs"])):
             if value:
                 parts.append(f"{label}: {inert(value)}")
     return "\n\n".join(parts)

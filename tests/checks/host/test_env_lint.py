@@ -96,7 +96,7 @@ def test_each_of_them_alone_is_fine(name):
 
 SIX = {
     "NCCL_TIMEOUT": ("1200", "warn", "Nothing reads it"),
-    "TORCH_NCCL_TRACE_BUFFER_SIZE": ("2000", "warn", "TORCH_FR_BUFFER_SIZE (since 2.8)"),
+    "NCCL_ASYNC_ERROR_HANDLING": ("1", "warn", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     "NCCL_IB_HCA": ("mlx5_9", "fail", "no RDMA device mlx5_9"),
     "NCCL_SOCKET_IFNAME": ("eth9", "fail", "no interface eth9"),
     "NCCL_P2P_DISABLE": ("1", "warn", "traffic bypasses NVLink"),
@@ -194,7 +194,7 @@ def test_one_variable(name, value, torch, nccl_version, status, words):
         (
             {"TORCH_FR_BUFFER_SIZE": "1", "TORCH_NCCL_TRACE_BUFFER_SIZE": "2"},
             "TORCH_NCCL_TRACE_BUFFER_SIZE",
-            "loses if both are set",
+            "which wins",
         ),
     ],
 )
@@ -259,7 +259,58 @@ def test_what_reached_them_is_fine():
 def test_ranks_that_differ_are_told_apart():
     ranks = (rank(0, NCCL_ALGO="Ring"), rank(1, RANK="1"))
     told = {f.subject: f for f in lint(settings({}, *ranks), NET)}
-    assert "different values" in told["env:NCCL_ALGO"].summary
+    assert told["env:NCCL_ALGO"].summary == (
+        "NCCL_ALGO=Ring: not the same in all ranks of one job: Ring in rank 0 and not set in rank 1"
+    )
+
+
+def launched(launcher: int, ranks: int, *, port: int, **environment: str) -> list[Process]:
+    """A job of one launcher on this node, as torchrun starts it."""
+    above = Process(launcher, ppid=1, program="torchrun", role="launcher")
+    return [above] + [
+        replace(
+            rank(number, **environment),
+            pid=launcher + 1 + number,
+            ppid=launcher,
+            master=f"127.0.0.1:{port}",
+        )
+        for number in range(ranks)
+    ]
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["NCCL_ALGO", "NCCL_PROTO", "TORCH_FR_BUFFER_SIZE", "GLOO_SOCKET_IFNAME"]),
+            st.sampled_from(["Ring", "2000", "lo"]),
+        ),
+        min_size=2,
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_ranks_of_different_jobs_are_not_compared(environments: list[dict[str, str]], one_port: bool):
+    """Each job sets what it likes; of the launcher or the rendezvous one is enough to tell them apart."""
+    jobs = [
+        launched(1000 * (number + 1), 2, port=29500 if one_port else 29500 + number, **environment)
+        for number, environment in enumerate(environments)
+    ]
+    assert list(settings({}, *(one for job in jobs for one in job)).differing()) == []
+
+
+def test_a_job_with_the_recorder_beside_one_without_it_is_fine():
+    folder = "/home/me/nodedoctor-jobs/2026-11-26T13.20.11-train.py"
+    recorder = {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": f"{folder}/recorder/rank_"}
+    with_it, without = launched(1000, 4, port=29500, **recorder), launched(2000, 4, port=29501)
+    assert only(lint(settings({}, *with_it, *without), NET)).status.value == "pass"
+
+
+def test_a_long_value_leaves_room_for_what_is_wrong_with_it():
+    path = f"/home/{'me/' * 30}rank_"
+    ranks = (rank(0, TORCH_FR_DUMP_TEMP_FILE=path), rank(1, RANK="1"))
+    (told,) = lint(settings({}, *ranks), NET)
+    assert told.summary.startswith("TORCH_FR_DUMP_TEMP_FILE: not the same in all ranks of one job: ")
+    assert told.summary.count("(") == told.summary.count(")") and len(told.summary) < 140
 
 
 def test_what_skyrl_does_not_hand_on():
@@ -339,7 +390,9 @@ def test_the_recorder_set_by_its_old_and_new_name_is_no_remark():
     """Up to torch 2.10 both are needed: the ring is sized by the new name, the dump pipe made by the old."""
     both = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_FR_BUFFER_SIZE": "2000"}
     assert only(lint(**both)).status.value == "pass"
-    assert only(lint(TORCH_NCCL_TRACE_BUFFER_SIZE="2000")).status.value == "warn"
+    (alone,) = lint(TORCH_NCCL_TRACE_BUFFER_SIZE="2000")
+    assert (alone.status.value, alone.note) == ("pass", False)
+    assert only(lint(torch="2.11.0", TORCH_NCCL_TRACE_BUFFER_SIZE="2000")).status.value == "warn"
     assert "warn" in {f.status.value for f in lint(**{**both, "TORCH_NCCL_TRACE_BUFFER_SIZE": "500"})}
 
 

@@ -15,7 +15,7 @@ from tiers import some
 from nodedoctor.triage.events.progress import counted, counter
 from nodedoctor.triage.model import Verdict
 
-EXAMPLES = Path(__file__).parents[4] / "shared" / "examples"
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 LOOKS_LIKE_PROGRESS = {
     "a redrawn bar": "".join(
         f"Train:  42%|####2     | 420/1000 [07:1{second}<10:00,  1.03s/it]\r" for second in range(5)
@@ -34,9 +34,9 @@ LOOKS_LIKE_PROGRESS = {
 
 
 def dead() -> Iterator[tuple[str, str]]:
-    """Logs of jobs that died: ours, and the examples where they are at hand."""
+    """Logs of jobs that died: those of the tests, and the examples of the pages."""
     yield from ((name, row[0]) for name, row in STORIES.items())
-    paths = [*LOGS.glob("*.log"), *EXAMPLES.glob("joblogs/*.log"), *EXAMPLES.glob("torch-runs/*/*.log")]
+    paths = [*LOGS.rglob("*.log"), *EXAMPLES.glob("*.log"), EXAMPLES / "sleeping-rank" / "node-0.log"]
     yield from ((path.name, path.read_text(errors="replace")) for path in sorted(paths))
 
 
