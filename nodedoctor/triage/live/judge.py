@@ -33,6 +33,10 @@ _NOT_LONG = re.compile(r"train", re.IGNORECASE)
 """What is named after the whole of a program, as train_and_evaluate is, says nothing of a part of it."""
 _PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
 """Wait channels of who waits for a pipe's other end (linux, fs/pipe.c): no work, whatever it saves."""
+_RECOMPUTES = re.compile(
+    r"torch/utils/checkpoint\.py|checkpoint_wrapper\.py|activation_checkpointing/|tensor_parallel/random\.py"
+)
+"""Files with functions named checkpoint that recompute activations in every step, and save nothing."""
 _IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
 _STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
 FROZEN = "frozen"
