@@ -256,7 +256,7 @@ def _signs(line: Line, signs: Iterable[Sign]) -> Iterator[Event[Any]]:
             how = "plain"
         elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
             continue
-        elif how != "warning" and not isinstance(what, SUSPICIONS):
+        elif how == "described" or (how == "handled" and _level_alone(what, line, match)):
             how = "plain"
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from nodedoctor.triage.events.handling import handled
 from nodedoctor.triage.events.talk import is_talk
 from nodedoctor.triage.model import Line
 
@@ -21,20 +22,17 @@ _WARNS = re.compile(
     r"|(?: - |\[|\|\s{0,3}|\s)(?:WARN(?:ING)?|INFO|DEBUG)(?: - |\]|\s{0,3}\||: )"
 )
 """The levels of loggers. NCCL's own WARN is the level of its errors, and a label."""
-_HANDLED = re.compile(
-    r"\b(?:ignor(?:ed|ing)|(?:will|can) (?:be )?ignored?|[Rr]etrying|will (?:be )?re-?tr(?:y|ied)"
-    r"|retry(?:ing)? (?:in|after)"
-    r"|(?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to"
-    r"|[Uu]sing (?:the )?\S{1,80} instead|[Pp]roceeding (?:anyway|without)"
-    r"|[Ss]kipped (?:due|because|since|as|for)|[Ff]alling back"
-    r"|[Ff]all(?:s)? ?back|[Dd]isabling|will be (?:disabled|skipped)|[Ss]kipping|suppressed"
-    r"|(?:silence|suppress|disable|hide) this warning"
-    r"|(?:entering|after) retry|[Cc]ontinuing|using the default|recovered from)\b"
-)
 _LABEL = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ee]xception|[Ff]ail(?:ed|s|ure)?)\b|\w(?:Error|Exception)\b|\bWARN\b|what\(\)"
 )
 """What announces an error; a message behind it is one."""
+_LEVEL_IN_FRONT = re.compile(
+    r"\W{0,3}(?:\d[\d:.,TZ/ +-]{4,40}\W{0,3})?(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE"
+    r"|warn(?:ing)?|info|debug|notice|trace|[WID](?=\]))\b(?! NCCL)(?=\W)"
+)
+"""A level below error at the beginning of a line: it outweighs the name of an exception behind it."""
+_SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
+"""What outweighs that level: the line passes on what another program calls an error."""
 _OPTION = re.compile(r"^\s*(?:-\w, )?--[a-z][\w-]*")
 _SETTING = re.compile(
     r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
@@ -65,23 +63,21 @@ def warned(text: str, end: int) -> bool:
     return _PYTHON_WARNS.search(text[:end]) is not None
 
 
-def handled(text: str) -> bool:
-    """True for a line that says how the program went on after an error."""
-    return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
-
-
 def manner(line: Line, start: int, end: int, words: int | None = None) -> Manner:
     """How a line says what stands in it from `start` to `end`; its first word may stand at `words` only."""
     text = line.text
     if warned(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
-    if _HANDLED.search(text) and line.level != "F":  # what ends a program is not handled, whatever it says
+    if line.level != "F" and handled(text):  # what ends a program is not handled, whatever it says
         return "handled"
     if _OPTION.match(text) or _OF_A_SCREEN.match(text) or _is_setting(text, end):
         return "quoted"
     if not line.level and is_talk(text, start if words is None else words, end):
         return "quoted"
     outside, quoted = _unquoted(text[:start], text[start:])
+    level = _LEVEL_IN_FRONT.match(outside)
+    if (level or line.level in ("W", "I", "D")) and not _SEVERE.search(outside, level.end() if level else 0):
+        return "warning"
     if _LABEL.search(outside):
         return "plain"
     if line.level == "W" or _WARNS.search(text[: start + 40]):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.manner import handled, warned
+from nodedoctor.triage.events.handling import handled
+from nodedoctor.triage.events.manner import warned
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, Line
 

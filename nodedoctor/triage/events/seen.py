@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.manner import handled, manner
+from nodedoctor.triage.events.handling import handled
+from nodedoctor.triage.events.manner import manner
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line
 
 

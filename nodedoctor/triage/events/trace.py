@@ -119,6 +119,12 @@ def _announced(line: Line | None) -> Manner:
     return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
 
 
+def _alone(line: Line, end: int) -> Manner:
+    """How a line without a stack says that an exception was raised."""
+    how = manner(line, 0, end)
+    return how if how in ("handled", "warning") else "plain"
+
+
 def _bare(text: str) -> str:
     """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
@@ -228,6 +234,8 @@ class Tracebacks:
             how = "handled"  # its program's logger tells of it, and has caught it
         if told_so or line.severity in ("W", "I", "D"):
             how = "warning"
+        elif current is None and how == "plain":
+            how = _alone(line, raised.end(1))
         how = self._as_before(line, text, "handled" if aside else how)
         logged = (
             current is not None

@@ -1,0 +1,93 @@
+"""How programs say that they handled an error: a table of phrases, each the words of one way to go on.
+
+A line with such a phrase decides nothing: the program that wrote it went on. Phrases that the messages of errors
+have themselves (`Expected all tensors ...`, `Caught RuntimeError in DataLoader worker`, `Watchdog caught ...`)
+are not in it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+
+
+@record
+class HandlingPhrase:
+    """One way to say that an error was handled. `example` is a line that says so, as the tests try it."""
+
+    name: str
+    expression: str
+    example: str
+
+
+PHRASES = (
+    HandlingPhrase(
+        "ignored",
+        r"(?:will|can) (?:be )?ignore|ignor(?:ed|ing)\b|suppress(?:ed|ing)\b|swallow(?:ed|ing)\b",
+        "Ignoring error: {}",
+    ),
+    HandlingPhrase(
+        "retried",
+        r"re-?try(?:ing)?(?: in| after|\b)(?! (?:count|limit|policy|exceeded|exhausted))"
+        r"|will (?:be )?(?:re-?tr(?:y|ied)|try)\b|trying (?:again|another|the next|mirror|once more)\b"
+        r"|(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b",
+        "{}; retrying in 5 s",
+    ),
+    HandlingPhrase(
+        "fallback",
+        r"(?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to\b"
+        r"|using (?:the )?(?:default\b|\S{1,80} instead\b)|fall(?:s|ing|en)?[ -]?back\b|disabling\b|will be disabled\b"
+        r"|using (?:an? |the )?(?:cached|old|previous|last|local)\b|(?:reducing|halving|lowering) (?:the )?(?:batch|micro)",
+        "{}; falling back to the CPU",
+    ),
+    HandlingPhrase(
+        "skipped",
+        r"skipping\b|will be skipped\b|skipped (?:\w+ ){0,4}(?:due|because|since|as|for|after)\b",
+        "Skipping sample 17 because of {}",
+    ),
+    HandlingPhrase(
+        "continued",
+        r"continuing\b|proceeding (?:anyway|without)\b|carrying on\b|moving on\b|non-fatal\b|not fatal\b|harmless\b"
+        r"|transient\b|(?:ok|fine|healthy) (?:now|again)\b",
+        "{} (non-fatal)",
+    ),
+    HandlingPhrase(
+        "expected",
+        r"expected (?:exception|error|failure|timeout)\b|\(expected\)|as expected\b|pytest\.raises\b|assertraises\b"
+        r"|(?:simulated|injected|mocked?|fake) (?:\w+ )?(?:fault|error|failure|exception)\b|xfail(?:ed)?\b|test\w* passed\b",
+        "expected exception in test: {} (ok)",
+    ),
+    HandlingPhrase(
+        "caught",
+        r"(?:exception|error|failure) (?:was )?(?:handled|caught)\b|handled (?:an? )?(?:exception|error|failure)\b"
+        r"|caught and \w+\b",
+        "handled exception: {}",
+    ),
+    HandlingPhrase(
+        "earlier run",
+        r"(?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b"
+        r"|(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing)|reconnected|succeeded) (?:after|from)\b",
+        "note: previous run ended with {}",
+    ),
+    HandlingPhrase("silenced", r"(?:silence|suppress|disable|hide) this warning\b", "{} (silence this warning)"),
+)
+"""Chosen by us from logs of trainers and servers; an error at level FATAL is never handled (see `assertion_of`)."""
+
+_HANDLED = re.compile(rf"(?<![\w-])(?:{'|'.join(phrase.expression for phrase in PHRASES)})", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
+)
+"""A counter of tries: before the last one the program tries again."""
+_NOTED = re.compile(r"\W{0,3}(?:note|hint|tip|fyi|example)\b\W", re.IGNORECASE)
+"""What begins a remark."""
+
+
+def handled(text: str) -> bool:
+    """True for a line that says how the program went on after an error."""
+    if text.startswith(("Exception ignored", "nohup: ")):
+        return False
+    counted = _COUNTED.search(text)
+    if counted is not None:
+        return int(counted[1]) < int(counted[2])
+    return _NOTED.match(text) is not None or _HANDLED.search(text) is not None

@@ -1,0 +1,86 @@
+"""An error that its program handled decides nothing, whatever the error is and wherever it is in a log."""
+
+from __future__ import annotations
+
+import pytest
+from say import judged
+from test_triage_laws import CASES, Case, _ranks, _verdict, _whole
+
+from nodedoctor.triage.events.handling import PHRASES, handled
+
+ERRORS = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB",
+    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "torch.distributed.DistNetworkError: Connection reset by peer",
+    "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 1/2 clients joined.",
+    "RuntimeError: NCCL error: unhandled system error, NCCL version 2.21.5",
+    "OSError: [Errno 28] No space left on device",
+    "TimeoutError: The client socket has timed out after 600s while trying to connect to (10.0.0.1, 29500).",
+    "FileNotFoundError: [Errno 2] No such file or directory: '/data/cache/shard-001.tar'",
+    "ValueError: could not parse the answer",
+)
+FRAMES = (
+    *(phrase.example for phrase in PHRASES),
+    "INFO retry 1/3 after {}",
+    "Attempt 1 of 5 failed: {}",
+    "2026-11-20 10:00:01,123 - trainer - WARNING - attempt 1 failed with {}, retrying in 5 s",
+    "[W] cache: {}",
+    "DEBUG probe failed: {}",
+    "2026-11-20T10:00:01Z info sidecar saw {}",
+    "Got {}, sleeping 10 s before the next attempt",
+    "download failed: {}. Trying mirror 2",
+    "using cached copy since {}",
+    "{}\nRetrying in 5 seconds",
+    "warning: {}, using the default",
+    "health check saw {} earlier; ok now",
+    "TEST test_limits PASSED ({})",
+    "worker 3 recovered after {}",
+)
+
+
+def _tried() -> list[tuple[str, Case]]:
+    """Each frame around each error, once, before one log after the other."""
+    lines = [frame.format(error) for frame in FRAMES for error in ERRORS]
+    return [(line, CASES[number % len(CASES)]) for number, line in enumerate(lines)]
+
+
+@pytest.mark.parametrize("frame", range(len(FRAMES)))
+def test_a_handled_error_changes_no_verdict(frame, tmp_path):
+    changed = []
+    for line, case in _tried()[frame * len(ERRORS) : (frame + 1) * len(ERRORS)]:
+        before = _whole(case, tmp_path)
+        name, text = next(iter(case.texts.items()))
+        now = _verdict({**case.texts, name: f"{line}\n{text}"}, tmp_path)
+        if (now.cause, _ranks(now)) != (before.cause, _ranks(before)):
+            changed.append(f"{case.name}: {line}: {before.cause} -> {now.cause}")
+    assert not changed, "\n".join(changed)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_healthy_log_stays_healthy_beside_handled_errors(frame, tmp_path):
+    steps = "".join(f"step {n}/100 loss: 2.{n:02}\n" for n in range(1, 101))
+    for error in ERRORS:
+        line = frame.format(error)
+        verdict = judged(tmp_path, f"{line}\n{steps}Training completed in 512.3 s\n").verdict
+        assert verdict.cause in ("none", "undetermined"), line
+
+
+@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase.name)
+def test_every_phrase_has_an_example_of_its_own(phrase):
+    assert handled(phrase.example.format("x"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "Attempt 3/3 failed: CUDA out of memory",  # the last one
+        "RuntimeError: Caught RuntimeError in DataLoader worker process 0.",
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices",
+        "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)",
+        "Caught signal 11 (Segmentation fault: address not mapped to object)",
+        "requests.exceptions.ConnectionError: Max retries exceeded with url: /api",
+        "torch.distributed.DistBackendError: unexpected error in the process group",
+    ),
+)
+def test_words_of_errors_themselves_handle_nothing(text):
+    assert not handled(text)
