@@ -9,7 +9,7 @@ from test_triage_laws import CASES, Case, _ranks, _verdict, _whole
 from nodedoctor.triage.events.handling import PHRASES, handled
 
 ERRORS = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB",
     "RuntimeError: CUDA error: an illegal memory access was encountered",
     "torch.distributed.DistNetworkError: Connection reset by peer",
     "torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 1/2 clients joined.",
