@@ -10,6 +10,8 @@ from nodedoctor.triage.live.judge import abnormal, long_work, main_thread, ras_c
 from nodedoctor.triage.live.running_job import RankProcess
 from nodedoctor.wording import agree, listed
 
+LOOKS = 2
+"""Looks whose stacks may have been written between the two samples, at most."""
 NAMED = 3
 """Processes that a reason names."""
 
@@ -51,11 +53,14 @@ def _progress(before: Capture, now: Capture, stepped: bool) -> str:
         return "NCCL's operation counts rise"
     known = {rank.key: rank for rank in before.ranks}
     minutes = max(1.0, (now.time - before.time) / 60)
+    # Who is asked for its stacks by a signal writes them itself, twice a look.
+    written = {stack.pid: 2 * LOOKS * len(stack.text) for stack in before.stacks if stack.way == "signal"}
     moved = [
         rank.called
         for rank in now.ranks
         if (first := known.get(rank.key))
-        and (rank.bytes or 0) - (first.bytes or 0) + rank.child_bytes - first.child_bytes > QUIET * minutes
+        and (rank.bytes or 0) - (first.bytes or 0) + rank.child_bytes - first.child_bytes
+        > QUIET * minutes + sum(written.get(pid, 0) for pid in (rank.pid, *rank.children))
     ]
     if moved:
         return f"{listed(moved, most=NAMED)} moved bytes"

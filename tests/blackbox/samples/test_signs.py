@@ -12,6 +12,7 @@ from nodedoctor.blackbox.samples.confirm import at_work
 from nodedoctor.blackbox.samples.progress import Activity
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.samples.signs import signs
+from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.triage.events.frames import Frame
 from nodedoctor.triage.live.judge import long_work
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
@@ -49,6 +50,13 @@ def test_a_hang_shows_no_progress_and_the_same_stacks() -> None:
 )
 def test_progress(now: Capture, stepped: bool, why: str) -> None:
     assert why in signs(look(*STUCK), now, stepped=stepped).progress
+
+
+def test_the_stacks_that_a_rank_was_asked_to_write_are_no_progress() -> None:
+    written = tuple(CapturedStack(one.pid, "signal", text="x" * 20_000) for one in STUCK)
+    before = replace(look(*STUCK), stacks=written)
+    assert signs(before, look(*STUCK, moment=10.0, bytes_=40_000)).progress == ""
+    assert "moved bytes" in signs(before, look(*STUCK, moment=10.0, bytes_=1 << 20)).progress
 
 
 def test_operations_that_nccl_counts_are_progress() -> None:
