@@ -32,6 +32,8 @@ def interrupted(after: float, argv: Sequence[str] = NODEDOCTOR) -> tuple[int | N
             return run.returncode, OVER
         except subprocess.TimeoutExpired:
             run.send_signal(signal.SIGINT)
+        if run.returncode is not None:  # send_signal has seen its end, and sent nothing
+            return run.returncode, OVER
         try:
             code: int | None = run.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
