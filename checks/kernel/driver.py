@@ -110,7 +110,8 @@ def _driver_trouble(
     evidence = [line_of(event)]
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
     name = f"GPU{event.gpu} by the driver's count: " if numbered else ""
-    summary = name + _TROUBLE[event.kind] + versions + (f", {times} times" if times > 1 else "")
+    trouble = "driver mismatch" if _helper(event) else _TROUBLE[event.kind]
+    summary = name + trouble + versions + (f", {times} times" if times > 1 else "")
     starts = log.starts(event.device, any_device=hung and event.device is None)
     excuse = "before the last driver load or reset" if hung else "before the last driver load"
     excuse = excuse if is_over(event.when, starts) else _excuse(event, log, gpus, pci)
@@ -126,7 +127,7 @@ def _driver_trouble(
 def _excuse(event: DriverEvent, log: KernelLog, gpus: Gpus | None, pci: Pci | None) -> str:
     """Why nothing has to be done; empty where something has."""
     if _helper(event):
-        return f"{event.client} alone, which programs that compute do not use"
+        return f"{event.client} only, not used to compute"
     if event.kind in _SYMPTOMS and gpus and gpus.gpus and not gpus.lost:
         well = all(gpu.recovery_action == "none" for gpu in gpus.gpus)
         return "no GPU requests a reset now" if well else ""

@@ -68,7 +68,7 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
     cause = _cause(events[0], log)
     if stalled:
-        summary += f": NVLink traffic stalled, and the jobs of {ended} GPUs ended with it (Xid 45)"
+        summary += f": jobs of {ended} GPUs ended (Xid 45)"
         aborted = any(xid.code == _REFUSED for xid in log.xids)
         build = Finding.warn if aborted else Finding.fail
         return build(summary, subject=subject, evidence=evidence, fix=fix)

@@ -187,7 +187,7 @@ def _spare(port: IbPort, rails: Rails) -> str:
         return "" if port.carried else "most ports of its kind have none either"
     if not rails.sure and active and not linked_once(port):
         if port.infiniband and port.phys_state == "Disabled":
-            return "somebody disabled it"
+            return "an administrator disabled it"
         if len(active) in _USUAL and len(idle) <= max(1, len(active) // 2):
             return f"{counted(len(active), 'port')} active without it, as many as machines have"
     if port.infiniband or len(idle) == len(rails.ports):
