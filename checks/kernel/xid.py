@@ -26,6 +26,8 @@ from .xid_meaning import Judged, judge_events, link_behind, of_programs, recover
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
 _REMAPPED = 63
 """A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
+_COUNTED = frozenset({48, 94, 95})
+"""Uncorrectable memory errors, each of which a GPU counts until it is reset (NVIDIA's catalogue)."""
 _OLD_SECONDS = 24 * 3600.0
 """Age from which a program's error is history where the GPU counts none; ours."""
 _JOB_SECONDS = 300.0
@@ -161,14 +163,17 @@ def _gpu(
     """One finding per GPU: the worst of its errors, the others named beside it."""
     starts = log.starts(device)
     done = max((event.when.at for event in events if recovery_asked(event) == 0), default=-1)
-    over = [event.when.at < done or is_over(event.when, starts) for event in events]
+    gpu = _gpu_at(device, gpus)
+    over = [
+        event.when.at < done or is_over(event.when, starts) or _counters_went_back(event, gpu)
+        for event in events
+    ]
     branch = _branch(log, gpus)
     now, before = (
         judge_events([e for e, o in zip(events, over, strict=True) if o is was], branch)
         for was in (False, True)
     )
     subject = subject_of(device, gpus, pci)
-    gpu = _gpu_at(device, gpus)
     harmless = all(one.of_program or one.status is Status.PASS for one in before)
     if not now and before and (done >= 0 or harmless or (gpu is not None and clean(gpu))):
         codes = ", ".join(one.times for one in before)
@@ -275,6 +280,15 @@ def clean(gpu: Gpu) -> bool:
     memory = gpu.remap_pending or gpu.remap_failure or gpu.ecc_volatile_uncorrectable
     links = any(link.active is False for link in gpu.nvlinks or ())
     return not (asks or memory or links or gpu.retired_pages_pending)
+
+
+def _counters_went_back(event: LoggedXid, gpu: Gpu | None) -> bool:
+    """Whether the GPU no longer counts the memory error it once reported: it was reset since.
+
+    NVML counts volatile errors since the last driver load or reset.
+    """
+    counted_now = gpu.ecc_volatile_uncorrectable if gpu is not None else None
+    return event.code in _COUNTED and counted_now == 0 and gpu is not None and clean(gpu)
 
 
 def _branch(log: KernelLog, gpus: Gpus | None) -> int:
