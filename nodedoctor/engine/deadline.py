@@ -11,7 +11,7 @@ DEADLINE = 50.0
 DEADLINE_DEEP = 900.0
 """Seconds for a run with checks that load GPUs (chosen by us, no external source)."""
 DEADLINE_GATE = 8.0
-"""Seconds for a gate: a job waits for it, and Slurm gives a prolog 10 s (BatchStartTimeout, slurm.conf(5))."""
+"""Seconds for a gate: a job waits, and Slurm gives a prolog 10 s (BatchStartTimeout, slurm.conf(5))."""
 _DRIVER_LEAST, _OTHERS = 5.0, 3.0
 """Seconds that the driver has to answer a gate at least, as long as driver.answers calls no driver slow, and
 what the other probes need (chosen by us, no external source)."""

@@ -49,7 +49,7 @@ class Live:
         server: ForkServer | None = None,
         driver_s: float = 0.0,
     ) -> None:
-        """`driver_s`: seconds for a question to the driver, for the first one whatever the deadline leaves."""
+        """`driver_s`: seconds for a question to the driver, for the first whatever the deadline leaves."""
         self._probes = probes
         self._server = server
         self._options = options

@@ -10,7 +10,8 @@ from nodedoctor.report.lead import and_more, of_cause
 from nodedoctor.wording import about, counted
 
 PASS, REFUSE, UNJUDGED, DRAIN_WHEN_IDLE = 0, 2, 3, 4
-"""The exit codes, of which 2 decides before 3, 3 before 4 and 4 before 0."""
+STRICTEST = (REFUSE, UNJUDGED, DRAIN_WHEN_IDLE, PASS)
+"""The exit codes in the order in which they decide."""
 
 WORDS: Mapping[int, str] = {
     PASS: "pass",
