@@ -210,7 +210,7 @@ def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
 
 
 def test_what_one_job_did_to_itself_keeps_no_next_job_away(cluster: Cluster):
-    """An OOM kill of the job before, its wrong NCCL variable, its Xids: the next job starts. A lost GPU: not."""
+    """An OOM kill, a wrong NCCL variable or Xids of the job before: the next one starts. A lost GPU: not."""
     cluster.configure("Prolog={folder}/prolog", *RECOMMENDED)
     cluster.start()
     cluster.until(lambda: cluster.node()[0] == "IDLE")
