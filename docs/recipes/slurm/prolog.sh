@@ -23,7 +23,7 @@ esac
 
 # No scontrol here: a prolog runs on every node of a job at once, and Slurm's guide says to call none of its
 # commands in one. Slurm drains the node for "Prolog error"; the mark tells the health check that this was ours.
-mkdir -p "${mark%/*}" && : > "$mark"
+mkdir -p "${mark%/*}" 2> /dev/null && : > "$mark"
 echo "nodedoctor: $line"
 logger -t nodedoctor -- "refused a job: $line"
 exit 1
