@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import IommuFault, PcieError, RamError, evidence_of, times
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.lines import When
+from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import look
@@ -51,7 +52,8 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     for device, events in by_device.items():
         vendor = next((event.vendor for event in events if event.vendor), None)
         owner = role(device, vendor, log, pci) or _owner(events)
-        yield _pcie_device(subject_of(device, None, pci), owner, events, log)
+        cures = log.cures(device) if owner == "GPU" else ()
+        yield _pcie_device(subject_of(device, None, pci), owner, events, log, cures)
     if not by_device:
         yield Finding.ok(f"no PCI error in {log.span}")
 
@@ -64,7 +66,9 @@ def _owner(events: Iterable[PcieError]) -> str | None:
     return "NIC" if any(d.startswith(("mlx4_", "mlx5_", "bnxt_")) for d in drivers) else None
 
 
-def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: KernelLog) -> Finding:
+def _pcie_device(
+    subject: str, owner: str | None, events: list[PcieError], log: KernelLog, cures: Sequence[When]
+) -> Finding:
     kinds = Counter(event.severity for event in events)
     told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
     summary = f"{owner or 'another device'}: {told}{times(events)}"
@@ -79,6 +83,9 @@ def _pcie_device(subject: str, owner: str | None, events: list[PcieError], log: 
         return Finding.warn(f"{summary}, marginal link", subject=subject, evidence=evidence, fix=fix)
     if owner is None and _elsewhere(events):
         summary = f"{summary}, recovered by its driver"
+        return Finding.info(summary, subject=subject, evidence=evidence)
+    if all(is_over(event.when, cures) for event in worst):
+        summary = f"{summary}: before the last reset or driver load"
         return Finding.info(summary, subject=subject, evidence=evidence)
     if owner is None or all(event.when.at < log.booted for event in worst):
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)

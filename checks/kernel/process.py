@@ -28,9 +28,10 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 
     Why: an OOM kill explains a rank that died without a message; the other ranks wait until their timeout.
     Fix disturbs: the job (restart with lower memory use or a higher limit).
-    Judges: FAIL when the kernel killed a process that trains, by its name; WARN for any other process when
-    the node was out of memory, and a note when a control group's own limit was reached, or when the kernel
-    found no free block of memory for itself ("page allocation failure").
+    Judges: FAIL when the node was out of memory and the kernel killed a process that trains, by its name;
+    WARN for any other process then, and for one that trains when the limit of its own control group was
+    reached; else a note, also when the kernel found no free block of memory for itself ("page allocation
+    failure").
     Fix: Give the job more memory or lower its loaders and caches.
     Threshold: No threshold: the kernel's own reports (mm/oom_kill.c, mm/page_alloc.c). A failed allocation
     is only a note: its caller often tries a smaller one, or drops one packet.
@@ -66,10 +67,11 @@ def _by_name(killed: Iterable[OomKill]) -> dict[str, list[OomKill]]:
 
 
 def _killed(name: str, victims: list[OomKill]) -> Finding:
-    """One finding per program: FAIL when it is of the kind that trains, else WARN.
+    """One finding per program: FAIL for one that trains on a node without memory, else WARN or a note.
 
-    A kill for the limit of a control group that does not train, such as a pod's for logs, costs only its own.
+    A kill for the limit of a control group costs only that group: its memory is free again.
     """
+    victims = [kill for kill in victims if not kill.limited] or victims
     last = victims[-1]
     size = f" with {last.rss_gib:g} GiB" if last.rss_gib is not None else ""
     why = "cgroup limit" if last.limited else "node out of memory"
@@ -83,9 +85,9 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
         else "Reduce the job's host memory use: fewer data-loader workers, a smaller object store or offload."
     )
     trains = bool(_TRAINING.search(name))
-    if not trains and all(kill.limited for kill in victims):
+    if last.limited and not trains:
         return Finding.info(summary, subject=f"process:{name}", evidence=evidence_of(victims))
-    build = Finding.fail if trains else Finding.warn
+    build = Finding.fail if trains and not last.limited else Finding.warn
     steps = (look("sudo dmesg -T | grep -iE 'oom|killed process'"), look("free -g"))
     fix = Fix(text, steps, "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)

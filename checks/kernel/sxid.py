@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
 from nodedoctor.facts.kernel.lines import When
-from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import look
@@ -67,6 +67,8 @@ def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Findi
     verify = "nodedoctor kernel.sxid nvlink fabric"
     fix = Fix(kind.advice, _LOOK, kind.action, "every job on the fabric's GPUs", verify, DOCS)
     cause = _cause(events[0], log)
+    if all(is_over(event.when, log.starts()) for event in events):
+        return Finding.info(f"{summary}: before the last driver load", subject=subject, evidence=evidence)
     if stalled:
         summary += f": jobs of {ended} GPUs ended (Xid 45)"
         aborted = any(xid.code == _REFUSED for xid in log.xids)

@@ -24,6 +24,8 @@ from .xid_meaning import Judged, judge_events, link_behind, of_programs, recover
 from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
+_COUNTED = frozenset({48, 94, 95})
+"""Uncorrectable memory errors, each of which a GPU counts until it is reset (NVIDIA's catalogue)."""
 _DISTURBS: dict[Action, str] = {
     "reset-gpu": "every job on this GPU",
     "drain": "new jobs, once the running one has ended",
@@ -92,14 +94,17 @@ def _gpu(
     """One finding per GPU: the worst of its errors, the others named beside it."""
     starts = log.starts(device)
     done = max((event.when.at for event in events if recovery_asked(event) == 0), default=-1)
-    over = [event.when.at < done or is_over(event.when, starts) for event in events]
+    gpu = _gpu_at(device, gpus)
+    over = [
+        event.when.at < done or is_over(event.when, starts) or _counters_went_back(event, gpu)
+        for event in events
+    ]
     branch = _branch(log, gpus)
     now, before = (
         judge_events([e for e, o in zip(events, over, strict=True) if o is was], branch)
         for was in (False, True)
     )
     subject = subject_of(device, gpus, pci)
-    gpu = _gpu_at(device, gpus)
     harmless = all(one.of_program or one.status is Status.PASS for one in before)
     if not now and before and (done >= 0 or harmless or (gpu is not None and clean(gpu))):
         codes = ", ".join(one.times for one in before)
@@ -198,6 +203,15 @@ def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:
     return (
         next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus and index is not None else None
     )
+
+
+def _counters_went_back(event: LoggedXid, gpu: Gpu | None) -> bool:
+    """Whether the GPU no longer counts the memory error it once reported: it was reset since.
+
+    NVML counts volatile errors since the last driver load or reset.
+    """
+    counted_now = gpu.ecc_volatile_uncorrectable if gpu is not None else None
+    return event.code in _COUNTED and counted_now == 0 and gpu is not None and clean(gpu)
 
 
 def _branch(log: KernelLog, gpus: Gpus | None) -> int:

@@ -198,7 +198,7 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
     fix = Fix(
         "Unset NCCL_IB_GID_INDEX (NCCL >= 2.21 finds the entry), or set it to a RoCE v2 entry.",
         (look("show_gids"),),
-        "config",
+        "restart-job",
         "the job",
     )
     for port in ports:

@@ -41,6 +41,7 @@ examples:
   nodedoctor                       what is wrong with this node, and how to fix it
   nodedoctor driver limits.shm     all driver checks, and one check of limits
   nodedoctor --tag fast -q         problems only, in well under a second
+  nodedoctor --gate                in a prolog: may new jobs start on this node
   nodedoctor --json --expect gpus=8 > report.json     in a provisioning script
   nodedoctor --exec 'docker exec trainer' stack       check the Python inside a container
   nodedoctor --record node.zip     record this node; read it anywhere with --replay node.zip
@@ -61,7 +62,8 @@ also:
 
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
 3 something could not be judged because it hung or crashed, 64 usage, 70 a bug, 74 output
-could not be written, 130 interrupted. nodedoctor changes nothing on the node.
+could not be written, 130 interrupted; with --gate: 0 new jobs may start, 2 no new jobs, 3 not judged, 4
+drain when idle. nodedoctor changes nothing on the node.
 """
 
 
@@ -103,6 +105,12 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         "--deep",
         action="store_true",
         help="also run active tests: they take minutes and load GPUs, some import torch (deadline 900 s)",
+    )
+    add(
+        "--gate",
+        action="store_true",
+        help="answer whether new jobs may start: one line, exit 0 yes, 2 no, 3 not judged, 4 drain when "
+        "idle (implies --passive, deadline 8 s)",
     )
     add("--passive", action="store_true", help="put no load on GPUs: no copies, no collectives")
     add(
@@ -161,7 +169,7 @@ def _add_node(group: argparse._ArgumentGroup) -> None:
         "--deadline",
         type=seconds,
         metavar="SECONDS",
-        help="time limit of the whole run in seconds (default 50, with --deep 900)",
+        help="time limit of the whole run in seconds (default 50, with --deep 900, with --gate 8)",
     )
 
 
@@ -196,7 +204,6 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add(
         "--fail-on",
         choices=("fail", "unknown", "warn"),
-        default="fail",
         help="lowest status that makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever the result")

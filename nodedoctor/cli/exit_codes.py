@@ -17,6 +17,7 @@ class Exit(IntEnum):
     FAIL = 2
     UNKNOWN = 3
     USAGE = 64
+    DRAIN_WHEN_IDLE = 4  # only with --gate
     BUG = 70
     OUTPUT = 74  # the report could not be written
     INTERRUPTED = 130

@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say_no_more()
         what = why(error.errno)
         say(f"cannot run: {error.strerror}; {what.words}")
-        return Exit.FAIL if what.known else Exit.UNKNOWN
+        # What the caller may not use any more says nothing of the node, which is what a gate answers for.
+        return Exit.FAIL if what.known and "--gate" not in words else Exit.UNKNOWN
     except Exception:
         # A module of C, a thread, even a literal of Unicode fails in its own way where it finds no room.
         return _no_memory() if _room_below(ROOM) else _bug()
@@ -166,10 +167,18 @@ def diagnose(words: list[str]) -> int:
     from nodedoctor.cli.arguments import parser
 
     arguments = parser().parse_args(words)
-    if problem := outputs.no_folder(arguments, "record", "debug_log") or _no_input(arguments):
+    problem = (
+        outputs.no_folder(arguments, "record", "debug_log") or _no_input(arguments) or _no_gate(arguments)
+    )
+    if problem:
         return complain(problem)
     if arguments.tui or not (
-        arguments.json or arguments.text or arguments.summary or arguments.quiet or arguments.verbose
+        arguments.gate
+        or arguments.json
+        or arguments.text
+        or arguments.summary
+        or arguments.quiet
+        or arguments.verbose
     ):
         from nodedoctor.tui import start
 
@@ -213,6 +222,20 @@ def _no_input(arguments: argparse.Namespace) -> str:
     return ""
 
 
+def _no_gate(arguments: argparse.Namespace) -> str:
+    """What is wrong with options beside --gate: it has its own exit codes, and prints one line or --json."""
+    if not arguments.gate:
+        return ""
+    options = ("fail_on", "exit_zero", "deep", "text", "summary", "tui", "quiet", "verbose")
+    given = [name for name in options if getattr(arguments, name)]
+    named = {"quiet": "-q", "verbose": "-v"}
+    return (
+        f"{named.get(given[0], '--' + given[0].replace('_', '-'))} has no meaning with --gate"
+        if given
+        else ""
+    )
+
+
 def _on_screen(arguments: argparse.Namespace) -> int:
     from nodedoctor.cli import outputs
     from nodedoctor.tui import start
@@ -245,6 +268,10 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
 
     found, recording = (_replayed if arguments.replay else _asked)(session, arguments)
     report = _leaving(json.document(found), found.observations, arguments)
+    if arguments.gate:
+        from nodedoctor.report.gate import gate_of
+
+        report = json.gated(report, gate_of(report))
     if not emit(_rendered(report, arguments)):
         return Exit.OUTPUT
     return _finish(report, recording, arguments)
@@ -299,7 +326,9 @@ def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> 
     failed = outputs.write(arguments, lambda: report) or failed
     if failed:
         return failed
-    return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on)
+    if "gate" in report:
+        return report["gate"]["exit"]
+    return Exit.OK if arguments.exit_zero else exit_code(report, arguments.fail_on or "fail")
 
 
 def _rendered(report: Report, arguments: argparse.Namespace) -> str:
@@ -307,6 +336,10 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
         from nodedoctor.report import json
 
         return json.render(report) + "\n"
+    if "gate" in report:
+        from nodedoctor.report import gate
+
+        return gate.render(report, report["gate"])
     if arguments.summary:
         from nodedoctor.report import summary
 
@@ -353,7 +386,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     options = Options(
         root=str(Path(arguments.root).absolute()),
         since=arguments.since,
-        passive=arguments.passive,
+        passive=arguments.passive or arguments.gate,
         deep=arguments.deep,
         python=arguments.python,
         exec_prefix=_words(arguments.exec),
@@ -370,4 +403,5 @@ def _request(arguments: argparse.Namespace) -> Request:
         folders=tuple(Path(folder) for folder in arguments.check_folders),
         redact=arguments.redact,
         preview=arguments.preview,
+        gate=arguments.gate,
     )

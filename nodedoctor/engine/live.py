@@ -48,12 +48,15 @@ class Live:
         options: Options,
         deadline: float,
         server: ForkServer | None = None,
+        driver_s: float = 0.0,
     ) -> None:
+        """`driver_s`: seconds for a question to the driver, for the first whatever the deadline leaves."""
         self._probes = probes
         self._server = server
         self._options = options
         self._ends = time.monotonic() + deadline
         end_by(self._ends)
+        self._driver_s, self._driver_asked = driver_s, False
         self._lanes = {lane: Turns(width) for lane, width in WIDTH.items()}
         self._tripped: dict[Lane, str] = {}
         self._asked: dict[str, asyncio.Task[Observation]] = {}
@@ -134,6 +137,9 @@ class Live:
 
     async def _run(self, probe: Probe, planned: Command) -> Observation:
         left = self._ends - time.monotonic()
+        if probe.lane is Lane.NVIDIA and self._driver_s:
+            left = min(left, self._driver_s) if self._driver_asked else self._driver_s
+            self._driver_asked = True
         if left <= 0:
             _log.debug("%s is not asked: the deadline has passed", probe.name)
             return Observation(

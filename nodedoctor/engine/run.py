@@ -179,7 +179,7 @@ class Diagnosis:
         known = self.facts.known()
         seen = self.source.observations()
         ordered = sorted(finished, key=lambda result: result.check)
-        results, causes = diagnose(ordered, self.checks, seen, self.devices())
+        results, causes = diagnose(ordered, self.checks, seen, self.devices(), judges(self._expected))
         node = dict(self._node)
         for value in known.values():
             node.update(asked(value, "headline", {}))

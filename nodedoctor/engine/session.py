@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
-from nodedoctor.engine.deadline import DEEP, deadline
+from nodedoctor.engine.deadline import DEADLINE_GATE, DEEP, deadline, driver_seconds
 from nodedoctor.engine.plugins import PATIENCE, Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.run import Diagnosis, now, this_node
 from nodedoctor.engine.sources import ObservationSource, Recorded
@@ -43,6 +43,7 @@ class Request:
     folders: tuple[Path, ...] = ()
     redact: bool = False
     preview: bool = False
+    gate: bool = False
 
 
 class Session:
@@ -68,12 +69,22 @@ class Session:
             raise UsageError(str(error)) from None
         self._moment()  # complains now about a --since that cannot be read
         chosen = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
+        if request.gate and not (chosen := tuple(filter(self._gates, chosen))):
+            raise UsageError("--gate: none of these checks keeps jobs away from a node")
         ids = {check.id for check in chosen} | judges(self._expect().values)
         self.checks = tuple(check for _, check in sorted(self.catalogue.checks.items()) if check.id in ids)
+
+    def _gates(self, check: Check) -> bool:
+        """Whether a check may keep jobs away: none in preview, as those count in no verdict."""
+        from nodedoctor.knowledge.gates import may_gate
+
+        return may_gate(check.id) and (self.request.preview or check.stage == "stable")
 
     @property
     def deadline(self) -> float:
         """Seconds the whole run may take; as long as --deep has, where a check that needs it was named."""
+        if self.request.gate and self.request.deadline is None:
+            return DEADLINE_GATE
         return deadline(self.request.deadline, self.checks, deep=self.request.options.deep)
 
     def diagnosis(self, checks: Iterable[Check] | None = None) -> Diagnosis:
@@ -133,7 +144,8 @@ class Session:
         words, tags = asked.words, frozenset(asked.tags)
 
         def chosen(check: Check) -> bool:
-            return check.id in judging or _is_chosen(check, words, tags, deep=asked.options.deep)
+            wanted = _is_chosen(check, words, tags, deep=asked.options.deep)
+            return check.id in judging or (wanted and (not asked.gate or self._gates(check)))
 
         return Ahead(self._server, asked.options, chosen)
 
@@ -142,9 +154,10 @@ class Session:
         from nodedoctor.engine.live import Live
 
         self._server = self._server or ForkServer()
-        deadline = max(0.0, self.deadline - self._loading)
+        left = max(0.0, self.deadline - self._loading)
         self._loading = 0.0
-        return Live(self.catalogue.probes, self.request.options, deadline, self._server)
+        driver_s = driver_seconds(left) if self.request.gate else 0.0
+        return Live(self.catalogue.probes, self.request.options, left, self._server, driver_s)
 
     def _expect(self) -> Expect:
         recorded = self.snapshot.options.get("expect") if self.snapshot else None

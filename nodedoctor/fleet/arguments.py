@@ -19,6 +19,7 @@ examples:
   nodedoctor fleet --kube training/app=llama        from inside the pods of a job, one on each node
   nodedoctor fleet --reports reports/               reports that are there already (*.json, *.json.gz)
   nodedoctor fleet --ssh gpu-[001-128] --pairs      measure nodes against each other: which node, which link
+  nodedoctor fleet --slurm '-p train' --gate --need 16 --passing good.txt    nodes on which a job may start
   nodedoctor fleet --slurm --peers --failing bad.txt; [ -s bad.txt ] && x=--exclude=./bad.txt; srun $x ...
 
 exit codes: the worst of all nodes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something
@@ -64,6 +65,11 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--tag", action="append", default=[], metavar="TAG", help="only checks with this tag")
     add("--expect", action="append", default=[], metavar="K=V|FILE", help="what every node must have")
+    add(
+        "--gate",
+        action="store_true",
+        help="on which nodes may new jobs start: exit 0 when --need of them pass (all, without), else 2",
+    )
     add("--passive", action="store_true", help="put no load on GPUs")
     add("--deep", action="store_true", help="also what takes minutes")
     add("--preview", action="store_true", help="checks that were never seen on real hardware may fail, too")
@@ -135,6 +141,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         metavar="N|N%",
         help="write no --failing when more nodes fail for one cause (default 10%%, at least 2)",
     )
+    add("--need", type=_width, metavar="N", help="with --gate: how many nodes must pass")
     add("--report-only", action="store_true", help="write no node lists, and exit 0 whatever was found")
     add(
         "--redact",
@@ -145,7 +152,6 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     add(
         "--fail-on",
         choices=("fail", "unknown", "warn"),
-        default="fail",
         help="what makes the exit code non-zero (default: fail)",
     )
     add("--exit-zero", action="store_true", help="exit 0 whatever was found")

@@ -25,6 +25,8 @@ PROGRESS_AFTER_S = 2.0
 """Seconds before a person is told who is being waited for."""
 NAMED = 5
 """Nodes named while they are waited for."""
+GATE_DEADLINE = 20.0
+"""Seconds that a node has with --gate: its deadline and the way to it (chosen by us, no external source)."""
 MKDIR_TIMEOUT_S = 10.0
 """Seconds the folder for --save may take to be made."""
 
@@ -56,7 +58,20 @@ def run(arguments: argparse.Namespace) -> int:
         return 128 + gathered.ended_by
     if arguments.exit_zero or arguments.report_only:
         return Exit.OK
-    return Exit.UNKNOWN if _too_many(fleet, arguments) else exit_code(fleet, arguments.fail_on)
+    if fleet.gated and arguments.need is not None:
+        return _enough(fleet, arguments.need)
+    if _too_many(fleet, arguments):
+        return Exit.UNKNOWN
+    return _enough(fleet, len(fleet.nodes)) if fleet.gated else exit_code(fleet, arguments.fail_on or "fail")
+
+
+def _enough(fleet: Fleet, needed: int) -> int:
+    """Whether so many nodes pass the gate."""
+    passing = len(fleet.passing)
+    if passing >= needed:
+        return Exit.OK
+    say(f"{passing} of {len(fleet.nodes)} nodes pass the gate, {needed} needed")
+    return Exit.FAIL
 
 
 def exit_code(fleet: Fleet, fail_on: str = "fail") -> int:
@@ -89,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError(
             "--save keeps the nodes' reports as they are, with all names: leave it or --redact out"
         )
-    if problem := _written_twice(arguments):
+    if problem := _written_twice(arguments) or _no_gate(arguments):
         raise UsageError(problem)
     for option, is_one in (("slurm", _is_options), ("ray", _is_address)):
         value = getattr(arguments, option)
@@ -108,6 +123,15 @@ def _check(arguments: argparse.Namespace) -> None:
         from nodedoctor.engine.run import now
 
         since_when(arguments.since, now())
+
+
+def _no_gate(arguments: argparse.Namespace) -> str:
+    """What is wrong with options beside --gate, which has its own exit codes."""
+    if not arguments.gate:
+        return "--need is for --gate" if arguments.need is not None else ""
+    options = ("fail_on", "exit_zero", "report_only", "deep")
+    given = [name for name in options if getattr(arguments, name)]
+    return f"--{given[0].replace('_', '-')} has no meaning with --gate" if given else ""
 
 
 def _written_twice(arguments: argparse.Namespace) -> str:
@@ -177,14 +201,14 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
     from nodedoctor.fleet.model import FleetRequest
 
     words = ["--json"]
-    words += [f"--{flag}" for flag in ("passive", "deep", "preview") if getattr(arguments, flag)]
+    words += [f"--{flag}" for flag in ("gate", "passive", "deep", "preview") if getattr(arguments, flag)]
     for name in ("since", "python", "exec"):
         if value := getattr(arguments, name):
             words.append(f"--{name}={value}")
     words += [f"--tag={tag}" for tag in arguments.tag]
     words += [f"--expect={key}={value}" for key, value in expectations(arguments.expect).items()]
     split("--exec", arguments.exec)
-    usual = DEADLINE_DEEP if arguments.deep else DEADLINE
+    usual = DEADLINE_DEEP if arguments.deep else GATE_DEADLINE if arguments.gate else DEADLINE
     return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
@@ -219,7 +243,7 @@ def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:
     """Why --failing is not written although it was asked for; empty when it is."""
     from nodedoctor.fleet import breaker
 
-    if not arguments.failing:
+    if not arguments.failing or arguments.need is not None:
         return ""
     return breaker.tripped(breaker.causes_of(fleet), len(fleet.nodes), arguments.max_failing)
 

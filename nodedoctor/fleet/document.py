@@ -37,6 +37,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
         "passing": fold(fleet.passing),
         "failing": fold(fleet.failing),
         "unjudged": fold(fleet.unjudged),
+        "gated": fleet.gated,
         "kinds": [
             {"kind": kind, "nodes": fold(hosts), "count": len(hosts)}
             for kind, hosts in kinds_of(fleet).items()
@@ -61,6 +62,7 @@ def fleet_of(told: Mapping[str, Any]) -> Fleet:
         nodes=tuple(node_of(node, tables[node["statuses"]]) for node in told["nodes"]),
         oddities=tuple(map(_oddity_of, told["oddities"])),
         titles={check["check"]: check["title"] for check in told["checks"]},
+        gated=told.get("gated") is True,
     )
 
 
@@ -139,6 +141,8 @@ def entry(node: Node) -> dict[str, Any]:
         "peers": dict(node.peers),
         "report": node.report or None,
         "cause": node.cause or None,
+        "gate": node.gate,
+        "replayed": node.replayed,
         "causes": [_cause(cause) for cause in node.causes],
         "problems": [_problem(problem) for problem in node.problems],
     }
@@ -170,6 +174,8 @@ def node_of(told: Mapping[str, Any], statuses: Mapping[str, Status]) -> Node:
         serials=tuple(told["serials"]),
         alias=told["name"] if told["name"] != told["host"] else "",
         peers=told["peers"],
+        gate=told.get("gate"),
+        replayed=told.get("replayed") is True,
     )
 
 

@@ -20,6 +20,7 @@ from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
 from nodedoctor.fleet.model import Fleet, FleetRequest, Node
+from nodedoctor.fleet.reports.own import own_reports
 from nodedoctor.fleet.reports.saved import kept
 from nodedoctor.nodeset import counted, fold, of_file, plain
 from nodedoctor.record import record
@@ -98,12 +99,15 @@ async def gather(
             request = replace(request, arguments=(*request.arguments, "--peers", names))
         await run.ask(request)
     nodes = await run.all(started)
+    if transport.name != "reports":  # those are of nodes that were asked earlier
+        nodes = tuple(own_reports(nodes, started))
     _log.debug("%d nodes gathered in %.3f s over %s", len(nodes), time.monotonic() - began, transport.name)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
     titles = {problem.check: problem.title for node in nodes for problem in node.problems}
     seconds = round(time.monotonic() - began, 3)
-    fleet = Fleet(__version__, transport.name, started, seconds, nodes, oddities, titles)
+    gated = "--gate" in request.arguments
+    fleet = Fleet(__version__, transport.name, started, seconds, nodes, oddities, titles, gated)
     return Gathered(fleet, run.ended_by)
 
 

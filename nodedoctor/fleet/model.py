@@ -6,6 +6,7 @@ Of each report only what the fleet compares is kept, so that ten thousand of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Literal
 
 from nodedoctor.errors import NodeDoctorError
@@ -15,6 +16,11 @@ from nodedoctor.record import field, record
 NodeState = Literal["answered", "silent", "unreachable", "unable", "unreadable"]
 """What came of asking a node: a report; nothing in time; no way to it; it was reached, but nodedoctor could
 not run there; an answer that is not a report of ours."""
+
+
+FRESH_S = 3600.0
+"""Seconds between a fleet's start and the time in a report from which the report is old, or the node's clock
+far off (chosen by us, no external source)."""
 
 
 class FleetError(NodeDoctorError):
@@ -100,8 +106,9 @@ class Node:
     and `boot_id`
     are the machine's own, and so are `uptime` in seconds (0 when not told) and the `serials` of its GPUs.
     `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
-    itself, which the gatherer saves or lets go of. `alias` is set where another machine has the same name:
-    then `host` tells the two apart for people, and `alias` is what schedulers know.
+    itself, which the gatherer saves or lets go of. `gate` is the exit code of `--gate` for the report, None
+    without one; what is `replayed` is as old as its recording. `alias` is set where another machine has the
+    same name: then `host` tells the two apart for people, and `alias` is what schedulers know.
     """
 
     host: str
@@ -127,6 +134,8 @@ class Node:
     alias: str = ""
     peers: Mapping[str, str] = field(default_factory=dict)
     raw: str = ""
+    gate: int | None = None
+    replayed: bool = False
 
     @property
     def severity(self) -> Severity:
@@ -185,6 +194,7 @@ class Fleet:
     nodes: tuple[Node, ...]
     oddities: tuple[Oddity, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
+    gated: bool = False
 
     @property
     def severity(self) -> Severity:
@@ -209,20 +219,34 @@ class Fleet:
         Of two machines with one name a scheduler may give either: one that fails bars the name.
         """
         barred = self.barred
+        if self.gated:
+            passing = frozenset(self.passing)
+            return _names(node for node in self.nodes if node.name not in passing)
         return _names(node for node in self.nodes if node.severity >= Severity.BROKEN or node.host in barred)
 
     @property
     def unjudged(self) -> tuple[str, ...]:
         """The names of nodes that skipped every check: nothing was looked at, so nothing is said."""
+        if self.gated:
+            return ()
         failing = frozenset(self.failing)
         skipped = (node for node in self.nodes if node.severity is Severity.SKIP)
         return _names(node for node in skipped if node.name not in failing)
 
     @property
     def passing(self) -> tuple[str, ...]:
-        """All other names."""
+        """All other names; by the gate those of nodes that may start jobs, the fewest warnings first."""
+        if self.gated:
+            barred = self.barred
+            refused = {n.name for n in self.nodes if not self._passes(n) or n.host in barred}
+            ordered = sorted(self.nodes, key=lambda node: len(node.problems))
+            return _names(node for node in ordered if node.name not in refused)
         others = frozenset((*self.failing, *self.unjudged))
         return _names(node for node in self.nodes if node.name not in others)
+
+    def _passes(self, node: Node) -> bool:
+        """Whether the gate lets new jobs start: by exit code 0 or 3 of a report that is not old."""
+        return node.state == "answered" and node.gate in (0, 3) and not is_old(node, self.started)
 
     @property
     def silent(self) -> tuple[Node, ...]:
@@ -232,6 +256,21 @@ class Fleet:
     def worst_first(self) -> tuple[Node, ...]:
         """Nodes by severity, then as they were given."""
         return tuple(sorted(self.nodes, key=lambda node: -node.severity))
+
+
+def is_old(node: Node, started: str) -> bool:
+    """Whether a report was made long before or after the fleet was asked, or does not say when."""
+    if node.replayed:
+        return False
+    try:
+        apart = _moment(started) - _moment(node.started)
+    except ValueError:
+        return True
+    return abs(apart.total_seconds()) > FRESH_S
+
+
+def _moment(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
 
 
 def _names(nodes: Iterable[Node]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Whose move it is: from what was found and its fix to an owner, an action and whether jobs may start here.
+"""Whose move it is: from what was found and its fix to an owner and an action.
 
 The rows are our choice, after who can do what on a training node: whoever runs a job sets its environment,
 packages and limits; an administrator has root on the node; broken hardware is for whoever owns the hardware.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from nodedoctor.model import Action, Finding, Move, Owner, Schedulable, Status
+from nodedoctor.model import Action, Finding, Move, Owner, Status
 from nodedoctor.patterns import regex
 
 REASON = 80
@@ -17,7 +17,8 @@ REASON = 80
 
 _HARDWARE = frozenset({"nvlink", "memory", "pcie", "ib", "thermal", "power", "clock", "bandwidth", "compute"})
 _HARDWARE |= {"p2p", "topo", "deep"}
-_YOURS = frozenset({"env", "stack", "ray", "limits", "container", "collective"})
+_YOURS = frozenset({"env", "stack", "ray", "limits", "container", "collective", "kernel.oom"})
+"""Subjects, and single checks of others, whose findings are about a job's settings."""
 
 _BY_ACTION: Mapping[Action, tuple[Owner, Move]] = {
     "none": ("undetermined", "investigate"),
@@ -37,7 +38,6 @@ _BY_CHECK: Mapping[str, tuple[Owner, Move]] = {
     "nvlink.links": ("provider", "replace-node"),
     "fabric.nvswitch": ("provider", "replace-node"),
     "kernel.memory": ("provider", "replace-node"),
-    "kernel.oom": ("you", "fix-config"),
     "pairs.node": ("administrator", "investigate"),
     "pairs.path": ("administrator", "investigate"),
     "pairs.group": ("administrator", "investigate"),
@@ -78,27 +78,13 @@ def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owne
         return _BY_CHECK[check]
     if check == "kernel.xid" and action == "restart-job":
         return "job-code", "fix-job"
-    if subject in _YOURS and move in ("fix-config", "fix-job", "restart-service"):
+    if not _YOURS.isdisjoint((subject, check)) and move in ("fix-config", "fix-job", "restart-service"):
         return "you", "fix-config" if subject == "env" else move
     if subject in _HARDWARE and action == "investigate":
         # The other end of a link is a cable and a switch's port: to replace the node would not repair these.
         open_question = shared or finding.status is not Status.FAIL or _is_port(finding.subject)
         return "provider", "investigate" if open_question else "replace-node"
     return owner, move
-
-
-def schedulable(status: Status, owner: Owner, action: Move) -> Schedulable:
-    """Whether new jobs may start: not on what fails, and a warning that needs a reset waits for an idle node.
-
-    What is wrong with one job or its settings says nothing against the next job.
-    """
-    if owner in ("you", "job-code"):
-        return "yes"
-    if status is Status.FAIL:
-        return "no"
-    if status is Status.UNKNOWN:
-        return "drain-when-idle"
-    return "yes" if action in ("fix-config", "investigate", "none", "fix-job") else "drain-when-idle"
 
 
 def said(action: str, owner: str = "", subjects: Sequence[str] = ()) -> str:

@@ -221,7 +221,7 @@ class _Run:
             return Exit.OK
         if self._arguments.failing and too_many:
             return Exit.UNKNOWN
-        return _exit_code(told, self._arguments.fail_on)
+        return _exit_code(told, self._arguments.fail_on or "fail")
 
     def _on_screen(self, told: dict[str, Any]) -> int:
         """Let a person read it where there is a terminal; the text follows when they leave."""

@@ -142,7 +142,21 @@ class Probe(TypedDict):
     truncated: bool
 
 
-class Report(TypedDict):
+class Gate(TypedDict):
+    """May new jobs start here: the exit code of `--gate`, its word, and the ids of what decides."""
+
+    exit: int
+    word: str
+    causes: list[str]
+
+
+class GatedReport(TypedDict, total=False):
+    """A key that only reports of `--gate` have."""
+
+    gate: Gate
+
+
+class Report(GatedReport):
     """Everything one run says. `node` and `facts` are of any shape: views take what they know."""
 
     schema: str

@@ -6,7 +6,7 @@ Here, and nowhere else, what a run has found becomes the data that every view is
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report, Result, identifier
 from nodedoctor.record import field_names
@@ -30,6 +30,14 @@ def document(report: Report) -> shape.Report:
         "probes": [_probe(seen) for seen in report.observations],
         "facts": _plain(report.facts or {}),
     }
+
+
+def gated(document: shape.Report, gate: shape.Gate) -> shape.Report:
+    """The document with the answer of `--gate`, before the long lists."""
+    later = ("results", "probes", "facts")
+    first = {key: value for key, value in document.items() if key not in later}
+    made: Any = {**first, "gate": gate, **{key: document[key] for key in later}}  # type: ignore[literal-required]
+    return cast("shape.Report", made)
 
 
 def render(document: shape.Report) -> str:

@@ -23,19 +23,20 @@ SCRIPT = """
 import io, os, sys
 from contextlib import redirect_stdout
 from nodedoctor.cli.main import main
-for node in sys.argv[1:]:
+options, nodes = sys.argv[1].split(), sys.argv[2:]
+for node in nodes:
     said = open("/dev/shm/" + str(os.getpid()), "w+")
     with redirect_stdout(said):
-        main(["--json", "--exit-zero", "--replay", node])
+        main(["--json", "--exit-zero", *options, "--replay", node])
     said.seek(0)
     print(said.read().replace("\\n", ""), flush=True)
     os.unlink(said.name)
 """
 
 
-def documents(checkout: Path, nodes: list[Path]) -> list[str]:
+def documents(checkout: Path, nodes: list[Path], options: str = "") -> list[str]:
     """What a checkout prints for each node, a line each."""
-    argv = [checkout / ".venv" / "bin" / "python", "-c", SCRIPT, *nodes]
+    argv = [checkout / ".venv" / "bin" / "python", "-c", SCRIPT, options, *nodes]
     told = subprocess.run(argv, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)
     return told.stdout.splitlines()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.knowledge import causes, env_vars, gpus, infiniband, limits, pair_floors, seen_on, xids
+from nodedoctor.knowledge import causes, env_vars, gates, gpus, infiniband, limits, pair_floors, seen_on, xids
 from nodedoctor.knowledge.catalogue import tables
 from nodedoctor.knowledge.table import FOLDER, load, rows
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
@@ -37,6 +37,7 @@ ROW_TYPES = {
     ("env_vars", "prefixes"): env_vars.Prefix,
     ("env_vars", "timeouts"): env_vars.TimeoutSetting,
     ("env_vars", "variables"): env_vars.EnvVar,
+    ("gates", "gates"): gates.GateRow,
     ("gpus", "models"): gpus.GpuModel,
     ("gpus", "nccl_links"): gpus.NcclLink,
     ("gpus", "nvswitches"): gpus.NvSwitch,

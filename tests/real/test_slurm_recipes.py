@@ -16,6 +16,7 @@ import pytest
 
 from nodedoctor.demo import folder as demo
 
+NODES = Path(__file__).parent.parent / "nodes"
 RECIPES = Path(__file__).parent.parent.parent / "docs" / "recipes" / "slurm"
 RECOMMENDED = [
     line for line in (RECIPES / "slurm.conf").read_text().splitlines() if line and "nodedoctor" not in line
@@ -63,6 +64,7 @@ class Cluster:
             script = (RECIPES / f"{name}.sh").read_text()
             assert "nodedoctor=/usr/local/bin/nodedoctor\n" in script
             script = script.replace("/usr/local/bin/nodedoctor", str(folder / "nodedoctor"))
+            script = script.replace("/run/nodedoctor/refused", str(folder / "refused"))
             # A health check has no SLURM_CONF: scontrol looks where a configuration is by default.
             self._script(name, script.replace("#!/bin/sh\n", f"#!/bin/sh\nexport SLURM_CONF={self.conf}\n"))
         self.conf.write_text(
@@ -73,7 +75,8 @@ class Cluster:
 
     def health(self, node: str) -> None:
         """What nodedoctor says of this node from now on: it judges that recording, with all options."""
-        replay = f'exec {sys.executable} -m nodedoctor --replay {demo(node)} "$@"'
+        own = NODES / node
+        replay = f'exec {sys.executable} -m nodedoctor --replay {own if own.is_dir() else demo(node)} "$@"'
         self._script("nodedoctor.new", f"#!/bin/sh\n{replay}\n")
         (self.folder / "nodedoctor.new").rename(self.folder / "nodedoctor")
 
@@ -204,3 +207,26 @@ def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
     cluster.until(lambda: cluster.node()[1].startswith("nodedoctor: NODE: GPU 3 lost 2 NVLinks"))
     cluster.health("healthy")
     cluster.until(lambda: "DRAIN" not in cluster.node()[0])
+
+
+def test_what_one_job_did_to_itself_keeps_no_next_job_away(cluster: Cluster):
+    """An OOM kill, a wrong NCCL variable or Xids of the job before: the next one starts. A lost GPU: not."""
+    cluster.configure("Prolog={folder}/prolog", *RECOMMENDED)
+    cluster.start()
+    cluster.until(lambda: cluster.node()[0] == "IDLE")
+    ran = cluster.folder / "ran"
+    for past in (
+        "net-wrong-interface-name",
+        "environment-of-six-mistakes",
+        "h100-one-gpu-fails-three-programs",
+    ):
+        cluster.health(past)
+        cluster.ask("sbatch", "--uid=nobody", "-o", "/dev/null", "--chdir=/", "--wrap", "true")
+        cluster.ask("sbatch", "-o", "/dev/null", "--wrap", f"touch {ran}")
+        cluster.until(ran.exists)
+        ran.unlink()
+        assert "DRAIN" not in cluster.node()[0], past
+    cluster.health("h100-off-the-bus")
+    cluster.ask("sbatch", "-o", "/dev/null", "--wrap", f"touch {ran}")
+    cluster.until(lambda: "DRAIN" in cluster.node()[0])
+    assert not ran.exists()

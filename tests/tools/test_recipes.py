@@ -30,12 +30,19 @@ HANGING = REPOSITORY / "tests" / "nodes" / "h100-driver-hangs"
 Said = subprocess.CompletedProcess[str]
 
 
+def recording(name: str) -> Path:
+    """A recorded node of the tests or of the demos."""
+    own = REPOSITORY / "tests" / "nodes" / name
+    return own if own.is_dir() else demo(name)
+
+
 class Node:
     """A folder with the commands that scripts call: nodedoctor with a recording, an scontrol that notes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.asked = folder / "asked"
+        self.mark = folder / "marks" / "refused"
         self.asked.touch()
         self.slurm()
         self.command("logger", f'echo "logger $*" >> {self.asked}')
@@ -53,9 +60,10 @@ class Node:
     def ends_with(self, code: int) -> None:
         self.command("nodedoctor", f"exit {code}")
 
-    def slurm(self, state: str = "IDLE", reason: str = "") -> None:
+    def slurm(self, state: str = "IDLE", reason: str = "", comment: str = "") -> None:
         """What the controller knows of the node."""
-        told = f"NodeName=gpu-1 Arch=x86_64 State={state} ThreadsPerCore=1 Comment=(null)"
+        told = f"NodeName=gpu-1 Arch=x86_64 State={state} ThreadsPerCore=1"
+        told += f" Comment={comment}" if comment else ""
         told += f" Reason={reason} [root@2026-01-02T03:04:05]" if reason else ""
         self.command(
             "scontrol", f'echo "scontrol $*" >> {self.asked}\ncase "$*" in *show*) echo "{told}" ;; esac'
@@ -68,6 +76,7 @@ class Node:
     def run_text(self, script: str) -> Said:
         changed = script.replace(INSTALLED, str(self.folder / "nodedoctor"))
         assert changed != script
+        changed = changed.replace("/run/nodedoctor/refused", str(self.mark))
         self.command("script", changed.removeprefix("#!/bin/sh\n"))
         env = {"PATH": f"{self.folder}:/usr/bin:/bin", "SLURMD_NODENAME": "gpu-1"}
         self.asked.write_text("")
@@ -89,6 +98,12 @@ DRAIN = (
     " Reason=nodedoctor: NODE: GPU 3 lost 2 NVLinks; request a replacement"
 )
 NAMED = DRAIN.replace(" State=DRAIN", "")
+BRAKED = (
+    "nodedoctor: NODE: GPU 3: hardware power brake slowdown: the power supply or chassis throttles the GPU"
+)
+BRAKED += "; request a replacement"
+DRAIN_BRAKED = f"scontrol update NodeName=gpu-1 State=DRAIN Reason={BRAKED}"
+COMMENT_BRAKED = f"scontrol update NodeName=gpu-1 Comment={BRAKED}"
 RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
 
 
@@ -108,12 +123,19 @@ RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
         ("nvlinks-down", "IDLE+DRAIN", "Prolog error", [NAMED]),
         ("healthy", "IDLE+DRAIN", "Prolog error", []),
         ("nvlinks-down", "IDLE+DRAIN", "nodedoctor: FAIL x", []),
+        ("raylet-1024-files", "IDLE", "", []),
+        ("raylet-1024-files", "IDLE+DRAIN", "nodedoctor: NODE: x", [RESUME]),
+        ("h100-braked", "IDLE", "", [DRAIN_BRAKED]),
+        ("h100-braked", "ALLOCATED", "", [COMMENT_BRAKED]),
+        ("h100-braked", "MIXED", "", [COMMENT_BRAKED]),
+        ("h100-braked", "MIXED+DRAIN", "the door is open", []),
+        ("log-denied", "IDLE+DRAIN", "nodedoctor: NODE: x", []),
     ],
 )
 def test_the_health_check_drains_and_resumes_what_it_drained(
     node: Node, health: str, state: str, reason: str, changes: list[str]
 ):
-    node.is_like(demo(health))
+    node.is_like(recording(health))
     node.slurm(state, reason)
     done = node.run("slurm/healthcheck.sh")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -154,7 +176,8 @@ def test_the_plug_in_of_node_problem_detector_keeps_its_protocol(node: Node):
     recipe, config = "node-problem-detector/nodedoctor.sh", _npd()
     length = config["pluginConfig"]["max_output_length"]
     for recording, code, opening in (
-        (demo("healthy"), 0, "PASS "),
+        (demo("healthy"), 0, "PASS: new jobs may start"),
+        (REPOSITORY / "tests" / "nodes" / "h100-braked", 0, "NODE: GPU 3"),
         (demo("nvlinks-down"), 1, "NODE: GPU 3 lost 2 NVLinks; request a replacement"),
         (HANGING, 1, "NODE: the driver hangs"),
     ):
@@ -180,6 +203,50 @@ def test_the_configuration_of_node_problem_detector_is_one():
 def test_a_health_check_ends_before_slurm_ends_it():
     assert _options("slurm/healthcheck.sh")[0].deadline + 5 < 60
     assert _options("slurm/prolog.sh")[0].deadline < 10
+
+
+@pytest.mark.slow
+def test_a_drain_of_the_prolog_is_ended_when_its_cause_is_gone_and_nobody_elses(node: Node):
+    node.slurm("IDLE+DRAIN", "Prolog error")
+    node.is_like(demo("nvlinks-down"))
+    assert node.run("slurm/prolog.sh").returncode == 1 and node.mark.exists()
+    node.is_like(demo("healthy"))  # the fault cleared before a health check looked
+    node.run("slurm/healthcheck.sh")
+    assert node.changes() == [RESUME] and not node.mark.exists()
+    node.run("slurm/healthcheck.sh")
+    assert node.changes() == [], "another prolog failed"
+    node.is_like(demo("nvlinks-down"))
+    node.run("slurm/prolog.sh")
+    node.is_like(demo("healthy"))
+    assert node.run("slurm/prolog.sh").returncode == 0 and not node.mark.exists()
+
+
+def test_a_comment_of_our_own_is_emptied_and_written_once(node: Node):
+    node.slurm("MIXED", comment="nodedoctor: NODE: old")
+    node.run("slurm/healthcheck.sh")
+    assert node.changes() == ["scontrol update NodeName=gpu-1 Comment="]
+    node.slurm("MIXED", comment="of the administrator")
+    node.run("slurm/healthcheck.sh")
+    assert node.changes() == []
+    node.slurm("MIXED", comment=BRAKED)
+    node.is_like(recording("h100-braked"))
+    node.run("slurm/healthcheck.sh")
+    assert node.changes() == []
+
+
+def test_every_recipe_that_decides_asks_the_gate():
+    for recipe in ("slurm/healthcheck.sh", "slurm/prolog.sh", "node-problem-detector/nodedoctor.sh"):
+        assert all(options.gate for options in _options(recipe)), recipe
+    for recipe in (
+        "provisioning/cloud-config.yaml",
+        "ci/github-node-health.yaml",
+        "ci/gitlab-node-health.yaml",
+    ):
+        assert any(options.gate for options in _options(recipe)), recipe
+    (container,) = yaml.safe_load((RECIPES / "kubernetes" / "job.yaml").read_text())["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert parser().parse_args(container["args"]).gate
 
 
 def _npd() -> Any:

@@ -1,17 +1,29 @@
 #!/bin/sh
-# Slurm's Prolog: the quick checks before a job gets this node. When one fails, Slurm drains the node ("Prolog
-# error") and puts the job back into the queue; the health check then gives the finding as the reason.
+# Slurm's Prolog: may a new job start on this node? Only exit code 2 of the gate refuses: a lost GPU, a driver that
+# hangs. What one job did to itself (its memory limit, its variables) keeps no next job away.
 
 nodedoctor=/usr/local/bin/nodedoctor
+mark=/run/nodedoctor/refused
 PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin
 export PATH
 
 # The job waits for this: BatchStartTimeout is 10 seconds unless slurm.conf says more.
-summary=$("$nodedoctor" --summary --passive --tag fast --deadline 8)
-[ $? -eq 2 ] || exit 0
+line=$("$nodedoctor" --gate --deadline 8)
+case $? in
+2) ;;
+0 | 4)
+    rm -f "$mark"
+    exit 0
+    ;;
+*) # 3: not judged; 127: not installed; ...: nothing is known of the node, so the job starts
+    logger -t nodedoctor -- "not judged before a job: $line"
+    exit 0
+    ;;
+esac
 
 # No scontrol here: a prolog runs on every node of a job at once, and Slurm's guide says to call none of its
-# commands in one. The reason goes to stdout, and to the log because Slurm keeps no output of a prolog.
-echo "nodedoctor: $summary"
-logger -t nodedoctor -- "refused a job: $summary"
+# commands in one. Slurm drains the node for "Prolog error"; the mark tells the health check that this was ours.
+mkdir -p "${mark%/*}" 2> /dev/null && : > "$mark"
+echo "nodedoctor: $line"
+logger -t nodedoctor -- "refused a job: $line"
 exit 1

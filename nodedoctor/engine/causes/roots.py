@@ -8,14 +8,25 @@ reason. Every finding then points at its root, never at another symptom, and sta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from nodedoctor.children.exhaustion import STARVED, exhausted_in
 from nodedoctor.declare.registry import Check, probes_of
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import headline, masked
-from nodedoctor.knowledge.moves import move_of, reason_of, schedulable
-from nodedoctor.model import Cause, Finding, Observation, Outcome, Result, Severity, Status, identifier
+from nodedoctor.knowledge.gates import schedulable, worst
+from nodedoctor.knowledge.moves import move_of, reason_of
+from nodedoctor.model import (
+    Cause,
+    Finding,
+    Observation,
+    Outcome,
+    Result,
+    Schedulable,
+    Severity,
+    Status,
+    identifier,
+)
 from nodedoctor.record import record, replace
 
 PROBE = "probe:"
@@ -38,11 +49,15 @@ def diagnose(
     checks: Iterable[Check],
     observations: Iterable[Observation] = (),
     devices: Devices | None = None,
+    expected: Collection[str] = (),
 ) -> tuple[tuple[Result, ...], tuple[Cause, ...]]:
-    """The results with `because_of` set, and the causes: the most severe first, then what explains most."""
+    """The results with `because_of` set, and the causes: the most severe first, then what explains most.
+
+    A FAIL of one of the `expected` checks, which judge what is expected of the node, keeps new jobs away.
+    """
     if all(result.severity <= Severity.BLIND for result in results):
         return tuple(results), ()
-    work = _Work(results, {check.id: check for check in checks}, observations, devices or Devices())
+    work = _Work(results, {check.id: check for check in checks}, observations, devices or Devices(), expected)
     roots = work.roots()
     told = tuple(_told(result, roots) for result in results)
     return told, work.causes(roots, work.unjudged(roots))
@@ -74,8 +89,9 @@ class _Work:
         checks: Mapping[str, Check],
         observations: Iterable[Observation],
         devices: Devices,
+        expected: Collection[str],
     ) -> None:
-        self.results, self.checks, self.devices = results, checks, devices
+        self.results, self.checks, self.devices, self.expected = results, checks, devices, expected
         observations = tuple(observations)
         self.outcomes = {seen.probe: seen.outcome for seen in observations}
         self.starved = {seen.probe for seen in observations if exhausted_in(seen)}
@@ -277,10 +293,18 @@ class _Work:
             unjudged=unjudged,
             owner=owner,
             action=action,
-            schedulable="yes" if preview else schedulable(finding.status, owner, action),
+            schedulable="yes" if preview else self._schedulable([head] if head else found),
             reason=reason_of(title, action, owner, about),
             fix=finding.fix,
             preview=preview,
+        )
+
+    def _schedulable(self, found: Sequence[Named]) -> Schedulable:
+        """What the table says of the cause, or of all that a failed probe left unjudged."""
+        if any(n.finding.status is Status.FAIL and n.check in self.expected for n in found):
+            return "no"
+        return worst(
+            schedulable(n.id, n.finding.status, n.finding.fix.action if n.finding.fix else "") for n in found
         )
 
 

@@ -28,7 +28,7 @@ from nodedoctor.facts.kernel.events import (
 from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, following, lines_with
 from nodedoctor.json_shapes import answer
 from nodedoctor.model import Moment, Observation, Unseen
-from nodedoctor.record import as_dict, field, record
+from nodedoctor.record import as_dict, field, record, replace
 from nodedoctor.wording import counted
 
 WAY_OUT = (
@@ -187,8 +187,16 @@ class KernelLog:
 
     def starts(self, device: str | None = None, *, any_device: bool = False) -> tuple[When, ...]:
         """When kernel, driver or that device, or any, started anew."""
-        fresh = ("boot", "loaded", "reset") if any_device else ("boot", "loaded")
-        ours = (e for e in self.driver if e.kind in fresh or (e.kind == "reset" and e.device == device))
+        boots = (event.when for event in self.driver if event.kind == "boot")
+        return (*boots, *self.cures(device, any_device=any_device))
+
+    def cures(self, device: str | None = None, *, any_device: bool = False) -> tuple[When, ...]:
+        """When NVIDIA's driver was loaded, or that GPU was reset: what was logged before is history."""
+        ours = (
+            event
+            for event in self.driver
+            if event.kind == "loaded" or (event.kind == "reset" and (any_device or event.device == device))
+        )
         return tuple(event.when for event in ours)
 
     def public(self) -> dict[str, Any]:
@@ -339,7 +347,9 @@ def _victims(killed: list[OomKill], cgroups: Mapping[int, str]) -> Iterator[OomK
     for kill in killed:
         known = latest.get(kill.pid)
         if known is None or kill.rss_gib is not None:
-            latest[kill.pid] = kill
+            # Before Linux 4.19 only the first line says that a control group's limit was reached.
+            announced = known is not None and known.limited and known.rss_gib is None
+            latest[kill.pid] = replace(kill, limited=True) if announced else kill
     for kill in latest.values():
         group = cgroups.get(kill.pid)
         limited = kill.limited or group is not None

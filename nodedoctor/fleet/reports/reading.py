@@ -19,6 +19,7 @@ from nodedoctor.json_shapes import Json, number, part, parts, text, whole
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
 from nodedoctor.report.document import Cause, full_summary, severity, status_of
+from nodedoctor.report.gate import STRICTEST, gate_of
 from nodedoctor.report.lead import and_more, first_command, of_cause
 from nodedoctor.report.saved import causes_of, finding
 from nodedoctor.wording import counted
@@ -98,7 +99,24 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         serials=tuple(sorted({text(gpu, "serial")[:64] for gpu in gpus(facts)} - {""})),
         peers=dict(_peers(facts)),
         raw=seen.text,
+        gate=_gate(document, about),
+        replayed=document.get("source") == "replay",
     )
+
+
+def _gate(document: Json, about: Json) -> int:
+    """The exit code of a gate for this report: the stricter of what it says and what its causes say."""
+    results = [
+        {
+            "check": text(entry, "check"),
+            "findings": [finding(text(entry, "check"), f) for f in parts(entry, "findings")],
+        }
+        for entry in parts(document, "results")
+    ]
+    node = {"container": text(about, "container") or None}
+    known: Any = {"causes": causes_of(document), "results": results, "probes": [], "node": node}
+    told = {whole(part(document, "gate"), "exit"), gate_of(known)["exit"]}
+    return next(code for code in STRICTEST if code in told)
 
 
 def _cause(cause: Cause) -> NodeCause:

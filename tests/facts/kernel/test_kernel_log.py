@@ -289,6 +289,36 @@ def test_an_error_before_the_last_driver_load_is_history_only_with_clean_counter
     assert brief(found("kernel.xid", xid(31), LOADED)) == [("note", "xid:programs")]
 
 
+def test_a_memory_error_that_the_gpu_counts_no_more_is_history():
+    """A GPU counts it until it is reset, and the kernel need not say that it was."""
+    reset = gpus(ecc_volatile_uncorrectable=0)
+    for code in (48, 94, 95):
+        assert brief(found("kernel.xid", xid(code), gpus=reset)) == [("note", "gpu:3")]
+        assert brief(found("kernel.xid", xid(code), gpus=gpus(ecc_volatile_uncorrectable=1))) == [
+            ("fail", "gpu:3")
+        ]
+        assert brief(found("kernel.xid", xid(code), gpus=gpus(ecc_volatile_uncorrectable=None))) == [
+            ("fail", "gpu:3")
+        ]
+        pending = gpus(ecc_volatile_uncorrectable=0, remap_pending=True)
+        assert brief(found("kernel.xid", xid(code), gpus=pending)) == [("fail", "gpu:3")]
+    assert brief(found("kernel.xid", xid(79), gpus=reset)) == [("fail", "gpu:3")]
+
+
+def test_what_a_switch_or_the_bus_reported_before_the_driver_was_loaded_again_is_history():
+    fatal = sxid(20034, "Fatal", "Link 48 LTSSM Fault Up")
+    assert brief(found("kernel.sxid", fatal, LOADED)) == [("note", "nvswitch:0")]
+    assert brief(found("kernel.sxid", LOADED, sxid(20034, "Fatal", "Link 48", seconds=900))) == [
+        ("fail", "nvswitch:0")
+    ]
+    lost = f"[100.0] pcieport 0000:4a:00.0: AER: Uncorrected (Fatal) error received: {GPU3}"
+    error = f"[100.1] nvidia {GPU3}: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer"
+    devices = pci(BRIDGE, A_GPU)
+    assert "fail" in {f.status.value for f in found("kernel.pcie", lost, error, pci=devices)}
+    after = found("kernel.pcie", error, LOADED, pci=devices)
+    assert [(f.status.value, f.note) for f in after] == [("pass", True)]
+
+
 def test_since_leaves_out_what_is_older_where_the_time_is_certain():
     old = (
         "2026-11-20T01:00:00+00:00 gpu-7 kernel: NVRM: Xid (PCI:0000:4b:00): 79, GPU has fallen off the bus."
@@ -438,8 +468,29 @@ def test_pci_errors_by_whose_device_it_is(lines, devices, expected):
                 "[7.0] Memory cgroup out of memory: Killed process 77 (python3) anon-rss:104857600kB,"
                 " file-rss:0kB, shmem-rss:2097152kB, UID:1000 pgtables:1kB oom_score_adj:0",
             ],
+            "warn",
+            ["pid 77", "102 GiB", "/slurm/job_9", "cgroup limit"],
+        ),
+        (
+            ["[7.0] Out of memory: Killed process 77 (python3) anon-rss:104857600kB, file-rss:0kB"],
             "fail",
-            ["pid 77", "102 GiB", "/slurm/job_9"],
+            ["pid 77", "100 GiB", "node out of memory"],
+        ),
+        (  # before Linux 4.19 only the first line names the control group
+            [
+                "[7.0] Memory cgroup out of memory: Kill process 77 (python3) score 900 or sacrifice child",
+                "[7.0] Killed process 77 (python3) total-vm:9kB, anon-rss:1048576kB, file-rss:0kB",
+            ],
+            "warn",
+            ["pid 77", "1 GiB", "cgroup limit"],
+        ),
+        (  # a kill for the whole node is never hidden by a later one for a limit
+            [
+                "[7.0] Out of memory: Killed process 77 (python3) anon-rss:1048576kB, file-rss:0kB",
+                "[9.0] Memory cgroup out of memory: Killed process 78 (python3) anon-rss:1048576kB",
+            ],
+            "fail",
+            ["pid 77", "node out of memory"],
         ),
         (
             [
