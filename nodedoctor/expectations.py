@@ -86,12 +86,12 @@ def expectations(words: Iterable[str]) -> dict[str, str]:
     return values
 
 
-def judges(expected: Mapping[str, str]) -> frozenset[str]:
+def checks_for(expected: Mapping[str, str]) -> frozenset[str]:
     """The checks that judge what is expected: they are asked whatever else was selected."""
     return frozenset(check for name in expected if name in _KEYS for check in _KEYS[name].judges)
 
 
-def held(check: str, findings: tuple[Finding, ...], expected: Mapping[str, str]) -> tuple[Finding, ...]:
+def apply_expectations(check: str, findings: tuple[Finding, ...], expected: Mapping[str, str]) -> tuple[Finding, ...]:
     """The findings of a check; it fails where it does not apply to what must be there."""
     if not all(finding.status is Status.SKIP for finding in findings):
         return findings

@@ -279,10 +279,10 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
 
 def _replayed(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
     """What a recording shows, and the recording of that; all of it is known, so nothing is waited for."""
-    from nodedoctor.engine.begun import at_once
+    from nodedoctor.engine.pending import run_sync
 
     diagnosis = session.diagnosis()
-    report = at_once(diagnosis.run())
+    report = run_sync(diagnosis.run())
     return report, session.recording(diagnosis) if arguments.record else b""
 
 

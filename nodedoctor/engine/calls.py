@@ -10,7 +10,7 @@ from nodedoctor.children.exhaustion import note_of
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Command, Options, Probe, is_foreign
 from nodedoctor.declare.unread import Unread, noticing
-from nodedoctor.engine.apart import apart
+from nodedoctor.engine.sandbox import run_in_fork
 from nodedoctor.engine.plugin_code import PluginFailed, contained
 from nodedoctor.model import Finding, Observation, Outcome, Unseen
 
@@ -22,7 +22,7 @@ MOST_FINDINGS = 20_000  # of one check; each NVLink of 72 GPUs gives 1300, each 
 T = TypeVar("T")
 
 
-def judged(check: Check, arguments: Sequence[Any]) -> tuple[tuple[Finding, ...], tuple[Unread, ...]]:
+def call_check(check: Check, arguments: Sequence[Any]) -> tuple[tuple[Finding, ...], tuple[Unread, ...]]:
     """What a check finds, and which refused values it read.
 
     Whatever it does wrong becomes an UNKNOWN finding beside what it had found.
@@ -55,7 +55,7 @@ def _found(check: Check, arguments: Sequence[Any]) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def parsed(cls: type[Any], seen: Sequence[Any]) -> tuple[Any, tuple[Unread, ...]]:
+def call_parser(cls: type[Any], seen: Sequence[Any]) -> tuple[Any, tuple[Unread, ...]]:
     """The fact that a class reads from what was seen, or an Unseen; and which refused values it read."""
 
     def parse() -> tuple[Any, tuple[Unread, ...]]:
@@ -73,7 +73,7 @@ def parsed(cls: type[Any], seen: Sequence[Any]) -> tuple[Any, tuple[Unread, ...]
     return _apart(parse, f"reading {cls.__name__}", lambda wrong: (Unseen("crash", wrong), ()))
 
 
-def planned(probe: Probe, options: Options, earlier: Sequence[Observation]) -> Command | Observation:
+def call_planner(probe: Probe, options: Options, earlier: Sequence[Observation]) -> Command | Observation:
     """What a probe wants to ask, or why it does not."""
     assert probe.plan is not None
     plan = probe.plan
@@ -91,7 +91,7 @@ def planned(probe: Probe, options: Options, earlier: Sequence[Observation]) -> C
     return _apart(answer, "planning", lambda wrong: Observation(probe.name, Outcome.CRASH, note=wrong))
 
 
-def asked(value: Any, method: str, otherwise: Any) -> Any:
+def call_optional(value: Any, method: str, otherwise: Any) -> Any:
     """What an optional method of a fact returns; a fact that cannot tell must not cost us the report."""
     found = getattr(value, method, None)
     if not callable(found):  # a fact may have a field of that name
@@ -108,7 +108,7 @@ def asked(value: Any, method: str, otherwise: Any) -> Any:
 def _apart(work: Callable[[], T], doing: str, otherwise: Callable[[str], T]) -> T:
     """What a plug-in's code answers, or what stands for that with what it did wrong."""
     try:
-        return apart(work, TIMEOUT_S, doing)
+        return run_in_fork(work, TIMEOUT_S, doing)
     except OSError as error:
         wrong = str(error) if isinstance(error, TimeoutError) else f"{doing}: {note_of(error)}"
     except Exception as error:  # what it handed over may be of any class of its own

@@ -15,11 +15,11 @@ from nodedoctor.children import child_process
 from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
-from nodedoctor.engine.apart import end_by
-from nodedoctor.engine.begun import settled
-from nodedoctor.engine.calls import planned
+from nodedoctor.engine.sandbox import end_by
+from nodedoctor.engine.pending import result_of
+from nodedoctor.engine.calls import call_planner
 from nodedoctor.engine.lanes import WIDTH
-from nodedoctor.engine.sources import entered
+from nodedoctor.engine.sources import normalise_observation
 from nodedoctor.engine.turns import Turns
 from nodedoctor.model import Observation, Outcome
 
@@ -118,8 +118,8 @@ class Live:
         probe = self._probes.get(name)
         if probe is None or probe.plan is None:
             return Observation(name, Outcome.MISSING, note="no command asks for this on a live node")
-        earlier = [await settled(self.ask(other)) for other in probe.after]
-        plan = planned(probe, self._options, earlier)
+        earlier = [await result_of(self.ask(other)) for other in probe.after]
+        plan = call_planner(probe, self._options, earlier)
         if isinstance(plan, Observation):
             _log.debug("%s is not asked: %s", name, plan.note)
             return plan
@@ -161,7 +161,7 @@ class Live:
             return running
         keep = False
         try:
-            seen = entered(await running.answer(timeout))
+            seen = normalise_observation(await running.answer(timeout))
             keep = planned.hold and seen.answered
             return seen
         finally:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from types import CodeType, FrameType, ModuleType
 
-from nodedoctor.engine.apart import apart
+from nodedoctor.engine.sandbox import run_in_fork
 from nodedoctor.errors import NodeDoctorError
 
 
@@ -61,7 +61,7 @@ def tried(load: Callable[[], object], seconds: float) -> None:
         with contextlib.suppress(BaseException):  # it is told when it is loaded in our process
             load()
 
-    apart(loaded, seconds, "loading it", quiet=True)
+    run_in_fork(loaded, seconds, "loading it", quiet=True)
 
 
 @contextlib.contextmanager

@@ -13,15 +13,15 @@ from nodedoctor.children.exhaustion import Starts
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Need, fact_of, probes_of
 from nodedoctor.declare.unread import Unread
-from nodedoctor.engine.begun import Begun, Done, settled
-from nodedoctor.engine.calls import asked, judged, parsed, where
+from nodedoctor.engine.pending import Pending, Ready, result_of
+from nodedoctor.engine.calls import call_optional, call_check, call_parser, where
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.roots import diagnose
 from nodedoctor.engine.plugin_code import watching
 from nodedoctor.engine.plugins import Plugins
-from nodedoctor.engine.proof import Proof
+from nodedoctor.engine.evidence import EvidenceResolver
 from nodedoctor.engine.sources import ObservationSource
-from nodedoctor.expectations import held, judges
+from nodedoctor.expectations import apply_expectations, checks_for
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.waivers import Waivers
@@ -44,7 +44,7 @@ class Facts:
     def __init__(self, source: ObservationSource, given: Mapping[type[Any], Any]) -> None:
         self._source = source
         self._given = dict(given)
-        self._parsed: dict[type[Any], Begun[Any]] = {}
+        self._parsed: dict[type[Any], Pending[Any]] = {}
         self._unread: dict[type[Any], tuple[Unread, ...]] = {}
 
     def give(self, cls: type[Any], value: Any) -> None:
@@ -53,17 +53,17 @@ class Facts:
 
     async def get(self, cls: type[Any]) -> Any:
         """The fact, or an Unseen that says why there is none."""
-        return await settled(self.begin(cls))
+        return await result_of(self.begin(cls))
 
     async def several(self, classes: Collection[type[Any]]) -> list[Any]:
         """Facts that are asked for at the same time."""
         begun = [self.begin(cls) for cls in classes]
-        return [await settled(one) for one in begun]
+        return [await result_of(one) for one in begun]
 
-    def begin(self, cls: type[Any]) -> Begun[Any]:
+    def begin(self, cls: type[Any]) -> Pending[Any]:
         """Read a fact once what it is read from has come; one that is given is there."""
         if cls in self._given:
-            return Done(self._given[cls])
+            return Ready(self._given[cls])
         if cls not in self._parsed:
             self._parsed[cls] = self._source.begin(self._parse(cls))
         return self._parsed[cls]
@@ -82,9 +82,9 @@ class Facts:
         try:
             sources = fact_of(cls).sources
             wanted = [self._source.ask(s) if isinstance(s, str) else self.begin(s) for s in sources]
-            seen = [await settled(one) for one in wanted]
+            seen = [await result_of(one) for one in wanted]
             began = time.perf_counter()
-            value, refused = parsed(cls, seen)
+            value, refused = call_parser(cls, seen)
             below = (one for s in sources if not isinstance(s, str) for one in self.unread(s))
             self._unread[cls] = tuple(dict.fromkeys((*below, *refused)))
             _log.debug("%s read in %.1f ms", cls.__name__, (time.perf_counter() - began) * 1000)
@@ -111,7 +111,7 @@ class Diagnosis:
         self.source = source
         self.facts = Facts(source, given)
         self.finished: dict[str, Result] = {}
-        self._proof = Proof(_of_plugins(given.get(Plugins)))
+        self._proof = EvidenceResolver(_of_plugins(given.get(Plugins)))
         self._given = given
         self._label = label
         self._preview = preview
@@ -164,13 +164,13 @@ class Diagnosis:
         """What a node like this one would be expected to have, as `--expect` takes it."""
         told: dict[str, str] = {}
         for value in self.facts.known().values():
-            told.update(asked(value, "expectations", {}))
+            told.update(call_optional(value, "expectations", {}))
         return told
 
     def devices(self) -> Devices:
         """The devices that facts name, under all their names."""
         known = self.facts.known().values()
-        return Devices(group for value in known for group in asked(value, "devices", ()))
+        return Devices(group for value in known for group in call_optional(value, "devices", ()))
 
     def report(self) -> Report:
         """The report of what is known now; checks that have not answered are unknown."""
@@ -179,10 +179,10 @@ class Diagnosis:
         known = self.facts.known()
         seen = self.source.observations()
         ordered = sorted(finished, key=lambda result: result.check)
-        results, causes = diagnose(ordered, self.checks, seen, self.devices(), judges(self._expected))
+        results, causes = diagnose(ordered, self.checks, seen, self.devices(), checks_for(self._expected))
         node = dict(self._node)
         for value in known.values():
-            node.update(asked(value, "headline", {}))
+            node.update(call_optional(value, "headline", {}))
         return Report(
             tool=__version__,
             source=self._label,
@@ -191,13 +191,13 @@ class Diagnosis:
             node=node,
             results=results,
             observations=seen,
-            facts={name: public(value) for name, value in sorted(known.items())},
+            facts={name: public_form(value) for name, value in sorted(known.items())},
             causes=causes,
         )
 
     async def _result(self, check: Check) -> Result:
         found = await self._findings(check)
-        findings = held(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
+        findings = apply_expectations(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
         findings = tuple([_verified(check, await self._fitted(finding)) for finding in findings])
         accepted = await self.facts.get(Waivers)
         if isinstance(accepted, Waivers):
@@ -218,11 +218,11 @@ class Diagnosis:
         arguments = [None if isinstance(value, Unseen) else value for value in values]
         gap = _gap(check, needs, values)
         began = time.perf_counter()
-        found, refused = judged(check, arguments)
+        found, refused = call_check(check, arguments)
         found = self._proved(found)
         _log.debug("%s judged in %.1f ms", check.id, (time.perf_counter() - began) * 1000)
         if gap is not None:
-            return tuple(unpassed(finding, gap) for finding in found)
+            return tuple(downgrade_pass(finding, gap) for finding in found)
         needed = [need.cls for need in needs if need.cls not in check.without]
         below = (one for cls in needed for one in self.facts.unread(cls))
         return tuple(_without(found, tuple(dict.fromkeys((*below, *refused)))))
@@ -232,7 +232,7 @@ class Diagnosis:
 
         What is expected of the node was asked for.
         """
-        if self._preview or check.id in judges(self._expected):
+        if self._preview or check.id in checks_for(self._expected):
             return replace(finding, preview=False) if finding.preview else finding
         if not (finding.severity.is_problem and (finding.preview or check.stage == "preview")):
             return finding
@@ -243,7 +243,7 @@ class Diagnosis:
         """Findings with what they rest on, as it stands in what was observed."""
         if not any(finding.evidence for finding in found):
             return found
-        proof = self._proof.seeing(self.source.observations())
+        proof = self._proof.add(self.source.observations())
         return tuple(proof.of(finding) if finding.evidence else finding for finding in found)
 
     async def _fitted(self, finding: Finding) -> Finding:
@@ -303,7 +303,7 @@ def _gap(check: Check, needs: Iterable[Need], values: Iterable[Any]) -> Unseen |
     return min(gaps, key=lambda gap: gap.reason in BLIND, default=None)
 
 
-def unpassed(finding: Finding, gap: Unseen) -> Finding:
+def downgrade_pass(finding: Finding, gap: Unseen) -> Finding:
     """A PASS that rests on half of what it needs is UNKNOWN; other findings rest on what was seen."""
     if finding.status is not Status.PASS:
         return finding
@@ -340,9 +340,9 @@ def _without(found: Iterable[Finding], refused: tuple[Unread, ...]) -> Iterator[
         yield seen.explained_by(*dict.fromkeys(one.told_by for one in refused))
 
 
-def public(value: Any) -> Any:
+def public_form(value: Any) -> Any:
     """A fact as the report shows it: its own short form if it has one, else itself, with all its fields."""
-    return asked(value, "public", None) or value
+    return call_optional(value, "public", None) or value
 
 
 def this_node() -> dict[str, Any]:
@@ -356,7 +356,7 @@ def this_node() -> dict[str, Any]:
     return {"hostname": os.uname().nodename, "boot_id": boot_id}
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     """The present moment, aware and in UTC."""
     return datetime.now(timezone.utc)
 

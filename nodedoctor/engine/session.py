@@ -12,10 +12,10 @@ from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.deadline import DEADLINE_GATE, DEEP, deadline, driver_seconds
 from nodedoctor.engine.plugins import PATIENCE, Catalogue, DiscoveryError, Plugins, discover
-from nodedoctor.engine.run import Diagnosis, now, this_node
+from nodedoctor.engine.run import Diagnosis, utc_now, this_node
 from nodedoctor.engine.sources import ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.expectations import judges
+from nodedoctor.expectations import checks_for
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.record import field, record
 from nodedoctor.spelling import COMMANDS
@@ -23,7 +23,7 @@ from nodedoctor.whole_numbers import whole
 
 if TYPE_CHECKING:
     from nodedoctor.children.fork_server import ForkServer
-    from nodedoctor.engine.ahead import Ahead
+    from nodedoctor.engine.prefetch import Prefetcher
     from nodedoctor.engine.live import Live
 
 
@@ -61,17 +61,17 @@ class Session:
         try:
             self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
             ahead = self._ahead()
-            self.catalogue = discover(request.folders, ahead.saw if ahead else None, patience)
+            self.catalogue = discover(request.folders, ahead.on_check_loaded if ahead else None, patience)
             self._loading = self.catalogue.spent  # is part of the first run
             if ahead is not None:
-                ahead.all_seen()
+                ahead.start_rest()
         except (DiscoveryError, snapshot.SnapshotError) as error:
             raise UsageError(str(error)) from None
         self._moment()  # complains now about a --since that cannot be read
         chosen = select(self.catalogue, request.words, request.tags, deep=request.options.deep)
         if request.gate and not (chosen := tuple(filter(self._gates, chosen))):
             raise UsageError("--gate: none of these checks keeps jobs away from a node")
-        ids = {check.id for check in chosen} | judges(self._expect().values)
+        ids = {check.id for check in chosen} | checks_for(self._expect().values)
         self.checks = tuple(check for _, check in sorted(self.catalogue.checks.items()) if check.id in ids)
 
     def _gates(self, check: Check) -> bool:
@@ -135,19 +135,19 @@ class Session:
         if self._server is not None:
             self._server.close()
 
-    def _ahead(self) -> Ahead | None:
+    def _ahead(self) -> Prefetcher | None:
         if self._server is None:
             return None
-        from nodedoctor.engine.ahead import Ahead
+        from nodedoctor.engine.prefetch import Prefetcher
 
-        asked, judging = self.request, judges(self._expect().values)
+        asked, judging = self.request, checks_for(self._expect().values)
         words, tags = asked.words, frozenset(asked.tags)
 
         def chosen(check: Check) -> bool:
             wanted = _is_chosen(check, words, tags, deep=asked.options.deep)
             return check.id in judging or (wanted and (not asked.gate or self._gates(check)))
 
-        return Ahead(self._server, asked.options, chosen)
+        return Prefetcher(self._server, asked.options, chosen)
 
     def _live(self) -> Live:
         from nodedoctor.children.fork_server import ForkServer  # a replay does without
@@ -167,7 +167,7 @@ class Session:
     def _moment(self) -> Moment:
         when = self.snapshot.when if self.snapshot else None
         since = self.request.options.since or str(_recorded_since(self.snapshot) or "")
-        started = when or now()
+        started = when or utc_now()
         return Moment(started, since_when(since, started) if since else None)
 
 

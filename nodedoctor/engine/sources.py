@@ -9,7 +9,7 @@ import re
 from collections.abc import Awaitable, Coroutine, Generator, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from nodedoctor.engine.begun import Begun, Done, at_once
+from nodedoctor.engine.pending import Pending, Ready, run_sync
 from nodedoctor.engine.secrets import without_secrets
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.record import replace
@@ -19,7 +19,7 @@ T = TypeVar("T")
 _OURS = re.compile(r"nodedoctor/probes/[\w/]+\.py$")
 
 
-def entered(seen: Observation) -> Observation:
+def normalise_observation(seen: Observation) -> Observation:
     """An observation as everything behind this line sees it, live or recorded.
 
     No secret passes (`engine/secrets.py`). Lines end in LF, whatever an editor or a mail program made of
@@ -41,10 +41,10 @@ class ObservationSource(Protocol):
     def foresee(self, names: Iterable[str]) -> None:
         """Know what will be asked, before any of it is."""
 
-    def ask(self, name: str) -> Begun[Observation]:
+    def ask(self, name: str) -> Pending[Observation]:
         """The observation of one probe; the same object however often it is asked for."""
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Begun[T]:
+    def begin(self, work: Coroutine[Any, Any, T]) -> Pending[T]:
         """Let work that asks this source go on beside other work."""
 
     def each(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
@@ -64,19 +64,19 @@ class Recorded:
     """A node as it was: the observations of a recording."""
 
     def __init__(self, seen: Mapping[str, Observation]) -> None:
-        self._seen = {name: entered(observation) for name, observation in seen.items()}
+        self._seen = {name: normalise_observation(observation) for name, observation in seen.items()}
 
     def foresee(self, names: Iterable[str]) -> None:
         """Nothing takes longer than anything else."""
 
-    def ask(self, name: str) -> Done[Observation]:
+    def ask(self, name: str) -> Ready[Observation]:
         """What was recorded; what was not is missing, and says so."""
         missing = Outcome.MISSING
-        return Done(self._seen.get(name) or Observation(name, missing, note="not in this recording"))
+        return Ready(self._seen.get(name) or Observation(name, missing, note="not in this recording"))
 
-    def begin(self, work: Coroutine[Any, Any, T]) -> Done[T]:
+    def begin(self, work: Coroutine[Any, Any, T]) -> Ready[T]:
         """Do it now: there is nothing to wait for."""
-        return Done(at_once(work))
+        return Ready(run_sync(work))
 
     def each(self, works: Iterable[Coroutine[Any, Any, T]]) -> Generator[Awaitable[T], None, None]:
         """The works themselves: each is done when it is waited for."""

@@ -120,9 +120,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.checks or arguments.tag:
         select(discover(), arguments.checks, arguments.tag, deep=arguments.deep)
     if arguments.since:
-        from nodedoctor.engine.run import now
+        from nodedoctor.engine.run import utc_now
 
-        since_when(arguments.since, now())
+        since_when(arguments.since, utc_now())
 
 
 def _no_gate(arguments: argparse.Namespace) -> str:

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from nodedoctor import __version__
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.debug import Log
-from nodedoctor.engine.run import now
+from nodedoctor.engine.run import utc_now
 from nodedoctor.fleet.compare.duplicates import one_each
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
@@ -89,7 +89,7 @@ async def gather(
     SIGTERM do that. FleetError when the nodes cannot be asked at all.
     """
     gc.disable()  # nothing here lives long enough to be worth looking through
-    began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    began, started = time.monotonic(), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     run = _Run(transport, save, progress, stopped or asyncio.Event())
     with ended_by_signals() if stopped is None else contextlib.nullcontext():
         await run.prepare()

@@ -13,7 +13,7 @@ from typing import Any, cast
 from nodedoctor.cli.console import columns, complain, emit, say
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.cli.exit_codes import Exit
-from nodedoctor.engine.run import now
+from nodedoctor.engine.run import utc_now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
 from nodedoctor.pairs.crew import Asked, Crew, Talker
@@ -94,7 +94,7 @@ class _Run:
         self._tell(text.plan(plan_of(planned, self._arguments.size)))
         if self._arguments.dry_run:
             return self._dry(planned)
-        began, started = time.monotonic(), now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        began, started = time.monotonic(), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
         crew = Crew(transport, self._asked, self._arguments.python)
         with on_ending(self._stop, signal.SIGINT):
             try:

@@ -9,7 +9,7 @@ from test_plugins import nodedoctor
 from tiers import some
 
 from nodedoctor.engine.plugins import discover
-from nodedoctor.expectations import KEYS, ExpectError, expectations, judges
+from nodedoctor.expectations import KEYS, ExpectError, expectations, checks_for
 from nodedoctor.model import Expect
 
 NODES = Path(__file__).parents[1] / "nodes"
@@ -111,9 +111,9 @@ def test_what_a_node_says_of_itself_can_be_expected():
 def test_who_judges_an_expectation_asks_for_it():
     by_id = {check.id: check for check in discover().checks.values()}
     for key in KEYS:
-        for check in judges({key: ""}):
+        for check in checks_for({key: ""}):
             assert Expect in [need.cls for need in by_id[check].needs()], (key, check)
-    assert judges({"nonsense": "1"}) == frozenset()
+    assert checks_for({"nonsense": "1"}) == frozenset()
 
 
 def test_every_key_a_check_asks_for_is_known():

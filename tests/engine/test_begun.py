@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from nodedoctor.engine.begun import Done, at_once, settled
+from nodedoctor.engine.pending import Ready, run_sync, result_of
 
 
 async def _sum(*parts: int) -> int:
-    return sum([await settled(Done(part)) for part in parts])
+    return sum([await result_of(Ready(part)) for part in parts])
 
 
 def test_what_never_waits_is_done_at_once() -> None:
-    assert at_once(_sum(1, 2, 3)) == 6
+    assert run_sync(_sum(1, 2, 3)) == 6
 
 
 def test_what_is_raised_goes_through() -> None:
@@ -23,12 +23,12 @@ def test_what_is_raised_goes_through() -> None:
         raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):
-        at_once(failing())
+        run_sync(failing())
 
 
 def test_what_waits_is_refused() -> None:
     with pytest.raises(RuntimeError, match="waits for something"):
-        at_once(asyncio.sleep(0))
+        run_sync(asyncio.sleep(0))
 
 
 def test_who_stops_waiting_does_not_end_what_others_wait_for() -> None:
@@ -38,9 +38,9 @@ def test_who_stops_waiting_does_not_end_what_others_wait_for() -> None:
             return "come"
 
         begun = asyncio.create_task(slow())
-        first = asyncio.create_task(settled(begun))
+        first = asyncio.create_task(result_of(begun))
         await asyncio.sleep(0)
         first.cancel()
-        return await settled(begun)
+        return await result_of(begun)
 
     assert asyncio.run(run()) == "come"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tiers import some
 
-from nodedoctor.engine import apart
+from nodedoctor.engine import sandbox
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -354,14 +354,14 @@ def test_no_code_of_others_runs_on_after_the_deadline():
             time.sleep(60)
 
     try:
-        apart.end_by(time.monotonic() + 0.4)
+        sandbox.end_by(time.monotonic() + 0.4)
         with pytest.raises(TimeoutError, match=r"it took longer than 0\.[01]"):
-            apart.apart(forever, 5.0)
-        apart.end_by(time.monotonic() - 60)
+            sandbox.run_in_fork(forever, 5.0)
+        sandbox.end_by(time.monotonic() - 60)
         with pytest.raises(TimeoutError, match="it was not begun before the deadline"):
-            apart.apart(forever, 5.0)
+            sandbox.run_in_fork(forever, 5.0)
     finally:
-        apart.end_by(math.inf)
+        sandbox.end_by(math.inf)
 
 
 @pytest.mark.slow

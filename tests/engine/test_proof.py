@@ -12,7 +12,7 @@ from recorded import judgement
 from tiers import some
 
 from nodedoctor import demo
-from nodedoctor.engine import proof
+from nodedoctor.engine import evidence
 from nodedoctor.model import Evidence, Finding, Observation, Outcome, file_reading, quoted_like, reading
 
 NODES = Path(__file__).parent.parent / "nodes"
@@ -37,14 +37,14 @@ def test_all_evidence_stands_in_the_observation_it_names(node):
     for check, one in pieces(report):
         seen = observed[one.probe]
         if one.kind == "quote":
-            text = proof.resolve(seen, one.path) if one.path else seen.text
+            text = evidence.value_at(seen, one.path) if one.path else seen.text
             lines = text.split("\n")[one.line - 1 :]
             assert one.text in "\n".join(lines), (check, one)
             assert lines[0].endswith(one.text.split("\n")[0]) or one.text.split("\n")[0] in lines[0]
             assert "\r" not in one.text
         else:
-            assert proof.resolve(seen, one.path) == one.value, (check, one)
-            assert one.text == proof.text_of_reading(one.source, one.path, one.value)
+            assert evidence.value_at(seen, one.path) == one.value, (check, one)
+            assert one.text == evidence.text_of_reading(one.source, one.path, one.value)
 
 
 @pytest.mark.parametrize("node", some(RECORDED, 4), ids=lambda node: node.name)
@@ -55,7 +55,7 @@ def test_another_observation_gives_another_reading(node):
         seen = observed[one.probe]
         if one.kind == "reading" and not one.path.startswith("@"):
             other = replace(seen, text=without(seen, one))
-            found = proof.Proof([other]).settled(reading(one.probe, one.path))
+            found = evidence.EvidenceResolver([other]).settled(reading(one.probe, one.path))
             assert found is None or (found.value != one.value and found.text != one.text), (check, one)
 
 
@@ -65,14 +65,14 @@ def without(seen, one):
         document = json.loads(seen.text)
     except ValueError:
         if seen.text.startswith("{"):  # a document in each line
-            document = proof.structure(seen)
-            return json.dumps(swapped(document, proof.resolve(seen, one.path, document)))
+            document = evidence.parse_document(seen)
+            return json.dumps(swapped(document, evidence.value_at(seen, one.path, document)))
         # lines of a name and its value
         return re.sub(rf"(:\s*){re.escape(one.value)}(?=\s|$)", r"\1?", seen.text)
     if one.value is None:  # it is absent: now it is there
         return "{}" if one.path.endswith("]") else added(document, one.path)
     whole = re.sub(r"\[\d+:\d+\]$", "", one.path)
-    return json.dumps(swapped(document, proof.resolve(seen, whole, document)))
+    return json.dumps(swapped(document, evidence.value_at(seen, whole, document)))
 
 
 def swapped(document, found):
@@ -94,20 +94,20 @@ def test_a_quote_that_is_nowhere_is_left_out():
     finding = Finding.fail(
         "x", evidence=[Evidence("p", "Link 5"), Evidence("p", "Link 4"), Evidence("q", "Link 4")]
     )
-    [kept] = proof.Proof([seen]).of(finding).evidence
+    [kept] = evidence.EvidenceResolver([seen]).of(finding).evidence
     assert (kept.text, kept.line, kept.kind) == ("Link 4", 1, "quote")
 
 
 def test_of_two_equal_lines_the_one_at_the_offset_is_quoted():
     seen = Observation("p", text="a\n[1] x\n[2] x\n")
-    [found] = [proof.Proof([seen]).settled(Evidence("p", "x", at=8))]
+    [found] = [evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=8))]
     assert (found.text, found.line) == ("[2] x", 3)
-    assert proof.Proof([seen]).settled(Evidence("p", "x", at=3)).line == 2  # no line begins there
+    assert evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=3)).line == 2  # no line begins there
 
 
 def test_a_text_that_a_document_relays_is_quoted_with_its_path():
     seen = Observation("files", text=json.dumps({"files": {"/proc/modules": "ext4 1\nnvidia 2\n"}}))
-    found = proof.Proof([seen]).settled(quoted_like("files", "^nvidia .*", 'files["/proc/modules"]'))
+    found = evidence.EvidenceResolver([seen]).settled(quoted_like("files", "^nvidia .*", 'files["/proc/modules"]'))
     assert (found.text, found.line, found.path) == ("nvidia 2", 2, 'files["/proc/modules"]')
 
 
@@ -134,7 +134,7 @@ DOCUMENT = {
     ],
 )
 def test_paths(path, value, text):
-    found = proof.Proof([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path))
+    found = evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path))
     assert (found.value, found.text) == (value, text)
 
 
@@ -143,15 +143,15 @@ def test_paths(path, value, text):
 )
 def test_what_is_not_there_is_no_reading(path):
     assert (
-        proof.Proof([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path)) is None
+        evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path)) is None
     )
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMEOUT, Outcome.CRASH, Outcome.DENIED])
 def test_half_an_answer_shows_no_absence(outcome):
     seen = Observation("files", outcome, json.dumps({"files": {}}))
-    assert proof.Proof([seen]).settled(reading("files", 'files["/x"]?')) is None
-    assert proof.Proof([seen]).settled(file_reading("files", "/x")) is None
+    assert evidence.EvidenceResolver([seen]).settled(reading("files", 'files["/x"]?')) is None
+    assert evidence.EvidenceResolver([seen]).settled(file_reading("files", "/x")) is None
 
 
 @given(
@@ -162,13 +162,13 @@ def test_half_an_answer_shows_no_absence(outcome):
 )
 def test_any_path_ends(path, document):
     seen = Observation("p", text=json.dumps(document))
-    found = proof.Proof([seen]).settled(reading("p", path))
+    found = evidence.EvidenceResolver([seen]).settled(reading("p", path))
     assert found is None or found.path == path
 
 
 @given(st.text(max_size=200), st.text(min_size=1, max_size=20))
 def test_a_quote_is_a_slice(text, wanted):
-    found = proof.Proof([Observation("p", text=text)]).settled(Evidence("p", wanted))
+    found = evidence.EvidenceResolver([Observation("p", text=text)]).settled(Evidence("p", wanted))
     assert found is None or (found.text in text and found.text in wanted)
 
 
@@ -186,9 +186,9 @@ def test_a_quote_is_a_slice(text, wanted):
     ],
 )
 def test_a_number_that_stands_for_a_word_is_shown_with_it(path, value, text):
-    said = proof.text_of_reading("NVML", path, value)
+    said = evidence.text_of_reading("NVML", path, value)
     assert text in said and said.endswith(("pcie_width = 1", ")"))
-    assert "(" not in proof.text_of_reading("processes", path, value).partition(" = ")[2]
+    assert "(" not in evidence.text_of_reading("processes", path, value).partition(" = ")[2]
 
 
 @pytest.mark.parametrize("broken", ["[", "(", "\\", "*", "(?P<x", "a{2"])
@@ -196,5 +196,5 @@ def test_a_name_that_breaks_a_pattern_or_a_path_costs_no_more_than_its_quote(bro
     seen = Observation("p", text=f"{broken} is all")
     whole = quoted_like("p", ".+")
     wrong = (quoted_like("p", f'"{broken}"+('), reading("p", f'files["\\x{broken}"]'))
-    settled = proof.Proof([seen]).of(Finding.warn("odd", evidence=(*wrong, whole)))
+    settled = evidence.EvidenceResolver([seen]).of(Finding.warn("odd", evidence=(*wrong, whole)))
     assert [one.text for one in settled.evidence] == [seen.text]

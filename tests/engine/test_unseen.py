@@ -11,9 +11,9 @@ import pytest
 from tiers import some
 
 from nodedoctor.declare.registry import check, fact
-from nodedoctor.engine.run import Diagnosis, now, probes_of
+from nodedoctor.engine.run import Diagnosis, utc_now, probes_of
 from nodedoctor.engine.session import Request, Session
-from nodedoctor.engine.sources import Recorded, entered
+from nodedoctor.engine.sources import Recorded, normalise_observation
 from nodedoctor.facts.host.waivers import Waivers
 from nodedoctor.model import Finding, Moment, Observation, Outcome, Result, Status, Unseen
 
@@ -197,7 +197,7 @@ def _judge_site(names: str | None) -> list[Result]:
     seen = {"numbers": Observation("numbers", text="1")}
     seen |= {"names": Observation("names", text=names)} if names else {}
     declared_here = [function.__nodedoctor__ for function in (_both, _one)]
-    given = {Moment: Moment(now()), Waivers: Waivers(())}
+    given = {Moment: Moment(utc_now()), Waivers: Waivers(())}
     results = asyncio.run(Diagnosis(declared_here, Recorded(seen), given).run()).results
     return sorted(results, key=lambda result: result.check, reverse=True)
 
@@ -207,8 +207,8 @@ def test_half_of_an_answer_of_ours_that_ended_badly_is_a_crash() -> None:
     seen = Observation(
         "bandwidth", text='{"step": "begin"}\n', rc=1, argv=argv, note="AttributeError: cuDevice"
     )
-    assert entered(seen).outcome is Outcome.CRASH
-    assert entered(seen).note == "AttributeError: cuDevice"
-    assert entered(replace(seen, rc=0)).outcome is Outcome.OK
+    assert normalise_observation(seen).outcome is Outcome.CRASH
+    assert normalise_observation(seen).note == "AttributeError: cuDevice"
+    assert normalise_observation(replace(seen, rc=0)).outcome is Outcome.OK
     foreign = replace(seen, argv=("nvidia-smi", "topo", "-m"))
-    assert entered(foreign).outcome is Outcome.OK, "nvidia-smi's exit codes are news, not a crash"
+    assert normalise_observation(foreign).outcome is Outcome.OK, "nvidia-smi's exit codes are news, not a crash"

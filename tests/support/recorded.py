@@ -21,7 +21,7 @@ from nodedoctor import demo
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options
-from nodedoctor.engine import proof
+from nodedoctor.engine import evidence
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Report
@@ -100,7 +100,7 @@ def _judgement(folder: Path, preview: bool) -> Judgement:
 @contextlib.contextmanager
 def listening() -> Iterator[list[str]]:
     """What the engine logs about evidence that it did not find."""
-    log, said = logging.getLogger(proof.__name__), _Said()
+    log, said = logging.getLogger(evidence.__name__), _Said()
     level = log.level
     log.addHandler(said)
     log.setLevel(logging.DEBUG)

@@ -32,11 +32,11 @@ class Output:
         return list(dict.fromkeys(line for line in found if line < len(self.lines)))
 
     def _lines_of(self, one: Evidence) -> Iterator[int]:
-        from nodedoctor.engine.proof import placed
+        from nodedoctor.engine.evidence import with_list_indices
 
         path, line = one.get("path") or "", one.get("line")
         count = one["text"].strip("\n").count("\n") + 1
-        base = self.places.get(placed(self.document, path)) if path and self.document is not None else None
+        base = self.places.get(with_list_indices(self.document, path)) if path and self.document is not None else None
         if line is not None and (base is not None or not path):
             first = line - 1 if base is None else base + line
             yield from range(first, first + count)
@@ -57,10 +57,10 @@ class Output:
 
 def output(seen: Observation) -> Output:
     """The answer of a probe."""
-    from nodedoctor.engine.proof import structure
+    from nodedoctor.engine.evidence import parse_document
 
     text = seen.text
-    document = structure(seen) if text.lstrip().startswith(("{", "[")) or "\n{" in text else None
+    document = parse_document(seen) if text.lstrip().startswith(("{", "[")) or "\n{" in text else None
     if not isinstance(document, dict | list):
         return Output(tuple(text.split("\n")) if text else (), {})
     lines: list[str] = []
@@ -72,7 +72,7 @@ def output(seen: Observation) -> Output:
 
 
 def _unfolded(value: Any, path: str) -> Iterator[tuple[str, list[str]]]:
-    from nodedoctor.engine.proof import step_to
+    from nodedoctor.engine.evidence import step_to
 
     if isinstance(value, dict) and value:
         for key, item in value.items():

@@ -16,7 +16,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
-from nodedoctor.engine.begun import at_once
+from nodedoctor.engine.pending import run_sync
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Result
@@ -76,7 +76,7 @@ def _ended(results: AsyncIterator[Result]) -> bool:
     ends = time.monotonic() + AT_ONCE
     while time.monotonic() < ends:
         try:
-            at_once(results.__anext__())  # type: ignore[arg-type]  # of a generator it is a coroutine
+            run_sync(results.__anext__())  # type: ignore[arg-type]  # of a generator it is a coroutine
         except StopAsyncIteration:
             return True
     return False

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from recorded import replay
 
-from nodedoctor.engine import proof
+from nodedoctor.engine import evidence
 from nodedoctor.model import Observation, Report
 
 JOB = {"ranks": 4, "backend": "nccl", "ok": True, "setting": "", "errors": {}, "waiting": {}, "wrong": []}
@@ -122,7 +122,7 @@ def test_each_measurement_is_proven_by_the_recording(tmp_path: Path, name: str) 
     for result in report.results:
         for one in (piece for finding in result.findings for piece in finding.evidence):
             seen = Observation(one.probe, text=probes[one.probe])
-            held = proof.resolve(seen, one.path) if one.path else seen.text
+            held = evidence.value_at(seen, one.path) if one.path else seen.text
             assert one.text in held if one.kind == "quote" else held == one.value, (result.check, one)
 
 

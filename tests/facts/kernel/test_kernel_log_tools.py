@@ -11,7 +11,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.engine.run import unpassed
+from nodedoctor.engine.run import downgrade_pass
 from nodedoctor.facts.kernel.log import KernelLog, kernel_log
 from nodedoctor.model import Moment, Status, Unseen
 
@@ -50,7 +50,7 @@ def status(folder: Path) -> tuple[str, Status]:
         return "", Status.UNKNOWN
     found = judge("kernel.oom", log, NOW)
     if log.partly is not None:
-        found = [unpassed(finding, log.partly) for finding in found]
+        found = [downgrade_pass(finding, log.partly) for finding in found]
     return log.source, max((finding.status for finding in found), key=lambda one: one is not Status.PASS)
 
 

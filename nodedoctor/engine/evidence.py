@@ -70,15 +70,15 @@ _SOURCES = {"nvml": "NVML", "nvml-growth": "NVML", "bandwidth": "CUDA", "bandwid
 _FILE = re.compile(r"^(?:files|links|lists|hex|stats|statvfs|errors)\[(\"(?:[^\"\\]|\\.)*\")\]")
 
 
-class Proof:
+class EvidenceResolver:
     """The observations of one run, in which evidence is looked up; each is read at most once."""
 
     def __init__(self, observations: Iterable[Observation] = ()) -> None:
         self._seen: dict[str, Observation] = {}
         self._read: dict[str, Any] = {}
-        self.seeing(observations)
+        self.add(observations)
 
-    def seeing(self, observations: Iterable[Observation]) -> Proof:
+    def add(self, observations: Iterable[Observation]) -> EvidenceResolver:
         """The same, with what has been observed since; an answer never changes."""
         for seen in observations:
             self._seen.setdefault(seen.probe, seen)
@@ -113,13 +113,13 @@ class Proof:
     def document(self, seen: Observation) -> Any:
         """What an observation holds as nested data: JSON, or sections of nvidia-smi; None for other text."""
         if seen.probe not in self._read:
-            self._read[seen.probe] = structure(seen)
+            self._read[seen.probe] = parse_document(seen)
         return self._read[seen.probe]
 
     def _reading(self, seen: Observation, draft: Evidence) -> Evidence | None:
         for path in (draft.path, *draft.otherwise):
             try:
-                value = resolve(seen, path, self.document(seen) if path not in _NOTED else None)
+                value = value_at(seen, path, self.document(seen) if path not in _NOTED else None)
             except LookupError:
                 continue
             source = _SOURCES.get(seen.probe, seen.probe)
@@ -148,7 +148,7 @@ class Proof:
         document = self.document(seen)
         if path:
             with contextlib.suppress(LookupError):
-                text = resolve(seen, path, document)
+                text = value_at(seen, path, document)
                 if isinstance(text, str):
                     yield path, text
             return
@@ -166,7 +166,7 @@ def _cut(text: str) -> str:
     return "\n".join([*lines[:whole], lines[whole][:LONGEST]])
 
 
-def structure(seen: Observation) -> Any:
+def parse_document(seen: Observation) -> Any:
     """An observation's text as nested data, also if its end is missing; None when it has no such shape."""
     text = seen.text.lstrip()
     if text.startswith(("{", "[")):
@@ -193,14 +193,14 @@ def _json_lines(text: str) -> list[Any]:
     return [loaded(line) for line in lines if line not in ("[", "]", "")]
 
 
-def resolve(seen: Observation, path: str, document: Any = None) -> Any:
+def value_at(seen: Observation, path: str, document: Any = None) -> Any:
     """The value under a path of an observation; LookupError when there is none.
 
     `document` is what `structure` made of the observation, if that is at hand.
     """
     if path in _NOTED:
         return _NOTED[path](seen)
-    here = structure(seen) if document is None else document
+    here = parse_document(seen) if document is None else document
     at = 0
     while at < len(path):
         step = _STEP.match(path, at)
@@ -220,7 +220,7 @@ def resolve(seen: Observation, path: str, document: Any = None) -> Any:
     return value
 
 
-def placed(document: Any, path: str) -> str:
+def with_list_indices(document: Any, path: str) -> str:
     """A path with the place of every member in place of the words that find it: `gpus[3].links[4]`.
 
     Where there is no such member, the path as far as there is one.

@@ -13,7 +13,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Begun(Protocol[T_co]):
+class Pending(Protocol[T_co]):
     """What a task and work that is done have in common."""
 
     def done(self) -> bool:
@@ -26,7 +26,7 @@ class Begun(Protocol[T_co]):
         """What it returned, or raises what it raised."""
 
 
-class Done(Generic[T]):
+class Ready(Generic[T]):
     """Work that never had to wait, with what it returned."""
 
     def __init__(self, value: T) -> None:
@@ -45,7 +45,7 @@ class Done(Generic[T]):
         return self._value
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """What work returns that never waits; RuntimeError for work that does."""
     try:
         work.send(None)
@@ -56,7 +56,7 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(f"{work!r} waits for something, and nothing runs that could bring it")
 
 
-async def settled(begun: Begun[T]) -> T:
+async def result_of(begun: Pending[T]) -> T:
     """What work comes to that others wait for too: who stops waiting does not end it."""
     if begun.done():
         return begun.result()

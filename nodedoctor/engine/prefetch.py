@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 
 from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.declare.registry import Check, Command, Lane, Options, Probe, probes_of
-from nodedoctor.engine.calls import planned
+from nodedoctor.engine.calls import call_planner
 from nodedoctor.engine.lanes import WIDTH
 
 _LANES = (Lane.CPU, Lane.FS)
 """What loads nothing and asks no driver."""
 
 
-class Ahead:
+class Prefetcher:
     """Is shown the checks as they are loaded, once all of our probes are known."""
 
     def __init__(self, server: ForkServer, options: Options, chosen: Callable[[Check], bool]) -> None:
@@ -28,7 +28,7 @@ class Ahead:
         self._wanted: dict[str, Probe] = {}
         self._begun: dict[str, Lane] = {}
 
-    def saw(self, check: Check, probes: Mapping[str, Probe]) -> None:
+    def on_check_loaded(self, check: Check, probes: Mapping[str, Probe]) -> None:
         """A check has been loaded: begin with what it asks for that other probes wait for, too."""
         if not self._chosen(check):
             return
@@ -40,7 +40,7 @@ class Ahead:
                 if name in heads:
                     self._begin(probe)
 
-    def all_seen(self) -> None:
+    def start_rest(self) -> None:
         """All checks are loaded: begin with the others that they ask for."""
         for probe in self._wanted.values():
             self._begin(probe)
@@ -49,6 +49,6 @@ class Ahead:
         if probe.name in self._begun or list(self._begun.values()).count(probe.lane) >= WIDTH[probe.lane]:
             return
         self._begun[probe.name] = probe.lane
-        plan = planned(probe, self._options, ())
+        plan = call_planner(probe, self._options, ())
         if isinstance(plan, Command):
             self._server.ahead(plan)

@@ -35,7 +35,7 @@ LARGEST = 64 << 20
 """Bytes of an answer; ours: ten times the longest report of a recorded node."""
 
 
-class EndsTheProcess(NodeDoctorError):
+class ChildCrashed(NodeDoctorError):
     """What code does to the process it runs in, in one clause."""
 
 
@@ -45,7 +45,7 @@ def end_by(moment: float) -> None:
     _ends = moment
 
 
-def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bool = False) -> T:
+def run_in_fork(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bool = False) -> T:
     """What `work` returns, called in a fork that is ended afterwards with all that it started.
 
     EndsTheProcess, whose message begins with `doing`, for code that ends or crashes it, or returns what
@@ -79,11 +79,11 @@ def apart(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bo
         status = _killed(pid)
     if answer is None:
         how = _how(status) if by_itself else "closes descriptors that are not its own"
-        raise EndsTheProcess(f"{doing} {how}")
+        raise ChildCrashed(f"{doing} {how}")
     value: T
     value, wrong = pickle.loads(answer)
     if wrong:
-        raise EndsTheProcess(f"{doing} {wrong}")
+        raise ChildCrashed(f"{doing} {wrong}")
     return value
 
 
