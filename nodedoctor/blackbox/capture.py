@@ -22,7 +22,7 @@ from nodedoctor.json_shapes import document, whole
 from nodedoctor.probes.job.alive import lives
 from nodedoctor.record import record
 from nodedoctor.triage.live.judge import main_thread
-from nodedoctor.triage.live.running_job import RAS_PORT, Child, LiveJob, RankProcess, ask_ras
+from nodedoctor.triage.live.running_job import RAS_PORT, ChildProcess, LiveJob, RankProcess, ask_ras
 
 BETWEEN = 2.0
 """Seconds between the two looks: a stack that is the same in both stands still."""
@@ -206,7 +206,7 @@ def _process(
 ) -> RankProcess:
     seen = kernel.get(rank.pid) or (KernelThread("", rank.state, rank.wchan, rank.syscall),)
     stack = asked.get(rank.pid)
-    workers = tuple(Child(pid, below[pid].threads) for pid in rank.children if pid in below)
+    workers = tuple(ChildProcess(pid, below[pid].threads) for pid in rank.children if pid in below)
     return RankProcess(
         rank.pid,
         rank.rank,

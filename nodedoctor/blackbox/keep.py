@@ -52,19 +52,19 @@ def look(folder: Folder, seen: Capture) -> None:
         folder.write(f"stacks/{names.get(pid, 'process')}-{pid}.kernel.json", json.dumps(rows, indent=1))
     if seen.live.ras[1]:
         folder.write("nccl/ras.txt", seen.live.ras[1])
-    folder.write("capture.json", json.dumps(saved.document(seen.live)))
+    folder.write("capture.json", json.dumps(saved.look_document(seen.live)))
 
 
 def resumed(folder: Folder, seen: LiveJob) -> None:
     """Keep that the job went on: what was captured explains nothing that comes later."""
-    folder.write("capture.json", json.dumps(saved.document(seen, resumed=True)))
+    folder.write("capture.json", json.dumps(saved.look_document(seen, resumed=True)))
 
 
 def verdict(folder: Folder, document: Json) -> None:
     """Keep the verdict as text and as its document."""
     from nodedoctor.triage import page
 
-    folder.write("verdict.txt", page.render(document, width=100))
+    folder.write("verdict.txt", page.render_page(document, width=100))
     folder.write("triage.json", json.dumps(document, indent=1) + "\n")
 
 

@@ -11,10 +11,10 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, text, whole
 from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.system.kernel import Stalled, Xid
+from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
 from nodedoctor.triage.events.system.oom import HostOom
-from nodedoctor.triage.lines.prefixes import parse
-from nodedoctor.triage.lines.times import seconds
+from nodedoctor.triage.lines.prefixes import parse_line
+from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.model import Place
 
 DEADLINE = 8.0
@@ -37,13 +37,13 @@ async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
     if boot is None:
         return ()
     began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)
-    since = seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
+    since = year_seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
     kept = (line for line in text(told, "text").splitlines() if _matters(line, since))
     return tuple(kept)[-MOST:]
 
 
 def _matters(line: str, since: float) -> bool:
     """Whether a line can explain the end of a process, and is new enough; its time has no year."""
-    events = read_events(parse(line, Place("kernel log", 0)))
-    times = (event.time for event in events if isinstance(event.what, (HostOom, Xid, Stalled)))
+    events = read_events(parse_line(line, Place("kernel log", 0)))
+    times = (event.time for event in events if isinstance(event.what, (HostOom, XidReported, KernelTaskHung)))
     return any(moment is not None and (moment - since) % YEAR < YEAR / 2 for moment in times)

@@ -90,17 +90,17 @@ def together(hosts: Sequence[str], came: Mapping[str, Node]) -> LiveJob:
             looks.append(LiveJob(host, look.processes, look.ras, notes))
         else:
             silent.append((host, node.note if node is not None else "no answer in time"))
-    return saved.merged(looks, silent) if looks else LiveJob("", (), silent=tuple(silent))
+    return saved.merge_looks(looks, silent) if looks else LiveJob("", (), silent=tuple(silent))
 
 
 def answer(live: LiveJob) -> str:
     """What a node says: one line, so that nothing a login shell prints can get into it."""
-    return json.dumps(saved.document(live)) + "\n"
+    return json.dumps(saved.look_document(live)) + "\n"
 
 
 def _answer(raw: str) -> LiveJob | None:
     lines = (line for line in raw.splitlines() if saved.SCHEMA in line)
-    return next((look for line in lines if (look := saved.read(line.encode())) is not None), None)
+    return next((look for line in lines if (look := saved.read_look(line.encode())) is not None), None)
 
 
 async def _look(where: Where, host: str) -> LiveJob:

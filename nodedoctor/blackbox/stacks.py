@@ -20,8 +20,8 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document
 from nodedoctor.record import record
-from nodedoctor.triage.events.frames import Frame
-from nodedoctor.triage.live.running_job import Thread, threads
+from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.live.running_job import PythonThread, parse_threads
 
 if TYPE_CHECKING:
     from nodedoctor.children.untrusted_files import Writers
@@ -47,20 +47,20 @@ class CapturedStack:
 
     pid: int
     way: Way
-    threads: tuple[Thread, ...] = ()
+    threads: tuple[PythonThread, ...] = ()
     text: str = ""
 
 
-def from_faulthandler(text: str) -> tuple[Thread, ...]:
+def from_faulthandler(text: str) -> tuple[PythonThread, ...]:
     """The threads in what faulthandler writes; the current one is the main thread, which got the signal."""
-    found: list[tuple[bool, list[Frame]]] = []
+    found: list[tuple[bool, list[StackFrame]]] = []
     for line in text.split("\n"):
         head, frame = _THREAD.match(line), _FRAME.match(line)
         if head:
             found.append((head[1] != "Thread", []))
         elif frame and found:
-            found[-1][1].append(Frame(frame[1], int(frame[2]), frame[3]))
-    return tuple(Thread(tuple(frames[:200]), active=current) for current, frames in found)
+            found[-1][1].append(StackFrame(frame[1], int(frame[2]), frame[3]))
+    return tuple(PythonThread(tuple(frames[:200]), active=current) for current, frames in found)
 
 
 def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
@@ -140,14 +140,14 @@ async def _by_spy(
             seen = await child_process.run(f"py-spy-{pid}", command, seconds)
             if seen.rc and re.search(r"[Pp]ermission|password is required|not permitted", seen.note):
                 refused.set()
-            found = threads(seen.text) if seen.answered else ()
+            found = parse_threads(seen.text) if seen.answered else ()
             return CapturedStack(pid, way, found, as_text(found)) if found else None
 
     stacks = await asyncio.gather(*map(one, pids))
     return {stack.pid: stack for stack in stacks if stack is not None}
 
 
-def as_text(found: Iterable[Thread]) -> str:
+def as_text(found: Iterable[PythonThread]) -> str:
     """Threads as faulthandler would write them, so that one reader serves both."""
     lines: list[str] = []
     for number, thread in enumerate(found):

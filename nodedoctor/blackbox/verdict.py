@@ -7,8 +7,8 @@ from nodedoctor.blackbox.capture import Capture
 from nodedoctor.json_shapes import Json, parts, text
 from nodedoctor.triage import document
 from nodedoctor.triage.live.examine import judge_live
-from nodedoctor.triage.live.judge import standings
-from nodedoctor.triage.live.standing import Standing
+from nodedoctor.triage.live.judge import group_activities
+from nodedoctor.triage.live.rank_groups import RankGroupActivity
 
 FIXES = 2
 """Fixes shown on the terminal; verdict.txt has all of them."""
@@ -17,20 +17,20 @@ FIXES = 2
 def judge(seen: Capture) -> Json:
     """The verdict on what was captured."""
     examined = judge_live(seen.live)
-    return document.document(examined.verdict, examined.lines.of)
+    return document.make_document(examined.verdict, examined.lines.of)
 
 
 def short(found: Json, seen: Capture) -> list[str]:
     """Who holds the job up, what every rank does, and what to do first."""
     headline = text(found, "headline")
     lines = [f"  {headline[:1].upper()}{headline[1:]}."]
-    lines += [f"    {line}" for line in standing_lines(standings(seen.live))]
+    lines += [f"    {line}" for line in standing_lines(group_activities(seen.live))]
     for fix in parts(found, "fixes")[:FIXES]:
         lines.append(f"  fix: {text(fix, 'text')}")
         lines += [f"    $ {command}" for command in list(fix.get("commands", ()))[:2]]
     return lines
 
 
-def standing_lines(found: list[Standing]) -> list[str]:
+def standing_lines(found: list[RankGroupActivity]) -> list[str]:
     """One line per thing that ranks do, the rarest first: that is who differs."""
     return [f"{standing.who}: {standing.doing}" for standing in found]

@@ -25,7 +25,7 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
 from nodedoctor.triage.live import judge
 from nodedoctor.triage.live.running_job import LiveJob
-from nodedoctor.triage.live.standing import numbered
+from nodedoctor.triage.live.rank_groups import rank_words
 from nodedoctor.wording import counted
 
 _log = Log(__name__)
@@ -217,7 +217,7 @@ class Watch:
         self._introduced |= {rank.key for rank in new}
         ranks = [rank.rank for rank in new if rank.rank is not None]
         self._named = self._named or bool(ranks)
-        named = numbered(ranks) if ranks else ", ".join(rank.called for rank in new[:4])
+        named = rank_words(ranks) if ranks else ", ".join(rank.called for rank in new[:4])
         size = max((rank.world or 0 for rank in new), default=0)
         of = f" of {size}" if size else ""
         self._say(f"{'watching' if first else 'found'} {named}{of} on {self._host}")

@@ -153,7 +153,7 @@ class Crew:
             with contextlib.suppress(OSError, RuntimeError):
                 talk.say(json.dumps(told).encode() + b"\n")
 
-    async def hear(self, seconds: float) -> tuple[str, dict[str, Any] | None] | None:
+    async def observe(self, seconds: float) -> tuple[str, dict[str, Any] | None] | None:
         """What is said next; None when nothing is, in so many seconds."""
         try:
             return await asyncio.wait_for(self._heard.get(), max(0.0, seconds))

@@ -84,7 +84,7 @@ async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, CrewMember]:
     members: dict[str, CrewMember] = {}
     patience = STARTING_S[crew.what]
     until = time.monotonic() + patience
-    while len(members) < len(hosts) and (heard := await crew.hear(until - time.monotonic())):
+    while len(members) < len(hosts) and (heard := await crew.observe(until - time.monotonic())):
         host, told = heard
         if host in members:
             continue
@@ -315,7 +315,7 @@ class PlanRunner:
     async def _hear(self, until: float) -> tuple[str, dict[str, Any]] | None:
         """What an agent says, until some time, or until somebody ends it all."""
         while not self._stopped.is_set() and (left := until - time.monotonic()) > 0:
-            heard = await self._crew.hear(min(left, 0.2))
+            heard = await self._crew.observe(min(left, 0.2))
             if heard is None:
                 continue
             host, told = heard

@@ -16,7 +16,7 @@ from nodedoctor.whole_numbers import whole
 if TYPE_CHECKING:
     from nodedoctor.fleet.gather import Transport
     from nodedoctor.json_shapes import Json
-    from nodedoctor.triage.examined import Examined
+    from nodedoctor.triage.result import TriageResult
 
 _EPILOG = """\
 examples:
@@ -37,35 +37,35 @@ def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
 
-    arguments = parser().parse_args(words)
+    arguments = make_parser().parse_args(words)
     arguments.words = words
     if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
     outputs.start_debug_log(arguments)
-    begun = search.ahead(arguments.paths)
+    begun = search.start_searches(arguments.paths)
     from nodedoctor.triage import saved
-    from nodedoctor.triage.job import examine  # the search runs while this is loaded
-    from nodedoctor.triage.nodes import read_node
+    from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
+    from nodedoctor.triage.node_reports import read_node
 
     if problem := _live_problem(arguments):
         return complain(problem)
     if arguments.live is not None:
-        return _live(arguments)
+        return _judge_live(arguments)
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
         if (kept := saved.verdict_of(arguments.paths)) is not None:
             return _show_again(arguments, kept)
         nodes = [read_node(path) for path in arguments.node]
-        examined = examine(
+        examined = examine_job(
             arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job, begun=begun
         )
     except NodeDoctorError as error:
         return complain(error)
-    return _show(arguments, examined)
+    return _write_outputs(arguments, examined)
 
 
-def _live(arguments: argparse.Namespace) -> int:
+def _judge_live(arguments: argparse.Namespace) -> int:
     """Look at a job that runs, here or on all its nodes, and judge what is seen."""
     from nodedoctor.blackbox import live
     from nodedoctor.cli import endings
@@ -75,9 +75,9 @@ def _live(arguments: argparse.Namespace) -> int:
     where = live.Where(tuple(arguments.live), arguments.slurm or "", arguments.ray is not None)
     if arguments.capture:
         return Exit.OK if emit(live.answer(endings.run(live.look_here(where, deadline)))) else Exit.OUTPUT
-    transport = _transport(arguments)
+    transport = _transport_to_nodes(arguments)
     if transport is None:
-        return _show(arguments, judge_live(endings.run(live.look_here(where, deadline))))
+        return _write_outputs(arguments, judge_live(endings.run(live.look_here(where, deadline))))
     from nodedoctor.fleet.model import FleetRequest
 
     words = ["triage", "--live", "--capture"]
@@ -85,12 +85,12 @@ def _live(arguments: argparse.Namespace) -> int:
     words += ["--ray"] if arguments.ray is not None else []
     request = FleetRequest(tuple(words), deadline, pyz=arguments.pyz or None)
     try:
-        return _show(arguments, judge_live(endings.run(live.look_over(transport, request))))
+        return _write_outputs(arguments, judge_live(endings.run(live.look_over(transport, request))))
     except NodeDoctorError as error:
         return complain(error)
 
 
-def _transport(arguments: argparse.Namespace) -> Transport | None:
+def _transport_to_nodes(arguments: argparse.Namespace) -> Transport | None:
     """The way to the nodes of the job; None for this machine alone."""
     if arguments.ssh:
         from nodedoctor.fleet.transports.ssh import Ssh
@@ -124,11 +124,11 @@ def _live_problem(arguments: argparse.Namespace) -> str:
     return ""
 
 
-def _show(arguments: argparse.Namespace, examined: Examined) -> int:
+def _write_outputs(arguments: argparse.Namespace, examined: TriageResult) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
     from nodedoctor.triage import document
 
-    found = document.document(examined.verdict, examined.lines.of)
+    found = document.make_document(examined.verdict, examined.lines.of)
     code = Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
     return _show_document(arguments, found, code)
 
@@ -153,21 +153,21 @@ def _show_document(arguments: argparse.Namespace, found: Json, verdict: int) -> 
     if start.possible() and not (arguments.json or arguments.text):
         again = () if "-" in arguments.paths or arguments.html else arguments.words
         code = start.show_triage(found, again)
-    elif not emit(_rendered(arguments, found)):
+    elif not emit(_render_page(arguments, found)):
         return Exit.OUTPUT
     if code := code or outputs.write(arguments, lambda: found):
         return code
     return verdict
 
 
-def _rendered(arguments: argparse.Namespace, found: Json) -> str:
+def _render_page(arguments: argparse.Namespace, found: Json) -> str:
     if arguments.json:
         from nodedoctor.triage import document
 
-        return document.render(found) + "\n"
+        return document.render_text(found) + "\n"
     from nodedoctor.triage import page
 
-    return page.render(found, width=_width(), colour=_colour())
+    return page.render_page(found, width=_page_width(), colour=_use_colour())
 
 
 def exit_code(verdict: Verdict) -> int:
@@ -179,7 +179,7 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     from nodedoctor.cli.arguments import seconds
 
     where = group.add_mutually_exclusive_group().add_argument
-    where("--slurm", type=_job, metavar="JOB", help="on all nodes of this Slurm job")
+    where("--slurm", type=_parse_job, metavar="JOB", help="on all nodes of this Slurm job")
     where("--ray", nargs="?", const="auto", metavar="ADDRESS", help="on all nodes of a Ray cluster")
     where("--ssh", default="", metavar="NODES", help="on a node set: gpu-[001-128]")
     where("--kube", default="", metavar="NAMESPACE/SELECTOR", help="in these pods (kubectl exec)")
@@ -190,28 +190,28 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     add("--capture", action="store_true", help="only print what this node sees, as JSON that triage reads")
 
 
-def _width() -> int:
+def _page_width() -> int:
     return min(columns(), 110) if sys.stdout.isatty() else 100
 
 
-def _colour() -> bool:
+def _use_colour() -> bool:
     return sys.stdout.isatty() and has_colours()
 
 
-def _pid(text: str) -> int:
+def _parse_pid(text: str) -> int:
     pid = whole(text, LARGEST_PID, 1)
     if pid is None:
         raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
     return pid
 
 
-def _job(text: str) -> str:
+def _parse_job(text: str) -> str:
     if not text.isdecimal() or len(text) > 10:
         raise argparse.ArgumentTypeError(f"expected the number of a Slurm job, not {text[:40]!r}")
     return text
 
 
-def parser() -> Parser:
+def make_parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor.cli import outputs
 
@@ -251,7 +251,7 @@ def parser() -> Parser:
     add(
         "--live",
         nargs="*",
-        type=_pid,
+        type=_parse_pid,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )

@@ -9,10 +9,10 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
-from nodedoctor.triage.flight.physics import physics
-from nodedoctor.triage.live.standing import Standing
-from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, OtherJob, RankState, Verdict, Who
-from nodedoctor.triage.moments import moments
+from nodedoctor.triage.flight.transfer_time import transfer_time
+from nodedoctor.triage.live.rank_groups import RankGroupActivity
+from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, OtherJob, RankState, Verdict, Identity
+from nodedoctor.triage.moments import group_moments
 from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"
@@ -25,7 +25,7 @@ RANKS_LISTED = 4096
 LineOf = Callable[[Event[Any]], int | None]
 
 
-def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
+def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
     """The verdict as plain data."""
     coverage = verdict.coverage
     missing = coverage.ranks_missing
@@ -35,22 +35,22 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "cause": verdict.cause,
         "confidence": verdict.confidence,
         "headline": verdict.headline,
-        "culprits": [_who(who) for who in verdict.culprits],
-        "victims": [_who(who) for who in verdict.victims],
-        "parties": [_who(who) for who in verdict.parties],
-        "collective": _collective(verdict.collective) if verdict.collective else None,
-        "evidence": [_evidence(event, line_of) for event in verdict.evidence],
-        "timeline": [_moment(event) for event in verdict.timeline[:TIMELINE]],
+        "culprits": [_identity_document(who) for who in verdict.culprits],
+        "victims": [_identity_document(who) for who in verdict.victims],
+        "parties": [_identity_document(who) for who in verdict.parties],
+        "collective": _collective_document(verdict.collective) if verdict.collective else None,
+        "evidence": [_evidence_document(event, line_of) for event in verdict.evidence],
+        "timeline": [_moment_document(event) for event in verdict.timeline[:TIMELINE]],
         "timeline_more": max(0, len(verdict.timeline) - TIMELINE),
-        "moments": [_together(group, line_of) for group in of_kind(verdict)],
+        "moments": [_group_moments(group, line_of) for group in of_kind(verdict)],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
-        "fixes": [_fix(fix) for fix in verdict.fixes],
+        "fixes": [_fix_document(fix) for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
-        "next": [_next(fix) for fix in verdict.next],
+        "next": [_next_document(fix) for fix in verdict.next],
         "owner": verdict.owner,
         "weighed": verdict.weighed,
-        "ranks": [_rank(state) for state in verdict.ranks],
-        "standings": [_standing(standing) for standing in verdict.standings],
+        "ranks": [_rank_document(state) for state in verdict.ranks],
+        "standings": [_standing_document(standing) for standing in verdict.standings],
         "incidents": verdict.incidents,
         "coverage": {
             "files": coverage.files,
@@ -63,17 +63,17 @@ def document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
             "silent": [{"host": host, "why": why} for host, why in coverage.silent],
         },
         "unread_lines": coverage.unread,
-        "earlier": [_earlier(run, line_of) for run in verdict.earlier],
-        "jobs": [_job(job) for job in verdict.jobs],
+        "earlier": [_earlier_document(run, line_of) for run in verdict.earlier],
+        "jobs": [_job_document(job) for job in verdict.jobs],
     }
 
 
-def render(document: Json) -> str:
+def render_text(document: Json) -> str:
     """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
     return json.dumps(document, indent=1)
 
 
-def clock(seconds: float | None) -> str | None:
+def clock_time(seconds: float | None) -> str | None:
     """A time of a log without its year: `11-21 05:44:23.515`."""
     if seconds is None:
         return None
@@ -85,21 +85,21 @@ def clock(seconds: float | None) -> str | None:
     return f"{month + 1:02d}-{day - starts[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
 
 
-def _job(job: OtherJob) -> dict[str, Any]:
-    return {**asdict(job), "hosts": list(job.hosts), "first": clock(job.first), "last": clock(job.last)}
+def _job_document(job: OtherJob) -> dict[str, Any]:
+    return {**asdict(job), "hosts": list(job.hosts), "first": clock_time(job.first), "last": clock_time(job.last)}
 
 
-def _earlier(run: EarlierRun, line_of: LineOf) -> dict[str, Any]:
+def _earlier_document(run: EarlierRun, line_of: LineOf) -> dict[str, Any]:
     return {
         "outcome": run.outcome,
         "cause": run.cause,
         "headline": run.headline,
-        "culprits": [_who(who) for who in run.culprits],
-        "evidence": [_evidence(event, line_of) for event in run.evidence],
+        "culprits": [_identity_document(who) for who in run.culprits],
+        "evidence": [_evidence_document(event, line_of) for event in run.evidence],
     }
 
 
-def _who(who: Who) -> dict[str, Any]:
+def _identity_document(who: Identity) -> dict[str, Any]:
     return {
         "world": who.world,
         "rank": who.rank,
@@ -111,8 +111,8 @@ def _who(who: Who) -> dict[str, Any]:
     }
 
 
-def _collective(work: CollectiveCall) -> dict[str, Any]:
-    told = physics(work)
+def _collective_document(work: CollectiveCall) -> dict[str, Any]:
+    told = transfer_time(work)
     return {
         "op": work.op,
         "seq": work.seq,
@@ -127,17 +127,17 @@ def _collective(work: CollectiveCall) -> dict[str, Any]:
     }
 
 
-def _evidence(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
+def _evidence_document(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
     return {
         "source": event.place.source,
         "line": line_of(event),
-        "time": clock(event.time),
+        "time": clock_time(event.time),
         "rank": event.who.rank,
         "text": event.text[:1000],
     }
 
 
-def _rank(state: RankState) -> dict[str, Any]:
+def _rank_document(state: RankState) -> dict[str, Any]:
     return {
         "rank": state.who.rank,
         "world": state.who.world,
@@ -151,7 +151,7 @@ def _rank(state: RankState) -> dict[str, Any]:
     }
 
 
-def _standing(standing: Standing) -> dict[str, Any]:
+def _standing_document(standing: RankGroupActivity) -> dict[str, Any]:
     return {
         "who": standing.who,
         "doing": standing.doing,
@@ -161,21 +161,21 @@ def _standing(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _moment(event: Event[Any]) -> dict[str, Any]:
-    return {"time": clock(event.time), "rank": event.who.rank, "event": kind(event)}
+def _moment_document(event: Event[Any]) -> dict[str, Any]:
+    return {"time": clock_time(event.time), "rank": event.who.rank, "event": event_name(event)}
 
 
 def of_kind(verdict: Verdict) -> list[list[Event[Any]]]:
     """The whole timeline in groups: the same kind of event, within seconds of each other."""
-    return moments((kind(event), event) for event in verdict.timeline)
+    return group_moments((event_name(event), event) for event in verdict.timeline)
 
 
-def _together(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
+def _group_moments(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
     first, times = group[0], [event.time for event in group if event.time is not None]
     return {
-        "event": kind(first),
-        "first": clock(min(times, default=None)),
-        "last": clock(max(times, default=None)),
+        "event": event_name(first),
+        "first": clock_time(min(times, default=None)),
+        "last": clock_time(max(times, default=None)),
         "count": len(group),
         "ranks": spans(sorted({event.who.rank for event in group if event.who.rank is not None})),
         "source": first.place.source,
@@ -183,16 +183,16 @@ def _together(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
-    return {**asdict(fix), **_next(fix)}
+def _fix_document(fix: Fix) -> dict[str, Any]:
+    return {**asdict(fix), **_next_document(fix)}
 
 
-def _next(fix: Fix) -> dict[str, Any]:
+def _next_document(fix: Fix) -> dict[str, Any]:
     steps = [asdict(step) for step in fix.plan]
     return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
 
 
-def kind(event: Event[Any]) -> str:
+def event_name(event: Event[Any]) -> str:
     """The event's kind as a word: `timed_out`, `gpu_full`; for a symptom its own name."""
     name = getattr(event.what, "name", None)
     word = name if isinstance(name, str) and name else type(event.what).__name__

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.debug import Log
 from nodedoctor.triage import verdict
 from nodedoctor.triage.document import of_kind
-from nodedoctor.triage.examined import Examined, advised, without_secrets
-from nodedoctor.triage.flight.dump import Dump, one_per_rank, parse_dump, rank_of, read_dump
-from nodedoctor.triage.flight.judge import FlightReport, report
+from nodedoctor.triage.result import TriageResult, add_advice, without_secrets
+from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, rank_of, read_dump
+from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
-from nodedoctor.triage.nodes import NodeFaults, joined
-from nodedoctor.triage.read.identity import resolved
+from nodedoctor.triage.node_reports import NodeFaults, join_nodes
+from nodedoctor.triage.read.identity import resolve_ranks
 from nodedoctor.triage.read.linenumbers import LineNumbers
-from nodedoctor.triage.read.many import read_all
-from nodedoctor.triage.read.reader import Reading, unexpected
-from nodedoctor.triage.read.runs import Job, events_of, jobs
-from nodedoctor.triage.read.search import Search
-from nodedoctor.triage.read.sources import NoSuchPath, Source, find
-from nodedoctor.triage.story import Story, tell
+from nodedoctor.triage.read.parallel import read_all
+from nodedoctor.triage.read.reader import SourceReading, unexpected_note
+from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
+from nodedoctor.triage.read.search import GrepSearch
+from nodedoctor.triage.read.sources import NoSuchPath, LogSource, find_sources
+from nodedoctor.triage.story import Timeline, build_timeline
 
 if TYPE_CHECKING:
-    from nodedoctor.triage.live.kept import KeptJob
+    from nodedoctor.triage.live.captures import KeptJob
 
 EARLIER = 32
 """Earlier runs that are told one by one, the newest of them."""
@@ -35,22 +35,22 @@ _DUMPS = ("pickle", "json")
 _log = Log(__name__)
 
 
-def examine(
+def examine_job(
     paths: Iterable[str],
     nodes: Sequence[NodeFaults] = (),
     *,
     look_here: bool = False,
     job: str = "",
-    begun: dict[str, Search] | None = None,
-) -> Examined:
+    begun: dict[str, GrepSearch] | None = None,
+) -> TriageResult:
     """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
     jobs in the logs the newest is judged, or the one whose id is `job`. `begun` are searches in large logs
     that run already; those that turn out not to be needed are ended.
     """
-    found = find(list(paths))
-    reading = Reading(notes=list(found.notes), begun=begun or {})
+    found = find_sources(list(paths))
+    reading = SourceReading(notes=list(found.notes), begun=begun or {})
     read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
     for search in reading.begun.values():
         search.stop()
@@ -58,24 +58,24 @@ def examine(
         from nodedoctor.triage.live.examine import judge_live
 
         dumps = [one for one in found.sources if one.kind in _DUMPS and not kept.is_older(one.path)]
-        flight = _flight(dumps, reading)
+        flight = _read_dumps(dumps, reading)
         said = (*kept.notes, *reading.notes)
         return judge_live(kept.live, flight, files=len(found.sources), size=reading.size, notes=said)
-    everything = resolved(reading.events, reading.tally)
-    found_jobs = jobs(everything, reading.tally)
-    chosen = _chosen(found_jobs, job)
+    everything = resolve_ranks(reading.events, reading.tally)
+    found_jobs = separate_jobs(everything, reading.tally)
+    chosen = _choose_job(found_jobs, job)
     reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
     if chosen and len(found_jobs) > 1:
         reading.notes.append(
             f"{len(found_jobs)} jobs are in these logs, and one was judged (--job ID picks another)"
         )
-    flight = _flight([source for source in found.sources if source.kind in _DUMPS], reading)
-    story = tell([*reading.events, *flight.events])
+    flight = _read_dumps([source for source in found.sources if source.kind in _DUMPS], reading)
+    story = build_timeline([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
         nodes = _this_machine(story, found.sources, reading)
     if nodes and story.trouble:
-        faults, notes = joined(story, nodes)
-        story = tell([*reading.events, *flight.events, *faults])
+        faults, notes = join_nodes(story, nodes)
+        story = build_timeline([*reading.events, *flight.events, *faults])
         reading.notes += notes
     coverage = Coverage(
         files=len(found.sources),
@@ -85,13 +85,13 @@ def examine(
         notes=tuple(reading.notes),
         unread=reading.unread,
     )
-    judged = advised(verdict.judge(story, coverage, flight.candidates, calm=flight.calm), story)
+    judged = add_advice(verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm), story)
     if reading.slow and judged.confidence == "high":
         judged = replace(judged, confidence="medium")
     judged = replace(
         judged,
-        jobs=tuple(_seen(one, chosen, found_jobs, everything, judged) for one in found_jobs),
-        earlier=tuple(_earlier(run) for run in story.earlier[-EARLIER:]),
+        jobs=tuple(_job_summary(one, chosen, found_jobs, everything, judged) for one in found_jobs),
+        earlier=tuple(_earlier_run(run) for run in story.earlier[-EARLIER:]),
     )
     plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
     shown = [
@@ -99,20 +99,20 @@ def examine(
         *(event for run in judged.earlier for event in run.evidence),
         *(group[0] for group in of_kind(judged)),
     ]
-    return Examined(judged, LineNumbers(shown, plain), reading.interrupted)
+    return TriageResult(judged, LineNumbers(shown, plain), reading.interrupted)
 
 
-def _kept_looks(sources: Iterable[Source]) -> KeptJob | None:
+def _kept_looks(sources: Iterable[LogSource]) -> KeptJob | None:
     """Looks at the running job that were kept while it hung: they show more than its logs ever can."""
     paths = [source.path for source in sources if source.kind == "capture"]
     if not paths:
         return None
-    from nodedoctor.triage.live import kept
+    from nodedoctor.triage.live import captures
 
-    return kept.read(paths)
+    return captures.read_captures(paths)
 
 
-def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
+def _choose_job(found: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
     """The job that is asked for, else the newest; NoSuchPath for one that is not in the logs."""
     if not wanted:
         return found[-1] if found else None
@@ -124,38 +124,38 @@ def _chosen(found: Sequence[Job], wanted: str) -> Job | None:
     return chosen
 
 
-def _seen(
-    job: Job, chosen: Job | None, found: Sequence[Job], events: list[Event[Any]], judged: Verdict
+def _job_summary(
+    job: LoggedJob, chosen: LoggedJob | None, found: Sequence[LoggedJob], events: list[Event[Any]], judged: Verdict
 ) -> OtherJob:
     """A job in the list of jobs; those that were not chosen are judged by their logs alone."""
     if job is not chosen:
-        judged = verdict.judge(tell(events_of(job, found, events)), Coverage())
+        judged = verdict.judge_incident(build_timeline(events_of(job, found, events)), Coverage())
     hosts = tuple(sorted(job.hosts))[:64]
     return OtherJob(
         job.id, hosts, job.world, job.first, job.last, judged.outcome, judged.cause, job is chosen
     )
 
 
-def _earlier(events: Sequence[Event[Any]]) -> EarlierRun:
+def _earlier_run(events: Sequence[Event[Any]]) -> EarlierRun:
     """How a run before the judged one ended, by its own lines alone."""
-    found = without_secrets(verdict.judge(tell(events), Coverage()))
+    found = without_secrets(verdict.judge_incident(build_timeline(events), Coverage()))
     return EarlierRun(found.outcome, found.cause, found.headline, found.culprits, found.evidence[:1])
 
 
-def _this_machine(story: Story, sources: Iterable[Source], reading: Reading) -> Sequence[NodeFaults]:
+def _this_machine(story: Timeline, sources: Iterable[LogSource], reading: SourceReading) -> Sequence[NodeFaults]:
     from nodedoctor.triage.live import this_machine
 
-    why = this_machine.evidence(story, [source.path for source in sources])
+    why = this_machine.evidence_for_machine(story, [source.path for source in sources])
     if not why:
         return ()
-    nodes, note = this_machine.look(why)
+    nodes, note = this_machine.look_at_machine(why)
     reading.notes.append(note)
     return nodes
 
 
-def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
+def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightReport:
     """The dumps among the sources, read one by one; one that cannot be used becomes a note."""
-    dumps: list[Dump] = []
+    dumps: list[RankDump] = []
     known: set[int | None] = set()
     for source in sorted(sources, key=lambda source: source.kind != "pickle"):
         if source.kind == "json" and rank_of(source.path) in known:
@@ -169,7 +169,7 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
         except (PickleRefused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
         except Exception as fault:  # whatever one dump does to us costs the others nothing
-            reading.notes.append(unexpected(source.path, fault))
+            reading.notes.append(unexpected_note(source.path, fault))
         reading.size += source.size
     for name, data in reading.dumps:
         try:
@@ -177,6 +177,6 @@ def _flight(sources: Iterable[Source], reading: Reading) -> FlightReport:
         except PickleRefused as problem:
             reading.notes.append(f"{name}: {problem}")
     kept, notes = one_per_rank(dumps)
-    told = report(kept, notes)
+    told = judge_dumps(kept, notes)
     reading.notes += told.notes
     return told

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
 from nodedoctor.record import record
-from nodedoctor.triage.live.standing import Standing
+from nodedoctor.triage.live.rank_groups import RankGroupActivity
 
 Cause = Literal[
     "gpu_hardware_xid",
@@ -87,7 +87,7 @@ class Place:
 
 
 @record
-class Who:
+class Identity:
     """Which process spoke, as far as the line tells. `rank` is global, `group_rank` inside one group."""
 
     rank: int | None = None
@@ -105,7 +105,7 @@ class Who:
         """What its world does in an RL job, by the name of its actors; '' when that does not tell."""
         return next((role for role, names in _ROLES if names.search(self.world)), "")
 
-    def filled(self, other: Who) -> Who:
+    def filled(self, other: Identity) -> Identity:
         """This identity, its gaps filled from another."""
         gaps = {name: getattr(other, name) for name in _IDENTITY if getattr(self, name) is None}
         world = other.world if self.world == DEFAULT_WORLD else self.world
@@ -118,7 +118,7 @@ STATED = "stated"
 SEATED = "seated"
 """The same of a number that is called a process's place on its node."""
 
-NOBODY = Who()
+NOBODY = Identity()
 """Nothing is known about who spoke."""
 
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
@@ -144,7 +144,7 @@ class Line:
 
     text: str
     place: Place
-    who: Who = field(default_factory=Who)
+    who: Identity = field(default_factory=Identity)
     time: float | None = None
     origin: str = ""
     repeated: int = 0
@@ -164,7 +164,7 @@ class RankState:
     `step` is the last that it told of its busiest counter, None for one that told none.
     """
 
-    who: Who
+    who: Identity
     state: str
     last_event: str = ""
     op: str = ""
@@ -182,7 +182,7 @@ class Event(Generic[W]):
 
     what: W
     place: Place
-    who: Who
+    who: Identity
     time: float | None
     text: str
     repeated: int = 0
@@ -244,9 +244,9 @@ class Candidate:
     confidence: Confidence
     headline: str
     evidence: tuple[Event[Any], ...] = ()
-    culprits: tuple[Who, ...] = ()
-    victims: tuple[Who, ...] = ()
-    parties: tuple[Who, ...] = ()
+    culprits: tuple[Identity, ...] = ()
+    victims: tuple[Identity, ...] = ()
+    parties: tuple[Identity, ...] = ()
     fixes: tuple[Fix, ...] = ()
     collective: CollectiveCall | None = None
     owner: Owner | None = None
@@ -297,7 +297,7 @@ class EarlierRun:
     outcome: Outcome
     cause: Cause
     headline: str
-    culprits: tuple[Who, ...] = ()
+    culprits: tuple[Identity, ...] = ()
     evidence: tuple[Event[Any], ...] = ()
 
 
@@ -309,9 +309,9 @@ class Verdict:
     cause: Cause
     confidence: Confidence
     headline: str
-    culprits: tuple[Who, ...] = ()
-    victims: tuple[Who, ...] = ()
-    parties: tuple[Who, ...] = ()
+    culprits: tuple[Identity, ...] = ()
+    victims: tuple[Identity, ...] = ()
+    parties: tuple[Identity, ...] = ()
     collective: CollectiveCall | None = None
     evidence: tuple[Event[Any], ...] = ()
     timeline: tuple[Event[Any], ...] = ()
@@ -327,5 +327,5 @@ class Verdict:
     earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
     ranks: tuple[RankState, ...] = ()
-    standings: tuple[Standing, ...] = ()
+    standings: tuple[RankGroupActivity, ...] = ()
     """Of a job that still runs: what its ranks do, in groups."""

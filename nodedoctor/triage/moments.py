@@ -13,7 +13,7 @@ MOST = 64
 """Moments kept apart; what comes later joins the latest one of its kind."""
 
 
-def moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
+def group_moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
     """Events with their kinds, in order of time, as groups: the same kind, each soon after the one before.
 
     So a thousand ranks that time out are one group, and the rank that failed minutes earlier is another.
@@ -22,13 +22,13 @@ def moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
     latest: dict[str, list[Event[Any]]] = {}
     for kind, event in events:
         group = latest.get(kind)
-        if group is None or (len(found) < MOST and not _soon(group[-1].time, event.time)):
+        if group is None or (len(found) < MOST and not _is_same_moment(group[-1].time, event.time)):
             group = latest[kind] = []
             found.append(group)
         group.append(event)
     return found
 
 
-def _soon(before: float | None, after: float | None) -> bool:
+def _is_same_moment(before: float | None, after: float | None) -> bool:
     """Whether two times are of one moment; times that are not known are not apart."""
     return before is None or after is None or abs(after - before) <= TOGETHER

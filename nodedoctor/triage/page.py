@@ -19,7 +19,7 @@ _WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined
 _COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
 
 
-def render(document: Json, *, width: int = 80, colour: bool = False) -> str:
+def render_page(document: Json, *, width: int = 80, colour: bool = False) -> str:
     """The page of a `nodedoctor.triage/1` document as lines."""
     page = _Page(max(width, 40))
     outcome, headline = text(document, "outcome"), text(document, "headline")
@@ -62,8 +62,8 @@ class _Page:
         if lines:
             self.head(title)
         for line in lines[:_EVIDENCE]:
-            self.lines.append("  " + inert(_place(line)))
-            self.lines.append("    " + _cut(inert(text(line, "text").strip()), 3 * self._width))
+            self.lines.append("  " + inert(_source_place(line)))
+            self.lines.append("    " + _shorten(inert(text(line, "text").strip()), 3 * self._width))
 
     def pairs(self, title: str, document: Json, key: str, left: str, right: str) -> None:
         if pairs := parts(document, key):
@@ -116,10 +116,10 @@ class _Page:
             self.text(note, "    ", "  - ")
 
 
-def _place(line: Json) -> str:
+def _source_place(line: Json) -> str:
     number, rank = words(line.get("line")), words(line.get("rank"))
     return text(line, "source") + (f":{number}" if number else "") + (f"  rank {rank}" if rank else "")
 
 
-def _cut(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import Json
-from nodedoctor.triage.read.own import own
+from nodedoctor.triage.read.our_documents import document_kind
 
 LARGEST = 16 << 20
 """Bytes of such a document; that of 4096 ranks has 2 MB. Ours."""
@@ -30,15 +30,15 @@ def verdict_of(paths: Sequence[str]) -> Json | None:
             return None
         with open(path, "rb") as file:
             head = file.read(256)
-        if own(head) != "triage":
+        if document_kind(head) != "triage":
             return None
         data = input_files.read(path, largest=LARGEST)
     except OSError:
         return None  # the reader of logs says what is wrong with the path
-    return _verdict(path, data)
+    return _saved_verdict(path, data)
 
 
-def _verdict(path: str, data: bytes) -> Json:
+def _saved_verdict(path: str, data: bytes) -> Json:
     from nodedoctor.json_shapes import loaded
     from nodedoctor.triage.document import SCHEMA
 

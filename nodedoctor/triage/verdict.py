@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodedoctor.triage.advice import guesses
-from nodedoctor.triage.causes import candidates, weigh
-from nodedoctor.triage.causes.last_words import complaints
-from nodedoctor.triage.causes.weigh import Weighed
-from nodedoctor.triage.causes.who import distinct
-from nodedoctor.triage.events.measures import Worked
+from nodedoctor.triage.causes import find_candidates, weigh
+from nodedoctor.triage.causes.unclassified import unclassified_errors
+from nodedoctor.triage.causes.weigh import WeighedCandidate
+from nodedoctor.triage.causes.describe import distinct_ranks
+from nodedoctor.triage.events.activity import TrainingActivity
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
 from nodedoctor.triage.events.programs.serving import ShutDown
-from nodedoctor.triage.events.progress import Finished, Gone, LongWork, Mentions, Serving, TrainingStep
+from nodedoctor.triage.events.progress import JobFinished, ResourceTrackerWarning, LongWork, SettingMentioned, ServerReady, TrainingStep
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.events.seen import Article
+from nodedoctor.triage.events.not_a_log import NotALog
 from nodedoctor.triage.events.store import GlooTimeout, PeerGone
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, SIGTERM, Ended, ProcessExit, Stopped
-from nodedoctor.triage.events.system.slurm import OrderedStop
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, SIGTERM, LauncherSignalled, ProcessExit, PeersTerminated
+from nodedoctor.triage.events.system.lifecycle import CancelledByUser
 from nodedoctor.triage.events.trace import CutShort
-from nodedoctor.triage.events.watchdog import CollectiveStatus, Dying, Failed, GilHeld, Heartbeat, TimedOut
-from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Who
-from nodedoctor.triage.open_question import in_a_traceback, open_question, stopped, unexplained_end
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.events.watchdog import CollectiveStatus, ProcessAborting, CollectiveFailed, GilHeld, WatchdogStuck, TimedOut
+from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Identity
+from nodedoctor.triage.undetermined import in_a_traceback, open_question, stopped_processes, unexplained_end
+from nodedoctor.triage.story import Timeline
 
 EVIDENCE = 8
 _HELPS = re.compile(
@@ -36,51 +36,51 @@ COMMAND = 80
 """Characters of a command in which its program and its script stand. Ours."""
 
 
-def judge(story: Story, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
+def judge_incident(story: Timeline, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
-    weighed = weigh.weigh(story, [*candidates(story), *more])
+    weighed = weigh.weigh_candidates(story, [*find_candidates(story), *more])
     found = [one for one in weighed if one.decides]
-    quiet = not story.trouble or _teardown(story) or _sent_home(story)
-    if quiet and not more and (story.alive or calm or not complaints(story)):
-        return _calm(story, coverage, calm)
-    if not found or story.of(Article):
-        return _undetermined(story, coverage, weighed)
+    quiet = not story.trouble or _is_teardown(story) or _is_clean_cancellation(story)
+    if quiet and not more and (story.alive or calm or not unclassified_errors(story)):
+        return _no_failure(story, coverage, calm)
+    if not found or story.of(NotALog):
+        return _undetermined_verdict(story, coverage, weighed)
     best = found[0].candidate
     return Verdict(
         outcome="failure",
         cause=best.cause,
-        confidence=_sure(weighed),
+        confidence=_confidence_of(weighed),
         headline=best.headline,
         culprits=best.culprits,
-        victims=_victims(story, best),
+        victims=_find_victims(story, best),
         parties=best.parties,
         collective=best.collective or (story.first_wait.work if story.first_wait else None),
-        evidence=_evidence(best.evidence),
+        evidence=_pick_evidence(best.evidence),
         fixes=best.fixes,
-        timeline=_timeline(story),
+        timeline=_make_timeline(story),
         owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
-        weighed=_weighed(weighed),
-        alternatives=_alternatives(weighed),
+        weighed=_weight_sentences(weighed),
+        alternatives=_make_alternatives(weighed),
         incidents=story.incidents,
         coverage=coverage,
     )
 
 
-def _sure(found: Sequence[Weighed]) -> Confidence:
+def _confidence_of(found: Sequence[WeighedCandidate]) -> Confidence:
     """How sure the first one is: never sure when another one has nearly as many points."""
     best = found[0].candidate.confidence
-    return "medium" if best == "high" and weigh.close(found[0], found[1:]) else best
+    return "medium" if best == "high" and weigh.is_close_second(found[0], found[1:]) else best
 
 
-def _weighed(found: Sequence[Weighed]) -> str:
+def _weight_sentences(found: Sequence[WeighedCandidate]) -> str:
     """What the verdict rests on, and why the strongest other cause counts less."""
     said = weigh.rests_on(found[0])
-    for other in _others(found)[:1]:
-        said += f" It outweighs {other.candidate.cause}: {weigh.outweighs(found[0], other)}."
+    for other in _other_causes(found)[:1]:
+        said += f" It outweighs {other.candidate.cause}: {weigh.why_less_likely(found[0], other)}."
     return said
 
 
-def _others(found: Sequence[Weighed]) -> list[Weighed]:
+def _other_causes(found: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:
     """One per cause other than the first one's."""
     causes = {found[0].candidate.cause: found[0]}
     for other in found[1:]:
@@ -88,13 +88,13 @@ def _others(found: Sequence[Weighed]) -> list[Weighed]:
     return list(causes.values())[1:]
 
 
-def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
+def _no_failure(story: Timeline, coverage: Coverage, rested: bool) -> Verdict:
     """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
-    stops = story.of(OrderedStop)
-    done = story.of(Finished)
-    running, serving = story.of(RasRunning), story.of(Serving)
+    stops = story.of(CancelledByUser)
+    done = story.of(JobFinished)
+    running, serving = story.of(RasRunning), story.of(ServerReady)
     left_off = "" if stops or done or story.of(ShutDown) else _left_off(story)
-    worked = [] if story.alive else story.of(Worked)
+    worked = [] if story.alive else story.of(TrainingActivity)
     destroyed = [e for e in story.of(Communicator) if e.what.step.startswith("Destroy")]
     alive = (story.alive or rested or bool(worked or destroyed)) and not left_off
     told_by_dumps = rested and not (stops or done or running or story.steps)
@@ -121,7 +121,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = f"no failure in what was read: the program {worked[0].what.how}, and counted nothing"
     elif serving:
         headline = "no failure in what was read: the server was up"
-    elif story.of(Stopped):
+    elif story.of(PeersTerminated):
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
     elif destroyed:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
@@ -131,7 +131,7 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         headline = "nothing was read that shows a failure or progress"
     outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
     if not alive and _of_no_job(story, coverage):
-        outcome, headline = "nothing", _nothing(coverage)
+        outcome, headline = "nothing", _nothing_recognised(coverage)
     if outcome == "recovered":
         times = "once" if story.survived == 1 else f"{story.survived} times"
         headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
@@ -140,15 +140,15 @@ def _calm(story: Story, coverage: Coverage, rested: bool) -> Verdict:
         "none" if alive else "undetermined",
         "low" if not alive or told_by_dumps else "high" if story.alive else "medium",
         headline,
-        evidence=_evidence((*stops[-1:], *done[-1:], *story.of(TrainingStep)[-1:])),
+        evidence=_pick_evidence((*stops[-1:], *done[-1:], *story.of(TrainingStep)[-1:])),
         incidents=story.incidents,
         coverage=coverage,
     )
 
 
-def _left_off(story: Story) -> str:
+def _left_off(story: Timeline) -> str:
     """How far a bar of known length was when all of its processes were gone; '' unless one was not full."""
-    gone = {event.place.source: event.place.offset for event in story.of(Gone)}
+    gone = {event.place.source: event.place.offset for event in story.of(ResourceTrackerWarning)}
     before = [e for e in story.of(TrainingStep) if e.place.offset <= gone.get(e.place.source, -1)]
     last = max(reversed(before), key=lambda event: event.place.offset, default=None)
     if last is None or last.what.length is None or last.what.is_full:
@@ -156,13 +156,13 @@ def _left_off(story: Story) -> str:
     return f"{int(last.what.last[-1])} of {last.what.length}"
 
 
-def _of_no_job(story: Story, coverage: Coverage) -> bool:
+def _of_no_job(story: Timeline, coverage: Coverage) -> bool:
     """True when no line was recognised; names of frameworks stand in any text."""
     spoken = story.hints or coverage.ranks_seen or coverage.ranks_expected
-    return not spoken and all(isinstance(event.what, Mentions) for event in story.events)
+    return not spoken and all(isinstance(event.what, SettingMentioned) for event in story.events)
 
 
-def _nothing(coverage: Coverage) -> str:
+def _nothing_recognised(coverage: Coverage) -> str:
     if not coverage.files:
         return "no log or dump was found in what was given"
     if not coverage.size:
@@ -172,14 +172,14 @@ def _nothing(coverage: Coverage) -> str:
     return "no line of a job was recognised in what was read"
 
 
-def _teardown(story: Story) -> bool:
+def _is_teardown(story: Timeline) -> bool:
     """True when the job had said that it was done first: trouble while it took itself down."""
-    done = {e.place.source: e.place.offset for e in reversed(story.of(Finished)) if "rain" in e.text}
-    finished = {e.who.rank for e in story.of(Finished)}
+    done = {e.place.source: e.place.offset for e in reversed(story.of(JobFinished)) if "rain" in e.text}
+    finished = {e.who.rank for e in story.of(JobFinished)}
     others = {e.who.rank for e in story.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
-    kinds = (Heartbeat, TimedOut, CollectiveStatus, Dying, Failed, PeerGone, NcclError, GilHeld)
+    kinds = (WatchdogStuck, TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, PeerGone, NcclError, GilHeld)
     return bool(done) and all(
         (isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62))
         or _of_a_helper(story, event)
@@ -187,7 +187,7 @@ def _teardown(story: Story) -> bool:
     )
 
 
-def _of_a_helper(story: Story, event: Event[Any]) -> bool:
+def _of_a_helper(story: Timeline, event: Event[Any]) -> bool:
     """True for what a script kills when its job is done: a monitor. No work was seen to begin in between."""
     if not isinstance(event.what, ProcessExit) or not OF_A_SCRIPT.match(event.text):
         return False
@@ -196,21 +196,21 @@ def _of_a_helper(story: Story, event: Event[Any]) -> bool:
         return False
     here = [e for e in story.events if e.place.source == event.place.source]
     before = [e for e in here if e.place.offset < event.place.offset]
-    told = [e for e in before if isinstance(e.what, (Finished, TrainingStep, LongWork))]
-    return bool(told) and isinstance(max(told, key=lambda e: e.place.offset).what, Finished)
+    told = [e for e in before if isinstance(e.what, (JobFinished, TrainingStep, LongWork))]
+    return bool(told) and isinstance(max(told, key=lambda e: e.place.offset).what, JobFinished)
 
 
-def _sent_home(story: Story) -> bool:
+def _is_clean_cancellation(story: Timeline) -> bool:
     """True when the job was ended in order, and all that is told besides follows from that.
 
     These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish. That
     srun terminates the step itself, which it does when a task failed, is no such end.
     """
-    if any(event.what.for_a_task for event in story.of(Stopped)) and story.of(Ended):
+    if any(event.what.for_a_task for event in story.of(PeersTerminated)) and story.of(LauncherSignalled):
         return False
-    stops = {event.place.source: event.place.offset for event in story.of(OrderedStop)}
+    stops = {event.place.source: event.place.offset for event in story.of(CancelledByUser)}
     return bool(stops) and all(
-        (isinstance(event.what, (ProcessExit, Ended)) and event.what.signal == SIGTERM)
+        (isinstance(event.what, (ProcessExit, LauncherSignalled)) and event.what.signal == SIGTERM)
         or (
             isinstance(event.what, CutShort)
             and stops.get(event.place.source, event.place.offset) < event.place.offset
@@ -219,17 +219,17 @@ def _sent_home(story: Story) -> bool:
     )
 
 
-def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]) -> Verdict:
+def _undetermined_verdict(story: Timeline, coverage: Coverage, suspected: Sequence[WeighedCandidate]) -> Verdict:
     waits = story.waits
-    told = [(one.candidate.cause, _suspected(one)) for one in suspected]
+    told = [(one.candidate.cause, _suspected_cause(one)) for one in suspected]
     causes = {cause for cause, _ in told}
-    told += [(cause, why) for cause, why in guesses.alternatives(story) if cause not in causes]
+    told += [(cause, why) for cause, why in guesses.unseen_explanations(story) if cause not in causes]
     end = unexplained_end(story)
     culprits = end.people if end is not None and end.alone else ()
     parties = end.people if end is not None and not end.alone else ()
     if end is None:
         stuck = in_a_traceback(story)
-        culprits, parties = (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped(story) or ())
+        culprits, parties = (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped_processes(story) or ())
     return Verdict(
         "undetermined",
         "undetermined",
@@ -239,39 +239,39 @@ def _undetermined(story: Story, coverage: Coverage, suspected: Sequence[Weighed]
         parties=parties,
         victims=_waited(story),
         collective=waits[0].work if waits else None,
-        evidence=_evidence(tuple(story.trouble or complaints(story))),
-        timeline=_timeline(story),
+        evidence=_pick_evidence(tuple(story.trouble or unclassified_errors(story))),
+        timeline=_make_timeline(story),
         alternatives=tuple({cause: (cause, why) for cause, why in reversed(told)}.values())[::-1][:5],
         incidents=story.incidents,
         coverage=coverage,
     )
 
 
-def _suspected(one: Weighed) -> str:
+def _suspected_cause(one: WeighedCandidate) -> str:
     against = f", but {one.against.why}" if one.against is not None else ""
     return f"only suspected: {one.candidate.headline}{against}"
 
 
-def _waited(story: Story) -> tuple[Who, ...]:
+def _waited(story: Timeline) -> tuple[Identity, ...]:
     """Who waited in vain, in NCCL or gloo."""
     people = [wait.who for wait in story.waits]
-    return tuple(distinct([*people, *(event.who for event in story.of(GlooTimeout))]))
+    return tuple(distinct_ranks([*people, *(event.who for event in story.of(GlooTimeout))]))
 
 
-def _victims(story: Story, best: Candidate) -> tuple[Who, ...]:
+def _find_victims(story: Timeline, best: Candidate) -> tuple[Identity, ...]:
     guilty = {(who.world, who.rank) for who in best.culprits}
     waiting = best.victims or _waited(story)
     return tuple(who for who in waiting if (who.world, who.rank) not in guilty)
 
 
-def _evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
+def _pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
     seen: dict[tuple[str, int, str], Event[Any]] = {}
     for event in events:
         seen.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
     return tuple(seen.values())[:EVIDENCE]
 
 
-def _timeline(story: Story) -> tuple[Event[Any], ...]:
+def _make_timeline(story: Timeline) -> tuple[Event[Any], ...]:
     """The first of each kind of trouble per rank, in order of time."""
     first: dict[tuple[type, int | None], Event[Any]] = {}
     for event in sorted(story.trouble, key=story.moment):
@@ -279,8 +279,8 @@ def _timeline(story: Story) -> tuple[Event[Any], ...]:
     return tuple(first.values())
 
 
-def _alternatives(found: Sequence[Weighed]) -> tuple[tuple[Any, str], ...]:
+def _make_alternatives(found: Sequence[WeighedCandidate]) -> tuple[tuple[Any, str], ...]:
     return tuple(
-        (other.candidate.cause, f"{other.candidate.headline}: {weigh.outweighs(found[0], other)}")
-        for other in _others(found)[:4]
+        (other.candidate.cause, f"{other.candidate.headline}: {weigh.why_less_likely(found[0], other)}")
+        for other in _other_causes(found)[:4]
     )

@@ -56,7 +56,7 @@ def test_counts_of_ras_that_stand_still_prove_no_life() -> None:
         threading.Thread(target=serve, daemon=True).start()
         seen = look(me(ras=f"127.0.0.1:{server.getsockname()[1]}"))
     assert [said.strip() in answer for answer in seen.live.ras] == [True, True]
-    assert "RasRunning" not in [type(event.what).__name__ for event in judge.events(seen.live)]
+    assert "RasRunning" not in [type(event.what).__name__ for event in judge.live_events(seen.live)]
 
 
 def test_nodes_are_judged_as_one_job_and_the_silent_are_named() -> None:
@@ -75,7 +75,7 @@ def test_nodes_are_judged_as_one_job_and_the_silent_are_named() -> None:
 
 def test_what_a_node_says_comes_back_as_it_was() -> None:
     seen = look(me(local_world=2, local=0, job="29500")).live
-    again = saved.read(live.answer(seen).encode())
+    again = saved.read_look(live.answer(seen).encode())
     assert again is not None
     for before, after in zip(seen.processes, again.processes, strict=True):
         assert (before.ticks, before.local_rank, before.job) == (after.ticks, after.local_rank, after.job)

@@ -22,7 +22,7 @@ from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Finding, Moment
 from nodedoctor.triage.causes.stacks import waited_for
-from nodedoctor.triage.causes.who import listed
+from nodedoctor.triage.causes.describe import rank_ranges
 
 SERVICES = {"sshd": "active", "chrony": "active", "ntpd": "inactive"}
 NOW = Moment(datetime(2026, 1, 2, 12, tzinfo=timezone.utc))
@@ -39,7 +39,7 @@ NOW = Moment(datetime(2026, 1, 2, 12, tzinfo=timezone.utc))
     ],
 )
 def test_ranks_in_words(ranks, words):
-    assert listed(ranks) == words
+    assert rank_ranges(ranks) == words
 
 
 @pytest.mark.parametrize(

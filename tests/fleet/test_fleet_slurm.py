@@ -114,7 +114,7 @@ def framed(number: int, host: str, text: str, rc: int = 0) -> list[str]:
 
 
 def heard(step: SlurmStep, lines: list[str], fd: int = 1) -> list[Said]:
-    return [said for line in lines if (said := step.hear(fd, line)) is not None]
+    return [said for line in lines if (said := step.observe(fd, line)) is not None]
 
 
 @given(
@@ -140,7 +140,7 @@ def test_any_lines_are_heard(lines):
     step = SlurmStep()
     for fd, line in lines:
         for text in (line, f"0: {line}", f"0: {MARK} {line}", f"srun: error: {line}"):
-            step.hear(fd, text)
+            step.observe(fd, text)
 
 
 @given(st.data())

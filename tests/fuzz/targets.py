@@ -60,10 +60,10 @@ from nodedoctor.report.html import fleet as fleet_page
 from nodedoctor.report.html import triage as triage_page
 from nodedoctor.triage import document as triage_document
 from nodedoctor.triage import page
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live.examine import judge_live
-from nodedoctor.triage.live.saved import read as read_capture
-from nodedoctor.triage.nodes import read_node
+from nodedoctor.triage.live.saved import read_look as read_capture
+from nodedoctor.triage.node_reports import read_node
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
@@ -224,7 +224,7 @@ def triaged(data: bytes, name: str = "given") -> None:
     with tempfile.TemporaryDirectory() as place:
         Path(place, name).write_bytes(data)
         try:
-            examined = examine([str(Path(place, name))], look_here=False)
+            examined = examine_job([str(Path(place, name))], look_here=False)
         except NodeDoctorError:
             return
         odd = [note for note in examined.verdict.coverage.notes if "a fault of nodedoctor" in note]
@@ -233,10 +233,10 @@ def triaged(data: bytes, name: str = "given") -> None:
 
 
 def triage_shown(examined: Any) -> None:
-    document = triage_document.document(examined.verdict, examined.lines.of)
+    document = triage_document.make_document(examined.verdict, examined.lines.of)
     for told in (document, redacted_triage(document)):
-        json.loads(triage_document.render(told))
-        page.render(told, width=100, colour=True)
+        json.loads(triage_document.render_text(told))
+        page.render_page(told, width=100, colour=True)
         triage_page.render(told)
 
 
@@ -437,7 +437,7 @@ BARRED = {
     "nodedoctor.triage.advice.actions.steps_of": "takes commands of our table",
     "nodedoctor.triage.advice.timeouts.settings": "takes names of our table",
     "nodedoctor.triage.advice.timeouts.fixes": "takes names of our table",
-    "nodedoctor.triage.events.needles.needles": "takes patterns, which are ours",
+    "nodedoctor.triage.events.required_literals.needles": "takes patterns, which are ours",
     "nodedoctor.triage.live.this_machine.look": "looks at this machine",
 }
 """Functions that are not called with any text, and why: what they are given is ours, or leads out."""

@@ -12,7 +12,7 @@ from nodedoctor.redact.triaged import redacted_triage
 from nodedoctor.report import html
 from nodedoctor.triage import document, page
 from nodedoctor.triage.cli import main
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 REPORT = Path(document.__file__).parents[1] / "report"
 SCHEMA = json.loads((REPORT / "schemas" / "triage.schema.json").read_text())
@@ -50,8 +50,8 @@ def test_nobody_is_named(form: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_the_verdict_is_the_same(tmp_path: Path) -> None:
-    examined = examine([str(folder(tmp_path))])
-    plain = document.document(examined.verdict, examined.lines.of)
+    examined = examine_job([str(folder(tmp_path))])
+    plain = document.make_document(examined.verdict, examined.lines.of)
     redacted = redacted_triage(plain)
     jsonschema.validate(redacted, SCHEMA)
     for key in ("outcome", "cause", "confidence", "owner", "incidents"):
@@ -61,7 +61,7 @@ def test_the_verdict_is_the_same(tmp_path: Path) -> None:
     assert [one["id"] == two["id"] for one, two in zip(redacted["jobs"], plain["jobs"], strict=True)] == [
         False
     ] * 2
-    assert page.render(redacted) and html.render(redacted)
+    assert page.render_page(redacted) and html.render(redacted)
 
 
 def test_a_host_with_an_ordinary_name_changes_no_word_of_ours() -> None:

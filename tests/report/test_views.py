@@ -145,6 +145,6 @@ def test_any_document_is_read_into_a_report_that_every_view_shows(
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.integers(0, 200))
 def test_any_document_of_triage_has_a_page(document: dict[str, Any], width: int):
-    shown = page.render(document, width=width)
+    shown = page.render_page(document, width=width)
     assert shown.endswith("\n")
     assert not [c for c in shown if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0]

@@ -22,7 +22,7 @@ from nodedoctor.knowledge.fixes import gpu as gpu_fixes
 from nodedoctor.knowledge.fixes import limits, rdma, recipes, recovery
 from nodedoctor.model import Fix, Report
 from nodedoctor.triage.advice import actions
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 REPOSITORY = Path(__file__).parents[2]
 NODES = REPOSITORY / "tests" / "nodes"
@@ -95,14 +95,14 @@ def _of_tables() -> Iterator[tuple[str, Fix]]:
 def _of_triage() -> Iterator[tuple[str, Fix]]:
     """What is said to do about a dead job: of recorded logs, and of every cause and version of torch."""
     for log in sorted((REPOSITORY / "tests" / "triage" / "logs").glob("*.log")):
-        verdict = examine([str(log)]).verdict
+        verdict = examine_job([str(log)]).verdict
         for number, fix in enumerate((*verdict.fixes, *verdict.next)):
             yield f"{log.name} {number}", fix
     for cause, rows in actions._FIXES.items():
         for number, (text, commands, action) in enumerate(rows):
             yield f"{cause} {number}", Fix(text, actions.steps_of(commands), action)
     for version in (None, (2, 5), (2, 9)):
-        yield f"recorder {version}", actions._recorder(version)
+        yield f"recorder {version}", actions._recorder_step(version)
 
 
 def _of_modules() -> Iterator[tuple[str, Fix]]:

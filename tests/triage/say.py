@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.triage import document
-from nodedoctor.triage.examined import Examined
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.job import examine_job
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={out}, Timeout(ms)={ms})"
 
@@ -88,21 +88,21 @@ def steps(first: int, count: int) -> str:
     return "".join(f"step {number} loss: 2.{number} lr: 1e-4\n" for number in range(first, first + count))
 
 
-def judged(tmp_path: Path, *texts: str) -> Examined:
+def judged(tmp_path: Path, *texts: str) -> TriageResult:
     """Triage of these texts, each as a file of its own."""
     paths = []
     for number, text in enumerate(texts):
         path = tmp_path / f"{number}.log"
         path.write_text(text)
         paths.append(str(path))
-    return examine(paths)
+    return examine_job(paths)
 
 
-def as_document(examined: Examined) -> dict[str, Any]:
+def as_document(examined: TriageResult) -> dict[str, Any]:
     """The JSON document of a triage."""
-    return document.document(examined.verdict, examined.lines.of)
+    return document.make_document(examined.verdict, examined.lines.of)
 
 
-def culprits(examined: Examined) -> list[int | None]:
+def culprits(examined: TriageResult) -> list[int | None]:
     """The ranks named as guilty."""
     return [who.rank for who in examined.verdict.culprits]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from say import as_document, caught, culprits, elastic, judged, raised, steps
 
-from nodedoctor.triage.examined import Examined
+from nodedoctor.triage.result import TriageResult
 
 HASHES = "AssertionError: Parameter hashes not matching across DP replicas"
 REPLAY = (
@@ -50,7 +50,7 @@ def odd_hash(rank: int, name: str = "decoder.layers.3.mlp.weight") -> str:
     )
 
 
-def found(examined: Examined) -> tuple[str, list[int | None], list[int | None]]:
+def found(examined: TriageResult) -> tuple[str, list[int | None], list[int | None]]:
     """Cause, culprits and parties."""
     return examined.verdict.cause, culprits(examined), [who.rank for who in examined.verdict.parties]
 

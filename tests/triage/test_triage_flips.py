@@ -16,7 +16,7 @@ import pytest
 from formats import LOSSLESS
 from test_triage_laws import CASES, FLIPS, FOREIGN, Case
 
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 HARMLESS = [
     block.strip("\n")
@@ -75,7 +75,7 @@ ALL = [(case, way) for case in CASES if len(case.texts) == 1 for way in WAYS]
 
 def _said(path: Path) -> tuple[bool, str, frozenset[int]]:
     """What must stay: whether something failed, of what, and who is blamed; not how sure it is."""
-    verdict = examine([str(path)]).verdict
+    verdict = examine_job([str(path)]).verdict
     ranks = frozenset(who.rank for who in verdict.culprits if who.rank is not None)
     return verdict.outcome in ("clean", "recovered"), verdict.cause, ranks
 
@@ -153,7 +153,7 @@ def test_a_cut_changes_a_verdict_only_with_its_evidence(cut: str, tmp_path: Path
         if len(case.texts) > 1 or len(lines) < 10:
             continue
         path.write_text("\n".join(lines) + "\n")
-        whole = examine([str(path)]).verdict
+        whole = examine_job([str(path)]).verdict
         kept, gone = CUTS[cut](lines, max(1, len(lines) // 10))
         edge = len(("\n".join(kept if cut == "the last tenth" else gone) + "\n").encode())
         first, last = (edge, 1 << 62) if cut == "the last tenth" else (0, edge)

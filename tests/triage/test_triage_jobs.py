@@ -11,7 +11,7 @@ from say import as_document, caught, culprits
 from test_triage_stories import SCHEMA
 
 from nodedoctor.triage.cli import main
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.read.sources import NoSuchPath
 
 
@@ -33,7 +33,7 @@ def job(hour: int, guilty: int) -> str:
 def test_the_newest_of_two_jobs_is_judged(tmp_path: Path) -> None:
     (tmp_path / "b-monday.log").write_text(job(8, 0))
     (tmp_path / "a-tuesday.log").write_text(job(14, 1))
-    examined = examine([str(tmp_path)])
+    examined = examine_job([str(tmp_path)])
     assert culprits(examined) == [1]
     assert all("boom8" not in event.text for event in examined.verdict.evidence)
     told = [(one.id, one.cause, one.judged, one.world) for one in examined.verdict.jobs]
@@ -50,10 +50,10 @@ def test_the_newest_of_two_jobs_is_judged(tmp_path: Path) -> None:
 def test_a_job_is_picked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, hour, guilty in ((4711, 8, 0), (4712, 8, 1)):
         (tmp_path / f"slurm-{number}.out").write_text(job(hour, guilty))
-    assert culprits(examine([str(tmp_path)], job="4711")) == [0]
-    assert culprits(examine([str(tmp_path)], job="4712")) == [1]
+    assert culprits(examine_job([str(tmp_path)], job="4711")) == [0]
+    assert culprits(examine_job([str(tmp_path)], job="4712")) == [1]
     with pytest.raises(NoSuchPath, match="jobs: 4711 4712"):
-        examine([str(tmp_path)], job="9")
+        examine_job([str(tmp_path)], job="9")
     assert main([str(tmp_path), "--job", "4711", "--json", "--no-node"]) == 2
     assert json.loads(capsys.readouterr().out)["culprits"][0]["rank"] == 0
     assert main([str(tmp_path), "--job", "9", "--no-node"]) == 64
@@ -67,7 +67,7 @@ def test_logs_of_ranks_are_one_job(tmp_path: Path) -> None:
         for rank in (0, 1, 3):
             (folder / name.format(rank)).write_text(stamped(12, caught(rank)))
         (folder / name.format(2)).write_text(stamped(9, "ValueError: boom"))
-        examined = examine([str(folder)])
+        examined = examine_job([str(folder)])
         assert len(examined.verdict.jobs) == 1
         assert culprits(examined) == [2]
 
@@ -76,19 +76,19 @@ def test_clocks_of_hosts_may_differ_by_hours(tmp_path: Path) -> None:
     for host, hour in (("node-1", 3), ("node-2", 12)):
         text = "".join(f"{host}: {line}\n" for line in ("step 1 loss: 2", "ValueError: x", "step 2 loss: 2"))
         (tmp_path / f"{host}.log").write_text(stamped(hour, text))
-    assert len(examine([str(tmp_path)]).verdict.jobs) == 1
+    assert len(examine_job([str(tmp_path)]).verdict.jobs) == 1
 
 
 def test_a_log_that_speaks_of_no_job_belongs_to_all(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(job(8, 0))
     (tmp_path / "b.log").write_text(job(14, 1))
     (tmp_path / "kern.log").write_text("Nov 21 08:00:03 n1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1\n")
-    assert len(examine([str(tmp_path)]).verdict.jobs) == 2
-    assert examine([str(tmp_path)], job="a.log").verdict.cause == "gpu_hardware_xid"
+    assert len(examine_job([str(tmp_path)]).verdict.jobs) == 2
+    assert examine_job([str(tmp_path)], job="a.log").verdict.cause == "gpu_hardware_xid"
 
 
 def test_one_log_is_one_job(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(job(8, 0))
-    examined = examine([str(tmp_path)])
+    examined = examine_job([str(tmp_path)])
     assert [one.judged for one in examined.verdict.jobs] == [True]
     assert examined.verdict.coverage.notes == ()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from say import as_document, elastic, judged, steps
 
 from nodedoctor.triage.advice import remedies
-from nodedoctor.triage.causes.families import FAMILIES, family
-from nodedoctor.triage.events.frames import Frame, place
-from nodedoctor.triage.verdict import judge
+from nodedoctor.triage.causes.families import FAMILIES, family_of
+from nodedoctor.triage.events.frames import StackFrame, source_place
+from nodedoctor.triage.verdict import judge_incident
 
 UNREAD = (
     "fabric link setup failed with status 7, giving up\n",
@@ -69,12 +69,12 @@ def test_a_log_that_ends_in_a_failure_is_never_called_nothing(text: str, tmp_pat
 @given(st.from_regex(r"[a-z]{2,12}: error: [a-z]{3,9} [a-z]{3,9} [a-z]{3,9}", fullmatch=True))
 def test_an_error_of_any_program_is_told(text: str) -> None:
     from nodedoctor.triage.events import read_events
-    from nodedoctor.triage.lines.prefixes import parse
+    from nodedoctor.triage.lines.prefixes import parse_line
     from nodedoctor.triage.model import Coverage, Place
-    from nodedoctor.triage.story import tell
+    from nodedoctor.triage.story import build_timeline
 
-    story = tell(list(read_events(parse(text, Place("a.log", 0)))))
-    assert judge(story, Coverage(files=1, size=len(text))).outcome in ("failure", "undetermined")
+    story = build_timeline(list(read_events(parse_line(text, Place("a.log", 0)))))
+    assert judge_incident(story, Coverage(files=1, size=len(text))).outcome in ("failure", "undetermined")
 
 
 @pytest.mark.parametrize(("text", "cause", "owner"), KINDS)
@@ -137,19 +137,19 @@ def test_a_launcher_that_names_a_rank_is_believed(tmp_path: Path) -> None:
 
 
 def test_the_place_is_the_programs_own_before_that_of_a_package() -> None:
-    standard = Frame("/usr/lib/python3.11/subprocess.py", 4, "run")
-    package = Frame("/v/lib/python3.11/site-packages/triton/backends/driver.py", 7, "build")
-    own = Frame("C:\\job\\train.py", 9, "main")
-    assert place([own, package, standard]) == "train.py, line 9"
-    assert place([package, standard]) == "triton's driver.py, line 7"
-    assert place([standard]) == ""
+    standard = StackFrame("/usr/lib/python3.11/subprocess.py", 4, "run")
+    package = StackFrame("/v/lib/python3.11/site-packages/triton/backends/driver.py", 7, "build")
+    own = StackFrame("C:\\job\\train.py", 9, "main")
+    assert source_place([own, package, standard]) == "train.py, line 9"
+    assert source_place([package, standard]) == "triton's driver.py, line 7"
+    assert source_place([standard]) == ""
 
 
 def test_each_kind_of_failure_has_a_first_step() -> None:
     without = {one.name for one in FAMILIES} - set(remedies._BY_FAMILY)
     assert without == {"no-answer", "assertion", "code"}
     assert set(remedies._BY_FAMILY) <= {one.name for one in FAMILIES}
-    assert family("ValueError: bad shard") is None
+    assert family_of("ValueError: bad shard") is None
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from tiers import some
 
 from nodedoctor.record import record
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
 
 HERE = Path(__file__).parent / "logs" / "cases"
@@ -52,7 +52,7 @@ def _verdict(texts: Texts, folder: Path) -> Verdict:
         path = folder / name
         path.write_text(text)
         paths.append(str(path))
-    verdict = examine(paths).verdict
+    verdict = examine_job(paths).verdict
     for name in texts:
         (folder / name).unlink()
     return verdict

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from say import caught, steps
 
 from nodedoctor.report import triaged
-from nodedoctor.triage.document import TIMELINE, document
-from nodedoctor.triage.job import examine
-from nodedoctor.triage.model import Event, Place, Who
-from nodedoctor.triage.moments import MOST, TOGETHER, moments
+from nodedoctor.triage.document import TIMELINE, make_document
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.model import Event, Place, Identity
+from nodedoctor.triage.moments import MOST, TOGETHER, group_moments
 
 TIMES = st.none() | st.floats(0, 1000)
 EVENTS = st.lists(st.tuples(st.sampled_from(["raised", "timed_out", "exited"]), TIMES), max_size=200)
@@ -23,10 +23,10 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["raised", "timed_out", "exited"]), 
 def test_every_event_is_in_one_moment_of_its_kind(reports: list[tuple[str, float | None]]):
     reports = sorted(reports, key=lambda one: one[1] or 0.0)
     events = [
-        (kind, Event(kind, Place("log", at), Who(rank=at), time, ""))
+        (kind, Event(kind, Place("log", at), Identity(rank=at), time, ""))
         for at, (kind, time) in enumerate(reports)
     ]
-    found = moments(events)
+    found = group_moments(events)
     assert sorted(e.place.offset for group in found for e in group) == list(range(len(reports)))
     assert all(len({event.what for event in group}) == 1 for group in found)
     for group in found if len(found) < MOST else ():
@@ -38,8 +38,8 @@ def test_a_thousand_ranks_that_time_out_are_one_moment_with_all_of_them(tmp_path
     for rank in range(64):
         late = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.\n"
         (tmp_path / f"rank_{rank}.log").write_text(steps(1, 4) + (late if rank == 41 else caught(rank)))
-    examined = examine([str(tmp_path)])
-    found = document(examined.verdict, examined.lines.of)
+    examined = examine_job([str(tmp_path)])
+    found = make_document(examined.verdict, examined.lines.of)
     (waited,) = (one for one in triaged.moments(found) if one.event == "timed_out")
     assert (waited.count, waited.who) == (63, "ranks 0-40, 42-63")
     assert waited.source.endswith("rank_0.log") and waited.line == len(steps(1, 4).splitlines()) + 1

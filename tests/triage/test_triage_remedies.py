@@ -13,8 +13,8 @@ from test_triage_stories import STORIES
 from nodedoctor.demo import folder
 from nodedoctor.knowledge.env_vars import timeout_settings
 from nodedoctor.triage.advice import actions, remedies, timeouts
-from nodedoctor.triage.job import examine
-from nodedoctor.triage.nodes import NodeFault, read_node
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.node_reports import NodeFault, read_node
 
 ASKED = [
     ("torch.AcceleratorError: CUDA error: invalid device ordinal\n", "LOCAL_RANK"),
@@ -190,7 +190,7 @@ def test_every_framework_has_a_row() -> None:
 def test_what_a_node_decides_is_repaired_as_its_check_says() -> None:
     node = read_node(str(folder("raylet-1024-files")))
     log = Path(__file__).parent / "logs" / "skyrl_policy_train.log"
-    verdict = examine([str(log)], [node]).verdict
+    verdict = examine_job([str(log)], [node]).verdict
     fault = next(event.what for event in verdict.evidence if isinstance(event.what, NodeFault))
     assert verdict.cause == "shm_or_limits" and fault.fixes and verdict.fixes == fault.fixes
 

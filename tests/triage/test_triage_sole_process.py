@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from say import judged, steps
 
-from nodedoctor.triage.lines.plain import plain
+from nodedoctor.triage.lines.plain import plain_text
 
 FAULTS = (
     "Memory access fault by GPU node-4 on address 0x7e11c4000. Reason: Page not present.",
@@ -43,7 +43,7 @@ def test_an_error_is_of_the_one_process_that_ended(fault: str, first: bool, tmp_
     ],
 )
 def test_bold_words_are_words(marked: str, shown: str) -> None:
-    assert plain(marked) == shown
+    assert plain_text(marked) == shown
 
 
 @pytest.mark.parametrize("milliseconds", [60000, 300000])

@@ -10,7 +10,7 @@ import pytest
 from say import as_document, caught, culprits, elastic, judged, raised, status, steps
 
 from nodedoctor.triage import page
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 LOGS = Path(__file__).parent / "logs"
 REPORT = Path(__file__).parents[2] / "nodedoctor" / "report"
@@ -280,7 +280,7 @@ def test_story(name: str, tmp_path: Path) -> None:
     assert (examined.verdict.cause, culprits(examined)) == (cause, ranks)
     assert examined.verdict.outcome == ("undetermined" if cause == "undetermined" else "failure")
     jsonschema.validate(as_document(examined), SCHEMA)
-    assert examined.verdict.headline[:1].upper() in page.render(as_document(examined))
+    assert examined.verdict.headline[:1].upper() in page.render_page(as_document(examined))
 
 
 BANNER = (
@@ -333,7 +333,7 @@ def test_subgroups_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_skyrl_article() -> None:
-    verdict = examine([str(LOGS / "skyrl_policy_train.log")]).verdict
+    verdict = examine_job([str(LOGS / "skyrl_policy_train.log")]).verdict
     assert (verdict.outcome, verdict.culprits) == ("undetermined", ())
     claims = {claim: why for claim, why in verdict.not_the_cause}
     assert "1.09 GB" in claims["network bandwidth or the amount of data"]
@@ -349,7 +349,7 @@ def test_skyrl_article() -> None:
 
 
 def test_gemma_article() -> None:
-    verdict = examine([str(LOGS / "gemma_allreduce.log")]).verdict
+    verdict = examine_job([str(LOGS / "gemma_allreduce.log")]).verdict
     assert (verdict.outcome, verdict.culprits) == ("undetermined", ())
     cause, why = verdict.alternatives[0]
     assert cause == "collective_mismatch" and "vision tower" in why

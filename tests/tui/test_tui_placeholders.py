@@ -16,7 +16,7 @@ from tuidriver import FRAMES
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
 from nodedoctor.triage import document
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 from nodedoctor.tui.lines import card, detail, diagnosis, home
 from nodedoctor.tui.lines.output import Output
 from nodedoctor.tui.look import UNICODE, Para, Row
@@ -66,8 +66,8 @@ def triage_screen(found: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", some(cases, 12), ids=lambda case: case.get("file") or case["files"][0])
 def test_the_screen_of_a_dead_job(case: dict[str, Any]):
-    examined = examine([str(CASES / name) for name in case.get("files") or [case["file"]]])
-    triage_screen(json.loads(document.render(document.document(examined.verdict, examined.lines.of))))
+    examined = examine_job([str(CASES / name) for name in case.get("files") or [case["file"]]])
+    triage_screen(json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.of))))
 
 
 def test_the_screen_of_a_document_in_which_everything_is_unknown():
@@ -103,8 +103,8 @@ def test_the_screen_of_dumps_that_say_nothing_of_their_time_limit(tmp_path: Path
         config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
         dump = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
         (tmp_path / f"trace_rank_{rank}.json").write_text(json.dumps(dump))
-    examined = examine([str(tmp_path)])
-    found = json.loads(document.render(document.document(examined.verdict, examined.lines.of)))
+    examined = examine_job([str(tmp_path)])
+    found = json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.of)))
     assert found["culprits"][0]["rank"] == 2 and found["collective"]["timeout_seconds"] is None
     assert found["evidence"] and all(item["line"] is None for item in found["evidence"])
     triage_screen(found)

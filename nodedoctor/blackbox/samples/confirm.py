@@ -15,7 +15,7 @@ from dataclasses import replace
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.progress import DEAD, IDLE, STOPPED, Activity, Suspicion
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
-from nodedoctor.triage.events.frames import Frame
+from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.judge import long_work, main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
 
@@ -97,7 +97,7 @@ class Computing:
 
     def __init__(self) -> None:
         self._since = 0.0
-        self._places: dict[int, tuple[Frame | None, int]] = {}
+        self._places: dict[int, tuple[StackFrame | None, int]] = {}
 
     def feed(
         self, capture: Capture, busy: Iterable[RankSample], suspicion: Suspicion, lately: Lately
@@ -106,7 +106,7 @@ class Computing:
         if suspicion.since != self._since:
             self._since, self._places = suspicion.since, {}
         by_pid = {process.pid: process for process in capture.live.processes}
-        known: dict[int, tuple[Frame | None, int]] = {}
+        known: dict[int, tuple[StackFrame | None, int]] = {}
         for rank in busy:
             process = by_pid[rank.pid]
             seen = _with_looks(lately(rank), process, capture.seconds)
@@ -130,7 +130,7 @@ def due(threshold: float, limit: float, longest: float) -> float:
     return max(threshold, min(PATIENCE * threshold, OF_LIMIT * limit), OF_LONGEST * longest)
 
 
-def _place(process: RankProcess) -> Frame | None:
+def _place(process: RankProcess) -> StackFrame | None:
     """The innermost function of the job's own code in the main thread, without its line."""
     thread = main_thread(process.threads)
     own = own_frame(thread.frames) if thread is not None else None

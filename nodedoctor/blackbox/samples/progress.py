@@ -242,7 +242,7 @@ class Progress:
                 return False
             found = ("", (self._series.get("", ((0.0,), moment))[0][0] + 1,))
         else:
-            counted = signs.counter(line)
+            counted = signs.step_counter(line)
             if counted is None:
                 return False
             found = counted

@@ -47,12 +47,12 @@ class Agent:
                 for pipe in ready:
                     if pipe:
                         self.ended(pipe)
-                    elif not self.hear():
+                    elif not self.observe():
                         return
         finally:
             self.clear()
 
-    def hear(self) -> bool:
+    def observe(self) -> bool:
         """Do what was said; False when that was to end."""
         data = os.read(0, 1 << 16)
         if not data:

@@ -144,7 +144,7 @@ def talk(ray: Any, script: str) -> None:
     while True:
         while fresh:
             node = fresh.pop()
-            hearing[actors[node].hear.options(concurrency_group="hear").remote()] = node
+            hearing[actors[node].observe.options(concurrency_group="hear").remote()] = node
         if not hearing:
             time.sleep(0.02)
             continue
@@ -157,7 +157,7 @@ def talk(ray: Any, script: str) -> None:
                 continue
             tell(node=node, lines=lines)
             if lines is not None:
-                hearing[actors[node].hear.options(concurrency_group="hear").remote()] = node
+                hearing[actors[node].observe.options(concurrency_group="hear").remote()] = node
 
 
 def held_on_node() -> Any:
@@ -200,7 +200,7 @@ def held_on_node() -> Any:
                 self.child.stdin.write(data)
                 self.child.stdin.flush()
 
-        def hear(self) -> Any:
+        def observe(self) -> Any:
             """What it has said since, waiting a second for the first of it; None when it has ended."""
             import queue
 

@@ -124,7 +124,7 @@ class Crew:
             self.give(reader)
         return bool(self.left or self.busy())
 
-    def hear(self, seconds: float) -> int:
+    def observe(self, seconds: float) -> int:
         """Take what is said within so many seconds; how many readers more are needed then."""
         heard = self.waiting.select(seconds)
         for selected, _ in heard:
@@ -156,5 +156,5 @@ def read_each(items: list[Item], root: str, seconds: float, add: Emit) -> None:
     ends = time.monotonic() + seconds
     more = 1
     while crew.start(more) and (left := ends - time.monotonic()) > 0:
-        more = crew.hear(min(left, PATIENCE_S) if crew.left else left)
+        more = crew.observe(min(left, PATIENCE_S) if crew.left else left)
     crew.end()

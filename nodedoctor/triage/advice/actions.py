@@ -9,20 +9,20 @@ from typing import Any
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage.advice import guesses, timeouts
-from nodedoctor.triage.advice.remedies import remedies
+from nodedoctor.triage.advice.remedies import fixes_for_event
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.ras import kept
-from nodedoctor.triage.causes.who import listed
-from nodedoctor.triage.events.progress import Mentions
+from nodedoctor.triage.causes.describe import rank_ranges
+from nodedoctor.triage.events.progress import SettingMentioned
 from nodedoctor.triage.events.ras import HangConfirmed, RasMissing
 from nodedoctor.triage.events.ray import ActorDied
-from nodedoctor.triage.events.seen import Seen
-from nodedoctor.triage.events.stacks import Stack
+from nodedoctor.triage.events.not_a_log import ProcessState
+from nodedoctor.triage.events.stacks import ThreadStack
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.watchdog import GilHeld, Heartbeat, TimedOut
+from nodedoctor.triage.events.watchdog import GilHeld, WatchdogStuck, TimedOut
 from nodedoctor.triage.model import Cause, Event, Verdict
-from nodedoctor.triage.story import Story, follows
+from nodedoctor.triage.story import Timeline, follows_timeout
 from nodedoctor.triage.story.pace import step_seconds
 from nodedoctor.wording import decimal
 
@@ -41,12 +41,12 @@ NO_SUCH_VARIABLE = (
 )
 
 
-_HANGS = (TimedOut, Heartbeat, GilHeld, GlooTimeout, BarrierMissed, StoreWait, Stack, Seen, RasMissing,
+_HANGS = (TimedOut, WatchdogStuck, GilHeld, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState, RasMissing,
           HangConfirmed)  # fmt: skip
 """Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
 
-def torch_version(story: Story) -> tuple[int, int] | None:
+def torch_version(story: Timeline) -> tuple[int, int] | None:
     """The torch release whose watchdog prints from this source line; vendors' builds may differ."""
     for wait in story.waits:
         found = re.search(r"ProcessGroupNCCL\.cpp:(\d+)$", wait.event.origin)
@@ -55,30 +55,30 @@ def torch_version(story: Story) -> tuple[int, int] | None:
     return None
 
 
-def named(story: Story) -> frozenset[str]:
+def frameworks_and_settings(story: Timeline) -> frozenset[str]:
     """Frameworks and settings that the logs name."""
-    return frozenset(event.what.name for event in story.of(Mentions))
+    return frozenset(event.what.name for event in story.of(SettingMentioned))
 
 
-def fixes(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
+def choose_fixes(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set.
 
     An undetermined verdict has none: nothing is worth changing before it is known what failed.
     """
     if verdict.outcome == "undetermined":
         return ()
-    names = named(story)
+    names = frameworks_and_settings(story)
     found = list(verdict.fixes)
-    found = found or next((list(own) for event in _deciding(verdict) if (own := remedies(event, names))), [])
+    found = found or next((list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), [])
     if not found:
         rows = _FIXES.get(verdict.cause, ())
         found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
     if verdict.cause == "timeout_too_short_legit_work" and story.waits:
-        found += timeouts.fixes(names)
+        found += timeouts.timeout_fixes(names)
     return tuple(found)
 
 
-def _deciding(verdict: Verdict) -> list[Event[Any]]:
+def _deciding_events(verdict: Verdict) -> list[Event[Any]]:
     """The evidence whose own fixes count: who was killed is no reason where a memory limit says why."""
     told = list(verdict.evidence)
     if verdict.cause != "peer_host_oom":
@@ -92,13 +92,13 @@ are two to five times slower."""
 
 
 def not_the_cause(
-    story: Story, suspects: Sequence[int | None], sentence: str, explains: bool | None
+    story: Timeline, suspects: Sequence[int | None], sentence: str, explains: bool | None
 ) -> tuple[tuple[str, str], ...]:
     """What people would try first and need not."""
     told: list[tuple[str, str]] = []
     if sentence and explains is False:
         told.append(("network bandwidth or the amount of data", sentence))
-    echoes = [event for event in story.of(ActorDied) if follows(story, event)]
+    echoes = [event for event in story.of(ActorDied) if follows_timeout(story, event)]
     if echoes:
         told.append(
             (
@@ -109,7 +109,7 @@ def not_the_cause(
         )
     if story.waits:
         variable, why = NO_SUCH_VARIABLE
-        where = "; ".join(f"{row.framework}: {row.setting}" for row in timeouts.settings(named(story)))
+        where = "; ".join(f"{row.framework}: {row.setting}" for row in timeouts.settings_in_use(frameworks_and_settings(story)))
         told.append((variable, f"{why}, which is set elsewhere ({where})"))
         other = guesses.other_group(story)
         if other:
@@ -130,7 +130,7 @@ def not_the_cause(
     return tuple(told)
 
 
-def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
+def next_measurements(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
     if verdict.cause == "none":
         return ()
@@ -140,7 +140,7 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
     if verdict.outcome != "undetermined" and verdict.confidence != "low":
         return ()
     coverage = verdict.coverage
-    entered = groups.entered(story)
+    entered = groups.ranks_in_collective(story)
     world = coverage.ranks_expected or groups.world_of(story) or entered
     if not (world and set(range(world)) <= set(coverage.ranks_seen)):
         told.append(_all_logs(story))
@@ -156,7 +156,7 @@ def measurements(story: Story, verdict: Verdict) -> tuple[Fix, ...]:
         return tuple(told)
     if entered is not None:
         told.append(_WITHOUT_P2P)
-    told.append(_recorder(torch_version(story)))
+    told.append(_recorder_step(torch_version(story)))
     told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(told)
 
@@ -167,15 +167,15 @@ _WITHOUT_P2P = Fix(
 )
 
 
-def _all_logs(story: Story) -> Fix:
+def _all_logs(story: Timeline) -> Fix:
     seen = sorted(story.ranks_seen)
     have = (
-        f"only {'rank' if len(seen) == 1 else 'ranks'} {listed(seen)} in these" if seen else "these name none"
+        f"only {'rank' if len(seen) == 1 else 'ranks'} {rank_ranges(seen)} in these" if seen else "these name none"
     )
     return Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
 
 
-def _recorder(version: tuple[int, int] | None) -> Fix:
+def _recorder_step(version: tuple[int, int] | None) -> Fix:
     old = ("export TORCH_NCCL_TRACE_BUFFER_SIZE=2000", "export TORCH_NCCL_DUMP_ON_TIMEOUT=1",
            'export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HOME/nodedoctor-fr/rank_"')  # fmt: skip
     new = ("export TORCH_FR_BUFFER_SIZE=2000", 'export TORCH_FR_DUMP_TEMP_FILE="$HOME/nodedoctor-fr/rank_"')

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nodedoctor.triage.causes import groups
-from nodedoctor.triage.events.progress import Mentions
-from nodedoctor.triage.events.watchdog import Heartbeat
+from nodedoctor.triage.events.progress import SettingMentioned
+from nodedoctor.triage.events.watchdog import WatchdogStuck
 from nodedoctor.triage.model import Cause, CollectiveCall
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import decimal
 
 MODALITIES = (
@@ -19,12 +19,12 @@ MICRO_BATCHES = (
 )
 
 
-def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
+def unseen_explanations(story: Timeline) -> tuple[tuple[Cause, str], ...]:
     """What may be behind a wait whose other side is not in the logs."""
     first = story.first_wait
     if first is None:
         return ()
-    if groups.entered(story) is not None:
+    if groups.ranks_in_collective(story) is not None:
         return (
             (
                 "p2p_pcie_acs_iommu",
@@ -32,8 +32,8 @@ def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
             ),
             ("network_ib", "the same; no adapter or port reported a fault"),
         )
-    named = {event.what.name for event in story.of(Mentions)}
-    mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _gathers(first.work) else ""
+    named = {event.what.name for event in story.of(SettingMentioned)}
+    mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _is_all_gather(first.work) else ""
     told: list[tuple[Cause, str]] = []
     if mismatch:
         told.append(("collective_mismatch", mismatch))
@@ -41,12 +41,12 @@ def alternatives(story: Story) -> tuple[tuple[Cause, str], ...]:
     told.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
     if not mismatch:
         told.append(("collective_mismatch", "no other rank's collective is in these logs"))
-    if story.of(Heartbeat):
+    if story.of(WatchdogStuck):
         told.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
     return tuple(told)
 
 
-def other_group(story: Story) -> tuple[str, str] | None:
+def other_group(story: Timeline) -> tuple[str, str] | None:
     """The timeout of a group that is not the default one does not follow the setting of the job."""
     first = story.first_wait
     if first is None or first.work.timeout_ms is None:
@@ -62,5 +62,5 @@ def other_group(story: Story) -> tuple[str, str] | None:
     )
 
 
-def _gathers(work: CollectiveCall) -> bool:
+def _is_all_gather(work: CollectiveCall) -> bool:
     return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op

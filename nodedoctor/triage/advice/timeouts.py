@@ -36,7 +36,7 @@ GROUPS = "Groups made by new_group() or a DeviceMesh do not inherit that timeout
 MOST = 2
 
 
-def settings(named: Iterable[str]) -> list[TimeoutSetting]:
+def settings_in_use(named: Iterable[str]) -> list[TimeoutSetting]:
     """The settings of the frameworks in use, the first two; torch's own when none is named."""
     names = set(named)
     rows = {row.framework: row for row in timeout_settings()}
@@ -44,19 +44,19 @@ def settings(named: Iterable[str]) -> list[TimeoutSetting]:
     return found[:MOST] or [rows["torch"]]
 
 
-def said(row: TimeoutSetting) -> str:
+def describe_setting(row: TimeoutSetting) -> str:
     """One setting in words: its name, its default, and what it does not reach."""
     unit = f", in {row.unit}" if row.unit == "minutes" else ""
     note = f"; {row.note[:1].lower()}{row.note[1:].rstrip('.')}" if row.note else ""
     return f"{row.framework}: {row.setting}{unit} (default {row.default_seconds} s){note}"
 
 
-def fixes(named: Iterable[str]) -> list[Fix]:
+def timeout_fixes(named: Iterable[str]) -> list[Fix]:
     """Where the timeout that fired is set, with the warning that raising it repairs little."""
-    found = settings(named)
+    found = settings_in_use(named)
     told = [
         Fix(
-            f"Only if the wait was legitimate: {said(row)}.",
+            f"Only if the wait was legitimate: {describe_setting(row)}.",
             looks(*filter(None, (_COMMANDS.get(row.framework, ""),))),
             "config",
         )

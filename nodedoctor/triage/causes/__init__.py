@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nodedoctor.triage.causes import (
-    bare,
+    kernel_stalls,
     collectives,
     corruption,
     deaths,
     exceptions,
     groups,
-    last_words,
-    local,
+    unclassified,
+    symptoms,
     missing,
     network,
     nodes,
@@ -24,12 +24,12 @@ from nodedoctor.triage.causes import (
     steps,
 )
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Timeline
 
-Rule = Callable[[Story], Iterator[Candidate]]
+Rule = Callable[[Timeline], Iterator[Candidate]]
 
 RULES: tuple[Rule, ...] = (
-    *local.RULES,
+    *symptoms.RULES,
     *exceptions.RULES,
     *corruption.RULES,
     *deaths.RULES,
@@ -38,14 +38,14 @@ RULES: tuple[Rule, ...] = (
     *missing.RULES,
     *steps.RULES,
     *network.RULES,
-    *bare.RULES,
+    *kernel_stalls.RULES,
     *nodes.RULES,
     *ras.RULES,
     *stacks.RULES,
-    *last_words.RULES,
+    *unclassified.RULES,
 )
 
 
-def candidates(story: Story) -> list[Candidate]:
+def find_candidates(story: Timeline) -> list[Candidate]:
     """Every cause that some rule sees."""
     return [candidate for rule in RULES for candidate in rule(story)]

@@ -13,8 +13,8 @@ from typing import Any
 from nodedoctor.model import Fix
 from nodedoctor.record import record
 from nodedoctor.steps import looks
-from nodedoctor.triage.causes.guilty import guilty
-from nodedoctor.triage.causes.who import called, distinct
+from nodedoctor.triage.causes.culprits import find_culprits
+from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.events.corruption import (
     NotANumber,
     OddHash,
@@ -23,10 +23,10 @@ from nodedoctor.triage.events.corruption import (
     RepeatDiffers,
     ReplicasDiffer,
 )
-from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
-from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.model import Candidate, Confidence, Event, Who
-from nodedoctor.triage.story import QUIET, Story
+from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
+from nodedoctor.triage.story import QUIET, Timeline
 from nodedoctor.wording import agree, counted
 
 _NAN = re.compile(
@@ -63,19 +63,19 @@ class Alone:
     """What few ranks say of a NaN of their own, and how many others were seen to go on without one."""
 
     events: tuple[Event[Any], ...]
-    people: tuple[Who, ...]
+    people: tuple[Identity, ...]
     peers: int
 
 
-def nan_beside_peers(story: Story) -> Alone | None:
+def nan_beside_peers(story: Timeline) -> Alone | None:
     """A NaN that one rank had, or a small group; None where more had one, or no peer is seen without.
 
     A peer counts that is heard of after it, or that its launcher had to end: it was alive then. What only
     rank 0 says need not be its own: many programs look at the mean loss there, and nowhere else.
     """
     local = story.of(NotANumber)
-    told = [*local, *(event for event in story.of(Raised) if _tells_of_nan(event.what))]
-    people = guilty(story, told) if told and not story.folded else ()
+    told = [*local, *(event for event in story.of(ExceptionRaised) if _tells_of_nan(event.what))]
+    people = find_culprits(story, told) if told and not story.folded else ()
     ranks = {who.rank for who in people}
     if not ranks or None in ranks or (ranks == {0} and not local) or story.of(RepeatAgrees):
         return None
@@ -88,12 +88,12 @@ def nan_beside_peers(story: Story) -> Alone | None:
         for event in story.events
         if _is_after(event, first) and not (isinstance(event.what, ProcessExit) and event.what.signal is None)
     }
-    count = max(len(peers - ranks - {None}), len({event.who.pid for event in story.of(Stopped)} - {None}))
+    count = max(len(peers - ranks - {None}), len({event.who.pid for event in story.of(PeersTerminated)} - {None}))
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
     return Alone(tuple(told), people, count) if enough else None
 
 
-def _tells_of_nan(raised: Raised) -> bool:
+def _tells_of_nan(raised: ExceptionRaised) -> bool:
     """True for a NaN; the loss scale is the same on all ranks, and who ends first may tell of it alone."""
     return _NAN.search(raised.message) is not None and "scale" not in raised.message
 
@@ -107,7 +107,7 @@ def _is_after(event: Event[Any], first: Event[Any]) -> bool:
     return not isinstance(event.what, QUIET)
 
 
-def odd_number(story: Story) -> Iterator[Candidate]:
+def odd_number(story: Timeline) -> Iterator[Candidate]:
     """One rank's NaN beside clean peers; a pipeline's last stage is the only one that has a loss at all."""
     alone = nan_beside_peers(story)
     if alone is None:
@@ -118,7 +118,7 @@ def odd_number(story: Story) -> Iterator[Candidate]:
     sure: Confidence = "medium" if one and alone.peers > 1 and not no_peer_has_it else "low"
     its = agree(len(alone.people), "its", "their")
     headline = (
-        f"{called(alone.people)} computed a NaN, and {counted(alone.peers, 'peer')} did not: {_SUSPECTED},"
+        f"{describe_identities(alone.people)} computed a NaN, and {counted(alone.peers, 'peer')} did not: {_SUSPECTED},"
     )
     headline += f" or {its} own batch"
     culprits, parties = (alone.people, ()) if one else ((), alone.people)
@@ -127,22 +127,22 @@ def odd_number(story: Story) -> Iterator[Candidate]:
     )
 
 
-def replicas(story: Story) -> Iterator[Candidate]:
+def replicas(story: Timeline) -> Iterator[Candidate]:
     """Parameters that differ between replicas: the rank in the minority, where one is."""
     told, odd = story.of(ReplicasDiffer), story.of(OddHash)
     if not told:
         return
-    group = distinct(event.who for event in told)
-    differ = distinct(event.who for event in odd)
+    group = distinct_ranks(event.who for event in told)
+    differ = distinct_ranks(event.who for event in odd)
     alike = [who for who in group if who.rank not in {other.rank for other in differ}]
-    culprits: list[Who] = []
+    culprits: list[Identity] = []
     if differ and len(alike) > len(differ):
         culprits = differ
     elif len(alike) == 1 < len(differ):
         culprits = alike
-    parties = [] if culprits else distinct([*group, *differ])
+    parties = [] if culprits else distinct_ranks([*group, *differ])
     headline = (
-        f"the parameters of {called(culprits)} are not those of the other replicas: {_SUSPECTED}"
+        f"the parameters of {describe_identities(culprits)} are not those of the other replicas: {_SUSPECTED}"
         if culprits
         else f"the replicas of the model{_among(parties)} do not have the same parameters: {_SUSPECTED}"
     )
@@ -159,18 +159,18 @@ def replicas(story: Story) -> Iterator[Candidate]:
     )
 
 
-def _among(people: list[Who]) -> str:
-    return f" ({called(people)})" if people else ""
+def _among(people: list[Identity]) -> str:
+    return f" ({describe_identities(people)})" if people else ""
 
 
-def repeated(story: Story) -> Iterator[Candidate]:
+def repeated(story: Timeline) -> Iterator[Candidate]:
     """A step that gave another result when it was computed again; some programs name the first rank."""
     told = story.of(RepeatDiffers)
     if not told:
         return
-    culprits = tuple(distinct(event.who for event in told))
+    culprits = tuple(distinct_ranks(event.who for event in told))
     all_may = not culprits or {who.rank for who in culprits} == {0}
-    headline = f"{called(culprits) or 'a rank'} computed the same step twice with different results"
+    headline = f"{describe_identities(culprits) or 'a rank'} computed the same step twice with different results"
     yield Candidate(
         "gpu_hardware_xid",
         "named",

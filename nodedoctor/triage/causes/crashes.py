@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.events.watchdog import Dying
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.watchdog import ProcessAborting
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Timeline
 
 SIGNALS = (4, 7, 8, 11)
 """Signals that a process brings upon itself: no launcher sends them, and who waits for others meets none."""
@@ -36,27 +36,27 @@ def told_themselves(
     seen: dict[_Kind, set[int]] = defaultdict(set)
     for event in crashed:
         if event.who.rank is not None:
-            seen[_kind(event)].add(event.who.rank)
+            seen[_crash_kind(event)].add(event.who.rank)
     told: dict[_Kind, set[int]] = defaultdict(set)
     for event in early:
         if event.who.rank is None and event.who.pid is not None:
-            told[_kind(event)].add(event.who.pid)
-    return [event for event in crashed if len(told[_kind(event)]) >= len(seen[_kind(event)]) > 0]
+            told[_crash_kind(event)].add(event.who.pid)
+    return [event for event in crashed if len(told[_crash_kind(event)]) >= len(seen[_crash_kind(event)]) > 0]
 
 
-def _kind(event: Event[ProcessExit]) -> _Kind:
+def _crash_kind(event: Event[ProcessExit]) -> _Kind:
     return event.what.signal, event.who.host
 
 
-def in_an_abort(story: Story, event: Event[ProcessExit]) -> bool:
+def in_an_abort(story: Timeline, event: Event[ProcessExit]) -> bool:
     """True for the crash of a process that had said before that it ends: its handlers find much gone.
 
     Where no rank is told of the crash, it is of the only one whose log it stands in.
     """
     if event.what.signal not in SIGNALS:
         return False
-    thrown = [one for one in story.of(Raised) if "::" in one.what.type]  # what std::terminate shows
-    said = [*story.of(Dying), *thrown]
+    thrown = [one for one in story.of(ExceptionRaised) if "::" in one.what.type]  # what std::terminate shows
+    said = [*story.of(ProcessAborting), *thrown]
     if event.who.rank is not None:
         return any(one.who.rank == event.who.rank for one in said)
     source = event.place.source

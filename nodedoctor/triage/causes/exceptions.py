@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
-from nodedoctor.triage.causes.families import family
-from nodedoctor.triage.causes.guilty import guilty, together
-from nodedoctor.triage.causes.who import called
+from nodedoctor.triage.causes.families import family_of
+from nodedoctor.triage.causes.culprits import find_culprits, independent_failures
+from nodedoctor.triage.causes.describe import describe_identities
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.echoes import is_echo, quoted
-from nodedoctor.triage.events.frames import is_library, place
-from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.secondary_errors import is_secondary, quoted_message
+from nodedoctor.triage.events.frames import is_library, source_place
+from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Cause, Event
-from nodedoctor.triage.story import QUIET, Story
+from nodedoctor.triage.story import QUIET, Timeline
 
 SAID = 160
 """Characters of an exception that a headline quotes."""
@@ -23,35 +23,35 @@ NEXT = 400
 """Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
 
 
-def exceptions(story: Story) -> Iterator[Candidate]:
+def first_exception(story: Timeline) -> Iterator[Candidate]:
     """The first exception that is not an echo of somebody else's end."""
     explained = [
         e
         for e in story.events
-        if not isinstance(e.what, (*QUIET, Raised))
+        if not isinstance(e.what, (*QUIET, ExceptionRaised))
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
-    own = [e for e in story.of(Raised) if not is_echo(e.what) and not _goes_on(e, explained)]
-    if any(_says_what(event.what) for event in story.of(Raised)):
+    own = [e for e in story.of(ExceptionRaised) if not is_secondary(e.what) and not _goes_on(e, explained)]
+    if any(_says_what(event.what) for event in story.of(ExceptionRaised)):
         own = [event for event in own if _says_what(event.what)]
-    chosen = together(story, own)
+    chosen = independent_failures(story, own)
     if not chosen:
-        yield from _repeated(story)
+        yield from _repeated_by_engine(story)
         return
     first = _past_a_lookup(min(chosen, key=lambda event: (event.what.later, story.moment(event))), chosen)
     same = [e for e in chosen if e.what.type == first.what.type]
-    culprits = guilty(story, same)
+    culprits = find_culprits(story, same)
     said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
-    at = place(first.what.frames)
+    at = source_place(first.what.frames)
     where = f" ({at})" if at else ""
-    headline = f"{called(culprits) or 'the program'} raised {said}{where}"
-    kind = family(f"{first.what.type}: {first.what.message}")
+    headline = f"{describe_identities(culprits) or 'the program'} raised {said}{where}"
+    kind = family_of(f"{first.what.type}: {first.what.message}")
     cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
     owner = kind.owner if kind is not None else None
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
 
 
-def _past_a_lookup(first: Event[Raised], others: Iterable[Event[Raised]]) -> Event[Raised]:
+def _past_a_lookup(first: Event[ExceptionRaised], others: Iterable[Event[ExceptionRaised]]) -> Event[ExceptionRaised]:
     """What was raised when a library went to get what it had not found: that is why the program ended."""
     if first.what.type not in _NOT_FOUND or not first.what.frames or not is_library(first.what.frames[-1]):
         return first
@@ -69,21 +69,21 @@ _NOT_FOUND = ("KeyError", "AttributeError", "IndexError", "StopIteration")
 """Errors by which programs learn that a cache, a table or an object has not got something yet."""
 
 
-def _repeated(story: Story) -> Iterator[Candidate]:
+def _repeated_by_engine(story: Timeline) -> Iterator[Candidate]:
     """What an engine says that a worker raised, where the worker itself is not heard."""
-    told = [event for event in story.of(Raised) if quoted(event.what)]
+    told = [event for event in story.of(ExceptionRaised) if quoted_message(event.what)]
     if told:
-        said = shorten(quoted(told[0].what), SAID, placeholder=" ...")
+        said = shorten(quoted_message(told[0].what), SAID, placeholder=" ...")
         headline = f"a worker of the engine raised {said}"
         yield Candidate("user_code_exception", "own error", "medium", headline, tuple(told[:4]))
 
 
-def _says_what(raised: Raised) -> bool:
+def _says_what(raised: ExceptionRaised) -> bool:
     """False for a mere `Exception:`, behind which another one tells what it was: so mp.spawn shows it."""
     return bool(raised.message) or raised.type != "Exception"
 
 
-def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:
+def _goes_on(raised: Event[ExceptionRaised], others: Iterable[Event[Any]]) -> bool:
     """True when another event was read from an exception's line, or from the next one of its message."""
     end = raised.place.offset + len(raised.text)
     return any(
@@ -100,4 +100,4 @@ def _goes_on(raised: Event[Raised], others: Iterable[Event[Any]]) -> bool:
     )
 
 
-RULES = (exceptions,)
+RULES = (first_exception,)

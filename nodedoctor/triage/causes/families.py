@@ -14,7 +14,7 @@ from nodedoctor.triage.model import Cause, Owner
 
 
 @record
-class Family:
+class ErrorFamily:
     """Failures with one first step. `says` is that of a line; an exception says it itself.
 
     `owner` None: the program's, or whoever the cause belongs to. `cause` undetermined: the words do not tell.
@@ -29,7 +29,7 @@ class Family:
     whole: bool = False
 
 
-def _family(
+def _matching_family(
     name: str,
     expression: str,
     says: str,
@@ -37,32 +37,32 @@ def _family(
     cause: Cause = "user_code_exception",
     *,
     whole: bool = False,
-) -> Family:
-    return Family(name, re.compile(expression), says, owner, cause, whole)
+) -> ErrorFamily:
+    return ErrorFamily(name, re.compile(expression), says, owner, cause, whole)
 
 
 FAMILIES = (
-    _family(
+    _matching_family(
         "not-a-number",
         r"\bNaN\b|\b[Ll]oss (?:is|=|became) (?:nan|inf)|loss scale already at minimum|[Mm]inimum loss scale"
         r"|^FloatingPointError",
         "a number was not finite any more",
         None,
     ),
-    _family(
+    _matching_family(
         "launcher-variable",
         r"KeyError: '(?:SLURM_\w+|(?:LOCAL_|NODE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_\w+)'"
         r"|environment variable \w+ expected, but not set",
         "a variable that the launcher sets is not set",
     ),
-    _family(
+    _matching_family(
         "access",
         r"\b40[13] Client Error|Gated\w{0,40}Error|\bgated repo\b|Unauthorized(?: for url)?\b"
         r"|RepositoryNotFoundError"
         r"|\bHTTP(?: Error)? 40[13]\b|[Ii]nvalid (?:API key|credentials|username or token)|AccessDenied\b",
         "a server refused access",
     ),
-    _family(
+    _matching_family(
         "server",
         r"Max retries exceeded|Connect\w{0,40}Timeout|50\d Server Error|429 Client Error|NameResolutionError"
         r"|Read ?[Tt]ime(?:out|d out)|Connection broken|LocalEntryNotFoundError|We couldn't connect to 'http"
@@ -70,7 +70,7 @@ FAMILIES = (
         r"|OfflineModeIsEnabled",
         "a server did not answer",
     ),
-    _family(
+    _matching_family(
         "libraries",
         r"undefined symbol: |cannot open shared object file|cannot find -l\w|undefined reference to"
         r"|version `\S+' not found|[Ee]xec format error|wrong ELF class|invalid ELF header"
@@ -85,7 +85,7 @@ FAMILIES = (
         "version_mismatch",
         whole=True,
     ),
-    _family(
+    _matching_family(
         "build",
         r"Error (?:building|compiling) (?:extension|objects)|Ninja is required|ninja: (?:error|build stopped)"
         r"|CUDA_HOME (?:environment variable )?(?:is not set|does not exist)|ptxas (?:fatal|error)|nvcc fatal"
@@ -95,7 +95,7 @@ FAMILIES = (
         r"|CUDAMismatchException",
         "code could not be compiled on that node",
     ),
-    _family(
+    _matching_family(
         "command",
         r"Command not found|command not found|\bsh: (?:(?:line )?\d+: )?\S+: not found$"
         r"|unrecognized arguments?:|the following arguments are required"
@@ -104,7 +104,7 @@ FAMILIES = (
         r"|bad interpreter|[Pp]lease specify\b|ArgumentError: |HfArgumentParser",
         "a command that does not exist, or that cannot be read",
     ),
-    _family(
+    _matching_family(
         "settings",
         r"^(?:omegaconf|hydra|yaml|jsonschema|configparser|toml\w*|voluptuous|cerberus|marshmallow|gin)\.[\w.]*\w:"
         r"|\bpydantic\w{0,40}\.[\w.]{0,80}Valid\w{0,40}Error|validation errors? for \w+"
@@ -120,7 +120,7 @@ FAMILIES = (
         r"|Requested node configuration is not available|Unable to layout tasks",
         "a setting that is missing, unknown or excluded by another one",
     ),
-    _family(
+    _matching_family(
         "packages",
         r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError)\b|No module named |cannot import name "
         r"|(?:Distribution|Package)NotFound|(?:Contextual)?VersionConflict|PackageNotFoundError"
@@ -128,7 +128,7 @@ FAMILIES = (
         r"|requires? (?:the )?[`'\"]?[\w-]+[`'\"]?(?: library| package)?\s?(?:>=|==|<|version)",
         "a package that is missing or of another version",
     ),
-    _family(
+    _matching_family(
         "incomplete-file",
         r"PytorchStreamReader failed|invalid magic number|unexpected EOF|[Uu]nexpected end of (?:file|data)"
         r"|MetadataIncompleteBuffer|deserializing header|SafetensorError|UnpicklingError|BadZipFile"
@@ -139,7 +139,7 @@ FAMILIES = (
         r"|(?:file|header|archive|checkpoint|image|record)s?\b.{0,40}\b(?:truncated|corrupt(?:ed)?)\b",
         "a file that is not complete",
     ),
-    _family(
+    _matching_family(
         "code",
         r"\bname '\w+' is not defined|'\w+' object (?:has no attribute|is not \w+able|does not support)"
         r"|unsupported operand type|\b(?:list|tuple|string) index out of range|\bdivision by zero"
@@ -148,19 +148,19 @@ FAMILIES = (
         "a mistake in the program",
         None,
     ),
-    _family(
+    _matching_family(
         "other-checkpoint",
         r"size mismatch for|in loading state_dict|[Uu]nexpected key\(s\)|Missing key\(s\) in state_dict"
         r"|checkpoint .{0,60}(?:was saved with|does not match)",
         "a checkpoint of another model, or of another split of it",
     ),
-    _family(
+    _matching_family(
         "already-there",
         r"FileExistsError|\bFile exists\b|\[Errno 17\]",
         "a file or folder that is there already",
         None,
     ),
-    _family(
+    _matching_family(
         "device-busy",
         r"\balready in use by (?:another )?(?:process|pid)"
         r"|\b[Dd]evice (?:is )?(?:already )?(?:acquired|busy|in use)\b",
@@ -168,18 +168,18 @@ FAMILIES = (
         "CONFIG",
         "undetermined",  # programs try several kinds of devices and go on with another one
     ),
-    _family(
+    _matching_family(
         "login",
         r"Permission denied(?: \((?:publickey|password|gssapi|keyboard)|, please try)"
         r"|Host key verification failed|bad ownership or modes for",
         "a login on another node was refused",
     ),
-    _family(
+    _matching_family(
         "rights",
         r"PermissionError|[Pp]ermission denied|Operation not permitted|Read-only file system",
         "something that this user may not do on that node",
     ),
-    _family(
+    _matching_family(
         "no-answer",
         r"trying to connect|(?:[Ff]ailed|[Uu]nable) to connect"
         r"|(?:[Cc]ould(?: not|n't)|[Cc]an(?:not|'t)) connect",
@@ -187,7 +187,7 @@ FAMILIES = (
         None,
         "undetermined",
     ),
-    _family(
+    _matching_family(
         "files",
         r"(?:FileNotFound|NotADirectory|IsADirectory)Error|[Nn]o such file or directory"
         r"|(?:file|path|directory|folder|checkpoint|dataset)\b.{0,160}\b(?:does not|doesn't|didn't) exist"
@@ -197,7 +197,7 @@ FAMILIES = (
         r"|FailedToLoad|EmptyDatasetError|DatasetNotFoundError|DataFilesNotFoundError|NOT_FOUND: ",
         "a file or folder that is not there",
     ),
-    _family(
+    _matching_family(
         "no-address",
         r"[Nn]ame or service not known|[Tt]emporary failure in name resolution|[Nn]odename nor servname"
         r"|[Cc]ould not resolve host(?:name)?|[Uu]nknown host\b",
@@ -205,7 +205,7 @@ FAMILIES = (
         "CONFIG",
         "network_socket_interface",
     ),
-    _family(
+    _matching_family(
         "no-connection",
         r"[Nn]o route to host|[Nn]etwork is unreachable|[Cc]onnection (?:timed out|refused)"
         r"|ssh: connect to host|[Cc]annot assign requested address",
@@ -213,7 +213,7 @@ FAMILIES = (
         "CONFIG",
         "network_socket_interface",
     ),
-    _family(
+    _matching_family(
         "assertion",
         r"Assertion [`'].{1,200}' failed|\b(?:CHECK|Check) failed\b|\bF\d{4} [\d:.]+|panic: |panicked at",
         "the program's own check failed",
@@ -223,6 +223,6 @@ FAMILIES = (
 """The first that fits."""
 
 
-def family(text: str) -> Family | None:
+def family_of(text: str) -> ErrorFamily | None:
     """The kind of failure that a line, or an exception as `type: message`, tells of."""
     return next((one for one in FAMILIES if one.expression.search(text)), None)

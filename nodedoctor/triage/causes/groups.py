@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import looks
-from nodedoctor.triage.causes.who import distinct, listed
-from nodedoctor.triage.events.watchdog import Joined, Lagging
-from nodedoctor.triage.flight.physics import implied_ranks
+from nodedoctor.triage.causes.describe import distinct_ranks, rank_ranges
+from nodedoctor.triage.events.watchdog import DesyncJoined, DesyncMissing
+from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.story import Story, Wait
+from nodedoctor.triage.story import Timeline, CollectiveWait
 from nodedoctor.triage.story.pace import stood_still
 
 MISCONFIGURED_MS = 1000
@@ -34,16 +34,16 @@ _SAME_ORDER = (
 """NCCL's user guide, "Using multiple NCCL communicators concurrently", and its environment variables."""
 
 
-def crossed(story: Story) -> Iterator[Candidate]:
+def group_deadlock(story: Timeline) -> Iterator[Candidate]:
     """Ranks of one group wait for ranks that wait in another: each order alone is right, together not."""
     groups = _by_group(story)
     if len(groups) < 2:
         return
-    ranks = {name: _ranks(waits) for name, waits in groups.items()}
+    ranks = {name: _group_ranks(waits) for name, waits in groups.items()}
     everybody = set().union(*ranks.values())
     if sum(map(len, ranks.values())) != len(everybody):
         return
-    missing = {name: absent(story, groups[name]) for name in groups}
+    missing = {name: absent_members(story, groups[name]) for name in groups}
     names = sorted(groups, key=lambda name: min(ranks[name]))
     first = next((name for name in names if missing[name]), None)
     if first is None or any(not (ranks_of or set()) <= everybody for ranks_of in missing.values()):
@@ -55,14 +55,14 @@ def crossed(story: Story) -> Iterator[Candidate]:
         return  # another rank may be missing from a group of unknown size
     others = [name for name in names if name != first]
     where = " and ".join(
-        f"ranks {listed(ranks[name])} in {_called(groups[name][0], name)}" for name in others
+        f"ranks {rank_ranges(ranks[name])} in {_group_name(groups[name][0], name)}" for name in others
     )
-    parties = tuple(distinct(wait.who for wait in story.waits))
+    parties = tuple(distinct_ranks(wait.who for wait in story.waits))
     yield Candidate(
         "collective_mismatch",
         "compared",
         "medium",
-        f"ranks {listed(ranks[first])} wait in {_called(groups[first][0], first)} for ranks that wait"
+        f"ranks {rank_ranges(ranks[first])} wait in {_group_name(groups[first][0], first)} for ranks that wait"
         f" elsewhere: {where}. The ranks call the groups' collectives in a different order",
         tuple(waits[0].event for waits in groups.values()),
         parties=parties,
@@ -71,21 +71,21 @@ def crossed(story: Story) -> Iterator[Candidate]:
     )
 
 
-def awaited(story: Story) -> set[int]:
+def ranks_waited_for(story: Timeline) -> set[int]:
     """Ranks that did not come to their group's collective and wait in no other: the ends of all waiting."""
     groups = _by_group(story)
-    missing = [absent(story, waits) or set() for waits in groups.values()]
-    return set().union(*missing) - _ranks(list(story.waits))
+    missing = [absent_members(story, waits) or set() for waits in groups.values()]
+    return set().union(*missing) - _group_ranks(list(story.waits))
 
 
-def absent(story: Story, waits: list[Wait]) -> set[int] | None:
+def absent_members(story: Timeline, waits: list[CollectiveWait]) -> set[int] | None:
     """Members of a group that do not wait in it; None when its members are not known.
 
     Frameworks make groups of ranks at equal distances: two members with their numbers in the group tell the
     distance, and the size tells the rest.
     """
     inside = {(wait.event.who.group_rank, wait.who.rank) for wait in waits}
-    size = _size(story, waits) or _size_of_siblings(story, waits)
+    size = _group_size(story, waits) or _size_of_siblings(story, waits)
     told = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
     if size is None or len(told) < 2 or len(told) != len(waits) or told[-1][0] >= size:
         return None
@@ -93,10 +93,10 @@ def absent(story: Story, waits: list[Wait]) -> set[int] | None:
     begin = told[0][1] - told[0][0] * distance
     if distance < 1 or begin < 0 or any(rank != begin + number * distance for number, rank in told):
         return None
-    return {begin + number * distance for number in range(size)} - _ranks(waits)
+    return {begin + number * distance for number in range(size)} - _group_ranks(waits)
 
 
-def _size_of_siblings(story: Story, waits: list[Wait]) -> int | None:
+def _size_of_siblings(story: Timeline, waits: list[CollectiveWait]) -> int | None:
     """The size of another group of the same kind, such as that of other ranks for the same parallelism."""
     kind = waits[0].work.group.desc
     alike = [wait for wait in story.waits if kind and wait.work.group.desc == kind]
@@ -106,7 +106,7 @@ def _size_of_siblings(story: Story, waits: list[Wait]) -> int | None:
     return size if size > 1 else None
 
 
-def too_short(story: Story) -> Iterator[Candidate]:
+def too_short(story: Timeline) -> Iterator[Candidate]:
     """A limit that no step fits into was set in the wrong unit."""
     short = [
         w for w in story.waits if w.work.timeout_ms is not None and w.work.timeout_ms <= MISCONFIGURED_MS
@@ -123,7 +123,7 @@ def too_short(story: Story) -> Iterator[Candidate]:
         )
 
 
-def frozen(story: Story) -> Iterator[Candidate]:
+def frozen_watchdog(story: Timeline) -> Iterator[Candidate]:
     """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
     beyond = stood_still(story.waits)
     if beyond is not None:
@@ -139,10 +139,10 @@ def frozen(story: Story) -> Iterator[Candidate]:
         )
 
 
-def entered(story: Story) -> int | None:
+def ranks_in_collective(story: Timeline) -> int | None:
     """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
-    told = {(event.what.ranks, event.what.seq) for event in story.of(Joined)}
-    if len(told) == 1 and not any(event.what.ranks for event in story.of(Lagging)):
+    told = {(event.what.ranks, event.what.seq) for event in story.of(DesyncJoined)}
+    if len(told) == 1 and not any(event.what.ranks for event in story.of(DesyncMissing)):
         ranks, _ = told.pop()
         if len(ranks) > 1 and story.ranks_seen <= set(ranks):
             return len(ranks)
@@ -150,30 +150,30 @@ def entered(story: Story) -> int | None:
     names = {wait.work.group.name for wait in story.waits} - {""}
     if len(signatures) != 1 or len(names) > 1 or story.waits[0].work.seq is None:
         return None
-    size = _size(story, list(story.waits))
-    waiting = _ranks(list(story.waits))
+    size = _group_size(story, list(story.waits))
+    waiting = _group_ranks(list(story.waits))
     return size if size is not None and size > 1 and len(waiting) >= size else None
 
 
-def size_of(story: Story) -> int | None:
+def size_of(story: Timeline) -> int | None:
     """The number of ranks of the group that waits, as far as its collective or the job tells."""
-    return _size(story, list(story.waits))
+    return _group_size(story, list(story.waits))
 
 
-def world_of(story: Story) -> int | None:
+def world_of(story: Timeline) -> int | None:
     """The number of ranks of the job: told, or that of the default group, which all of them are in."""
     first = story.first_wait
     default = first is not None and first.work.group.desc == "default_pg"
     return story.expected or (size_of(story) if default else None)
 
 
-def _by_group(story: Story) -> dict[str, list[Wait]]:
+def _by_group(story: Timeline) -> dict[str, list[CollectiveWait]]:
     """Waits by the name of their group, if all of them have one and a rank.
 
     The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
     name, it is of several groups.
     """
-    groups: dict[str, list[Wait]] = defaultdict(list)
+    groups: dict[str, list[CollectiveWait]] = defaultdict(list)
     for wait in story.waits:
         if not wait.work.group.name or wait.who.rank is None:
             return {}
@@ -181,7 +181,7 @@ def _by_group(story: Story) -> dict[str, list[Wait]]:
     return {} if any(map(of_several, groups.values())) else groups
 
 
-def of_several(waits: list[Wait]) -> bool:
+def of_several(waits: list[CollectiveWait]) -> bool:
     """True when the waits are of more than one group, although its name is the same."""
     inside: dict[int, int | None] = {}
     for wait in waits:
@@ -191,20 +191,20 @@ def of_several(waits: list[Wait]) -> bool:
     return False
 
 
-def _size(story: Story, waits: list[Wait]) -> int | None:
+def _group_size(story: Timeline, waits: list[CollectiveWait]) -> int | None:
     """Ranks of a group: from the sizes that go in and come out, else the job's for its first group."""
     implied = [size for wait in waits if (size := implied_ranks(wait.work)) is not None]
     default = {wait.work.group.name for wait in waits} <= {"", "0"}
     return max(implied, default=story.expected if default else None)
 
 
-def _ranks(waits: list[Wait]) -> set[int]:
+def _group_ranks(waits: list[CollectiveWait]) -> set[int]:
     return {wait.who.rank for wait in waits if wait.who.rank is not None}
 
 
-def _called(wait: Wait, name: str) -> str:
+def _group_name(wait: CollectiveWait, name: str) -> str:
     group = wait.work.group.desc or f"group {name}"
     return f"{wait.work.op or 'a collective'} of {group}"
 
 
-RULES = (crossed, too_short, frozen)
+RULES = (group_deadlock, too_short, frozen_watchdog)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes import groups
-from nodedoctor.triage.causes.ended import never_joined
-from nodedoctor.triage.causes.who import called, distinct
-from nodedoctor.triage.events.progress import Asleep, LongWork, TrainingStep, is_brief
-from nodedoctor.triage.events.sign import Symptom
+from nodedoctor.triage.causes.first_exits import never_joined
+from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.events.progress import DeliberateSleep, LongWork, TrainingStep, is_brief
+from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.store import (
     BarrierMissed,
     ClientsMissing,
@@ -19,11 +19,11 @@ from nodedoctor.triage.events.store import (
     PeerGone,
     StoreWait,
 )
-from nodedoctor.triage.events.system.exits import Forced, ProcessExit
-from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, Failed, GilHeld
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Who
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.events.system.exits import ForceKilled, ProcessExit
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.watchdog import CollectiveStatus, CollectiveFailed, GilHeld
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
+from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import agree
 
 LATE_SHARE = 0.1
@@ -32,31 +32,31 @@ LATE_SHARE = 0.1
 UNTIL = "the others waited for {} until the timeout"
 
 
-def barrier(story: Story) -> Iterator[Candidate]:
+def barrier_report(story: Timeline) -> Iterator[Candidate]:
     """A monitored barrier, or JAX's coordination service, names who did not come."""
     missed = story.of(BarrierMissed)
     if not missed:
         return
-    culprits = tuple(Who(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks}))
+    culprits = tuple(Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks}))
     lost = story.of(HeartbeatLost)
     if lost:
-        headline = f"{called(culprits)} stopped sending heartbeats: its process ended, or its node"
+        headline = f"{describe_identities(culprits)} stopped sending heartbeats: its process ended, or its node"
         evidence = (*lost[:1], *missed[:4])
         yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
     elif init := [event for event in story.of(Symptom) if event.what.name == "rendezvous-failed"]:
-        headline = f"{called(culprits)} never joined the rendezvous"
+        headline = f"{describe_identities(culprits)} never joined the rendezvous"
         evidence = (*init[:1], *missed[:4])
         yield Candidate("network_socket_interface", "named", "medium", headline, evidence, culprits)
     else:
         did = f"did not reach {missed[0].what.where}"
         then = "the others wait for {}" if missed[0].what.passing else UNTIL
-        yield absent(story, culprits, tuple(missed[:4]), did, "named", "high", then)
+        yield absent_rank(story, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 
-def behind(story: Story) -> Iterator[Candidate]:
+def lagging_by_status(story: Timeline) -> Iterator[Candidate]:
     """A rank's own status says that it had not enqueued what the others waited in."""
     named = {e.what.group.name for e in story.of(CollectiveStatus)}
-    for group, seqs in _stuck(story).items():
+    for group, seqs in _stuck_numbers(story).items():
         seq = Counter(seqs).most_common(1)[0][0]
         mine = named if not group and len(named) == 1 else {group}  # many lines do not name it
         slow = [
@@ -64,7 +64,7 @@ def behind(story: Story) -> Iterator[Candidate]:
             for e in story.of(CollectiveStatus)
             if e.what.group.name in mine and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
-        culprits = tuple(distinct(e.who for e in slow))
+        culprits = tuple(distinct_ranks(e.who for e in slow))
         waited = {wait.who.rank for wait in story.waits}
         if not culprits or any(who.rank in waited for who in culprits):
             continue
@@ -75,22 +75,22 @@ def behind(story: Story) -> Iterator[Candidate]:
                 "collective_mismatch",
                 "different",
                 "high",
-                f"{called(culprits)} {did} and waited in a collective of another group, while the others"
+                f"{describe_identities(culprits)} {did} and waited in a collective of another group, while the others"
                 f" waited in {story.waits[0].work.op or 'this one'}",
                 (*slow[:2], *inside[:2], *(wait.event for wait in story.waits[:2])),
                 culprits,
             )
-        yield absent(story, culprits, tuple(slow[:3]), did, "different", "high")
+        yield absent_rank(story, culprits, tuple(slow[:3]), did, "different", "high")
 
 
-def _in_gloo(story: Story, people: Sequence[Who]) -> list[Event[Any]]:
+def _in_gloo(story: Timeline, people: Sequence[Identity]) -> list[Event[Any]]:
     """What ranks say that waited in gloo themselves; empty unless all of them do: who waits is not stuck."""
     told = [event for kind in (PeerGone, GlooTimeout) for event in story.of(kind)]
     mine = {who.rank: [event for event in told if event.who.rank == who.rank] for who in people}
     return [event for events in mine.values() for event in events] if all(mine.values()) else []
 
 
-def late(story: Story) -> Iterator[Candidate]:
+def late_rank(story: Timeline) -> Iterator[Candidate]:
     """A rank whose own timeout or error came much later had enqueued the same work much later."""
     began = [(wait.began, wait.who, wait.event, wait.work) for wait in story.waits if wait.began is not None]
     if not began:
@@ -98,12 +98,12 @@ def late(story: Story) -> Iterator[Candidate]:
     start = min(moment for moment, *_ in began if moment is not None)
     first = min(began, key=lambda row: row[0] or 0.0)
     timeout = (first[3].timeout_ms or 0) / 1000
-    comers: list[tuple[Who, Event[Any]]] = [
+    comers: list[tuple[Identity, Event[Any]]] = [
         (who, event) for moment, who, event, work in began
         if work.signature[:2] == first[3].signature[:2]
         and (moment or 0) - start > max(5.0, timeout * LATE_SHARE)
     ]  # fmt: skip
-    for event in story.of(Failed):
+    for event in story.of(CollectiveFailed):
         limit = event.what.work.timeout_ms
         same = event.what.work.signature[:2] == first[3].signature[:2]
         if (
@@ -113,10 +113,10 @@ def late(story: Story) -> Iterator[Candidate]:
             and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE)
         ):
             comers.append((event.who, event))
-    culprits = tuple(distinct(who for who, _ in comers))
+    culprits = tuple(distinct_ranks(who for who, _ in comers))
     if culprits and len(culprits) <= max(1, len(story.waits)):
         evidence = (first[2], *(event for _, event in comers[:3]))
-        yield absent(
+        yield absent_rank(
             story,
             culprits,
             evidence,
@@ -126,19 +126,19 @@ def late(story: Story) -> Iterator[Candidate]:
         )
 
 
-def silent(story: Story) -> Iterator[Candidate]:
+def silent_ranks(story: Timeline) -> Iterator[Candidate]:
     """Nearly all ranks printed a timeout: the ones that did not are those the others waited for.
 
     A line may be missing from a log: only a rank that is heard after the others gave up is known
     to be silent.
     """
-    gone = missed(story)
+    gone = ranks_without_timeout(story)
     if gone:
         ranks = {who.rank for who in gone}
         heard = {
             e.who.rank
             for e in story.events
-            if story.late(e) and not isinstance(e.what, (ProcessExit, Forced))
+            if story.late(e) and not isinstance(e.what, (ProcessExit, ForceKilled))
         }
         alive = [e for e in story.of(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         waited = [*(wait.event for wait in story.waits), *story.of(GlooTimeout)]
@@ -146,29 +146,29 @@ def silent(story: Story) -> Iterator[Candidate]:
         alone = ranks <= heard or len(ranks) == 1
         ground: Ground = "absence" if alone else "hint"  # of several, some may have waited for the others
         confidence: Confidence = "medium" if ranks <= heard else "low"
-        yield absent(story, gone, evidence, "never arrived where the others waited", ground, confidence)
+        yield absent_rank(story, gone, evidence, "never arrived where the others waited", ground, confidence)
 
 
-def frozen(story: Story) -> Iterator[Candidate]:
+def frozen_process(story: Timeline) -> Iterator[Candidate]:
     """A process that ignored SIGTERM for half a minute was stopped or stuck in a call."""
-    forced = story.of(Forced)
+    forced = story.of(ForceKilled)
     pids = {event.who.pid for event in forced}
     waited = {wait.who.rank for wait in story.waits}
-    named = distinct([e.who for e in forced] + [e.who for e in story.of(ProcessExit) if e.who.pid in pids])
+    named = distinct_ranks([e.who for e in forced] + [e.who for e in story.of(ProcessExit) if e.who.pid in pids])
     held = [who for who in named if who.rank not in waited]
     if held and len(held) <= max(1, len(story.ranks_seen) // 3):
-        yield absent(
+        yield absent_rank(
             story, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
         )
 
 
-def gil(story: Story) -> Iterator[Candidate]:
+def gil_held(story: Timeline) -> Iterator[Candidate]:
     """One rank's Python lock was held inside a call."""
-    held = tuple(distinct(event.who for event in story.of(GilHeld)))
+    held = tuple(distinct_ranks(event.who for event in story.of(GilHeld)))
     waited = {wait.who.rank for wait in story.waits}
     odd = tuple(who for who in held if who.rank not in waited)
     if odd and len(odd) < max(2, len(story.ranks_seen)):
-        yield absent(
+        yield absent_rank(
             story,
             odd,
             tuple(story.of(GilHeld)[:3]),
@@ -178,37 +178,37 @@ def gil(story: Story) -> Iterator[Candidate]:
         )
 
 
-def unpublished(story: Story) -> Iterator[Candidate]:
+def unpublished_id(story: Timeline) -> Iterator[Candidate]:
     """A rank had not published the communicator's id when the others gave up waiting for it."""
     waits = [event for event in story.of(StoreWait) if not event.what.dead and event.what.rank is not None]
-    culprits = tuple(distinct(Who(rank=event.what.rank) for event in waits))
+    culprits = tuple(distinct_ranks(Identity(rank=event.what.rank) for event in waits))
     if culprits:
         doing = "had not published what the others needed to start: whether it was alive is unknown"
-        yield absent(story, culprits, tuple(waits[:3]), doing, "absence", "low")
+        yield absent_rank(story, culprits, tuple(waits[:3]), doing, "absence", "low")
 
 
-def legitimate(story: Story) -> Iterator[Candidate]:
+def legitimate_work(story: Timeline) -> Iterator[Candidate]:
     """Ranks waited while another one was doing long work that has to be done, and no rank is singled out."""
     work = _long_work(story, None)
     waited = list(story.waits) or story.of(GlooTimeout)
-    if work is not None and waited and not missed(story):
-        who = tuple(distinct([work.who]))
+    if work is not None and waited and not ranks_without_timeout(story):
+        who = tuple(distinct_ranks([work.who]))
         waiting = {wait.who.rank for wait in story.waits}
         culprits = tuple(person for person in who if person.rank not in waiting)
         yield Candidate(
             "timeout_too_short_legit_work",
             "absence",
             "medium" if culprits else "low",
-            f"{called(culprits) or 'another rank'} was {work.what.kind} while the others waited, "
+            f"{describe_identities(culprits) or 'another rank'} was {work.what.kind} while the others waited, "
             f"longer than their timeout",
             (work, *(wait.event for wait in story.waits[:2])),
             culprits,
         )
 
 
-def absent(
-    story: Story,
-    culprits: tuple[Who, ...],
+def absent_rank(
+    story: Timeline,
+    culprits: tuple[Identity, ...],
     evidence: tuple[Event[Any], ...],
     did: str,
     ground: Ground,
@@ -217,18 +217,18 @@ def absent(
 ) -> Candidate:
     """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
     work = _long_work(story, {who.rank for who in culprits})
-    asleep = [e for e in story.of(Asleep) if e.who.rank in {who.rank for who in culprits}]
+    asleep = [e for e in story.of(DeliberateSleep) if e.who.rank in {who.rank for who in culprits}]
     cause: Cause = (
         "timeout_too_short_legit_work" if work is not None and not asleep else "cpu_stuck_or_slow_rank"
     )
     doing = f" ({work.what.kind})" if work is not None and not asleep else ""
     ranks = {who.rank for who in culprits}
-    victims = tuple(distinct(wait.who for wait in story.waits if wait.who.rank not in ranks))
+    victims = tuple(distinct_ranks(wait.who for wait in story.waits if wait.who.rank not in ranks))
     return Candidate(
         cause,
         ground,
         confidence,
-        f"{called(culprits)} {did}{doing}; {then.format(agree(len(culprits), 'it', 'them'))}",
+        f"{describe_identities(culprits)} {did}{doing}; {then.format(agree(len(culprits), 'it', 'them'))}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
@@ -236,7 +236,7 @@ def absent(
     )
 
 
-def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] | None:
+def _long_work(story: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
     """The last long work begun before the first timeout, if no training step came after it."""
     waited = {wait.who.rank for wait in story.waits}
     for event in reversed(story.of(LongWork)):
@@ -253,7 +253,7 @@ def _long_work(story: Story, ranks: set[int | None] | None) -> Event[LongWork] |
     return None
 
 
-def _stuck(story: Story) -> dict[str, list[int]]:
+def _stuck_numbers(story: Timeline) -> dict[str, list[int]]:
     """Per named group, the sequence numbers its ranks timed out at."""
     stuck: dict[str, list[int]] = {}
     for wait in story.waits:
@@ -262,9 +262,9 @@ def _stuck(story: Story) -> dict[str, list[int]]:
     return stuck
 
 
-def missed(story: Story) -> tuple[Who, ...]:
+def ranks_without_timeout(story: Timeline) -> tuple[Identity, ...]:
     """Ranks of the world without a timeout, if most printed one and nothing was folded away."""
-    waited: dict[int, Who] = {}
+    waited: dict[int, Identity] = {}
     for wait in story.waits:
         if wait.who.rank is not None:
             waited[wait.who.rank] = wait.who
@@ -273,11 +273,11 @@ def missed(story: Story) -> tuple[Who, ...]:
             waited[event.who.rank] = event.who
     if any(wait.who.rank is None for wait in story.waits):
         return ()  # one of those that are missed may be the one that has no name
-    people = {who.rank: who for who in distinct(event.who for event in story.events)}
+    people = {who.rank: who for who in distinct_ranks(event.who for event in story.events)}
     gave_up = {event.who.rank for event in story.given_up}
-    ends = groups.awaited(story) - set(waited) - gave_up
+    ends = groups.ranks_waited_for(story) - set(waited) - gave_up
     if ends and not story.folded and len(ends) <= max(1, len(waited) // 2):
-        return tuple(people.get(rank, Who(rank=rank)) for rank in sorted(ends))
+        return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
     if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
         return ()
     group = _group_size(story) or 0
@@ -289,19 +289,19 @@ def missed(story: Story) -> tuple[Who, ...]:
     missing = sorted(known - set(waited))
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(known) // 3):
         return ()
-    return tuple(people.get(rank, Who(rank=rank)) for rank in missing if rank not in gave_up)
+    return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
 
 
-def _gloo_waits(story: Story) -> list[Event[Any]]:
+def _gloo_waits(story: Timeline) -> list[Event[Any]]:
     """Ranks that gave up in gloo, whether they waited themselves or saw a neighbour give up."""
     if not story.of(GlooTimeout):
         return []
-    places = {(e.place.source, e.place.offset) for e in story.events if not isinstance(e.what, Raised)}
-    raised = [e for e in story.of(Raised) if (e.place.source, e.place.offset) in places]
+    places = {(e.place.source, e.place.offset) for e in story.events if not isinstance(e.what, ExceptionRaised)}
+    raised = [e for e in story.of(ExceptionRaised) if (e.place.source, e.place.offset) in places]
     return [*story.of(GlooTimeout), *raised]
 
 
-def _group_size(story: Story) -> int | None:
+def _group_size(story: Timeline) -> int | None:
     """Ranks of the waiting group, from the ratio of an all-gather's or reduce-scatter's sizes."""
     for wait in story.waits:
         small, large = sorted((wait.work.numel_in or 0, wait.work.numel_out or 0))
@@ -310,7 +310,7 @@ def _group_size(story: Story) -> int | None:
     return None
 
 
-def unjoined(story: Story) -> Iterator[Candidate]:
+def unjoined_ranks(story: Timeline) -> Iterator[Candidate]:
     """The store counted who came: the others never did, and there was no group yet that could have hung."""
     told = story.of(ClientsMissing)
     if not told:
@@ -318,7 +318,7 @@ def unjoined(story: Story) -> Iterator[Candidate]:
     joined, expected = max((event.what.joined, event.what.expected) for event in told)
     absent = expected - joined
     culprits = never_joined(story)
-    names = f" ({called(culprits)})" if culprits else ""
+    names = f" ({describe_identities(culprits)})" if culprits else ""
     yield Candidate(
         "network_socket_interface",
         "path",
@@ -329,4 +329,4 @@ def unjoined(story: Story) -> Iterator[Candidate]:
     )
 
 
-RULES = (unjoined, barrier, behind, late, silent, frozen, gil, unpublished, legitimate)
+RULES = (unjoined_ranks, barrier_report, lagging_by_status, late_rank, silent_ranks, frozen_process, gil_held, unpublished_id, legitimate_work)

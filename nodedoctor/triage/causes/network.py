@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from nodedoctor.triage.events.nccl import IbFlush
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Timeline
 
 
-def flushed(story: Story) -> Iterator[Candidate]:
+def flushed_connection(story: Timeline) -> Iterator[Candidate]:
     """InfiniBand status 5 is secondary: the connection was down already, mostly because the peer ended."""
     events = story.of(IbFlush)
     if events:
@@ -18,7 +18,7 @@ def flushed(story: Story) -> Iterator[Candidate]:
         yield Candidate("peer_died", "echo", "low", headline, tuple(events[:3]))
 
 
-def cut(story: Story) -> Iterator[Candidate]:
+def cut_connection(story: Timeline) -> Iterator[Candidate]:
     """A connection timed out instead of being closed: the way to the peer was cut."""
     events = [event for event in story.of(PeerGone) if event.what.timed_out]
     if events:
@@ -26,4 +26,4 @@ def cut(story: Story) -> Iterator[Candidate]:
         yield Candidate("network_socket_interface", "echo", "low", headline, tuple(events[:3]))
 
 
-RULES = (flushed, cut)
+RULES = (flushed_connection, cut_connection)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.triage.model import Candidate, Cause, Event
-from nodedoctor.triage.nodes import NodeFault
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.node_reports import NodeFault
+from nodedoctor.triage.story import Timeline
 
 
-def faults(story: Story) -> Iterator[Candidate]:
+def node_faults(story: Timeline) -> Iterator[Candidate]:
     """Failed checks by cause: an explanation for lack of a better one, so with medium confidence at most."""
     by_cause: dict[Cause, list[Event[NodeFault]]] = {}
     for event in story.of(NodeFault):
@@ -26,4 +26,4 @@ def faults(story: Story) -> Iterator[Candidate]:
         )
 
 
-RULES = (faults,)
+RULES = (node_faults,)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look
-from nodedoctor.triage.causes.who import called, distinct
+from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.events.ras import (
     HangConfirmed,
     HangFolder,
@@ -16,18 +16,18 @@ from nodedoctor.triage.events.ras import (
     RasMissing,
     RasProcess,
 )
-from nodedoctor.triage.model import Candidate, Who
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.model import Candidate, Identity
+from nodedoctor.triage.story import Timeline
 
 
-def silent(story: Story) -> Iterator[Candidate]:
+def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
     """A process that does not answer is gone or frozen: RAS has a thread of its own, which a hang spares."""
     missing = [event for event in story.of(RasMissing) if event.what.ranks]
     if not missing:
         return
     ranks = sorted({rank for event in missing for rank in event.what.ranks})
     processes = story.of(RasProcess)
-    culprits = tuple(Who(rank=rank) for rank in ranks[:64])
+    culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
         culprits = (replace(processes[0].who, rank=ranks[0]),)
     dead = story.of(RasDead)
@@ -35,26 +35,26 @@ def silent(story: Story) -> Iterator[Candidate]:
         "peer_died",
         "death",
         "high" if dead else "medium",
-        f"{called(culprits)} does not answer NCCL's RAS service: "
+        f"{describe_identities(culprits)} does not answer NCCL's RAS service: "
         + ("its process ended" if dead else "its process ended or is frozen"),
         tuple([*dead, *missing, *processes][:5]),
         culprits,
     )
 
 
-def fewer(story: Story) -> Iterator[Candidate]:
+def fewer(story: Timeline) -> Iterator[Candidate]:
     """Whom Ray's detector names: the others wait for a rank that launched fewer collectives than they did."""
     told = story.of(LaunchedFewer)
-    culprits = tuple(distinct(event.who for event in told))
+    culprits = tuple(distinct_ranks(event.who for event in told))
     if culprits:
-        headline = f"{called(culprits)} launched fewer collectives than the others, says Ray's hang detector"
+        headline = f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's hang detector"
         evidence = (*told[:3], *story.of(HangConfirmed)[:1])
         yield Candidate(
             "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)
         )
 
 
-def kept(story: Story) -> tuple[Fix, ...]:
+def kept(story: Timeline) -> tuple[Fix, ...]:
     """The step that reads what Ray's detector kept of the hang."""
     if not story.of(HangConfirmed):
         return ()
@@ -69,4 +69,4 @@ def kept(story: Story) -> tuple[Fix, ...]:
     )
 
 
-RULES = (silent, fewer)
+RULES = (silent_to_ras, fewer)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.triage.causes.who import blamed, called
-from nodedoctor.triage.events.stacks import Stack, where
+from nodedoctor.triage.causes.describe import blameable_identities, describe_identities
+from nodedoctor.triage.events.stacks import ThreadStack, describe_frame
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import agree, counted
 
 
@@ -23,16 +23,16 @@ def held_up(who: str, doing: str, waiting: int, collective: str, *, gil: bool, m
     return f"{who} {doing}{lock}{more}; {counted(waiting, 'rank')} {wait} for it in {collective}"
 
 
-def elsewhere(story: Story) -> Iterator[Candidate]:
+def outside_collective(story: Timeline) -> Iterator[Candidate]:
     """All but a few stand in a collective: the few are waited for."""
-    told = story.of(Stack)
+    told = story.of(ThreadStack)
     waiting = [event for event in told if event.what.collective]
     busy = {(e.who.rank, e.who.pid) for e in waiting}
     others = [e for e in told if not e.what.collective and (e.who.rank, e.who.pid) not in busy]
     if not waited_for(others, waiting):
         return
-    culprits = blamed(*(event.who for event in others))
-    who, doing = called(culprits) or "one process", f"is in {where(others[0].what.frames)}"
+    culprits = blameable_identities(*(event.who for event in others))
+    who, doing = describe_identities(culprits) or "one process", f"is in {describe_frame(others[0].what.frames)}"
     gil = any(event.what.owns_gil for event in others)
     yield Candidate(
         "cpu_stuck_or_slow_rank",
@@ -45,4 +45,4 @@ def elsewhere(story: Story) -> Iterator[Candidate]:
     )
 
 
-RULES = (elsewhere,)
+RULES = (outside_collective,)

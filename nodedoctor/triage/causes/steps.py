@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodedoctor.triage.causes.missing import absent, missed
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.causes.missing import absent_rank, ranks_without_timeout
+from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Confidence
-from nodedoctor.triage.story import Story
-from nodedoctor.triage.story.counts import Count, counts
+from nodedoctor.triage.story import Timeline
+from nodedoctor.triage.story.counts import RankCount, count_steps
 
 FEWEST = 3
 """Ranks that count: of two that differ nobody knows which is wrong."""
@@ -18,14 +18,14 @@ FAR = 3
 """Lines that a rank is behind by: no order of output between processes makes as many. Ours."""
 
 
-def fell_back(story: Story) -> Iterator[Candidate]:
+def lagging_rank(story: Timeline) -> Iterator[Candidate]:
     """The others came to the same step and timed out; this one's steps end before, and it did not wait."""
     if story.folded or not story.waits:
         return
-    known = {who.rank for who in missed(story)}
-    for ranks in counts(story.events).values():
+    known = {who.rank for who in ranks_without_timeout(story)}
+    for ranks in count_steps(story.events).values():
         steady = {rank: count for rank, count in ranks.items() if count.rises >= HABIT}
-        slow = _slow(story, steady)
+        slow = _slow_ranks(story, steady)
         if not slow or (known and not known & set(slow)):
             continue
         told = [steady[rank].event for rank in slow]
@@ -33,7 +33,7 @@ def fell_back(story: Story) -> Iterator[Candidate]:
         lines = min((front[-1] - steady[rank].last[-1]) / steady[rank].stride for rank in slow)
         confidence: Confidence = "medium" if lines >= FAR else "low"
         step = steady[slow[0]].last[-1]
-        yield absent(
+        yield absent_rank(
             story,
             tuple(event.who for event in told),
             (*told[:3], *(wait.event for wait in story.waits[:2])),
@@ -43,24 +43,24 @@ def fell_back(story: Story) -> Iterator[Candidate]:
         )
 
 
-def _slow(story: Story, steady: Mapping[int, Count]) -> list[int]:
+def _slow_ranks(story: Timeline, steady: Mapping[int, RankCount]) -> list[int]:
     """Ranks behind all others, which stand within a line of each other; none where more than a third are."""
     if len(steady) < FEWEST:
         return []
     front = max(count.last for count in steady.values())
     behind = {rank: _lines_behind(count, front) for rank, count in steady.items()}
     slow = sorted(rank for rank, lines in behind.items() if lines is None or lines >= 1)
-    gave_up = {event.who.rank for event in story.given_up} | {event.who.rank for event in story.of(Raised)}
+    gave_up = {event.who.rank for event in story.given_up} | {event.who.rank for event in story.of(ExceptionRaised)}
     if None in behind.values() or len(slow) > max(1, len(steady) // 3) or gave_up & set(slow):
         return []
     return slow
 
 
-def _lines_behind(count: Count, front: tuple[float, ...]) -> float | None:
+def _lines_behind(count: RankCount, front: tuple[float, ...]) -> float | None:
     """How many of its own lines a rank is behind; None in another epoch, where nobody can tell."""
     if count.last[:-1] != front[:-1] or len(count.last) != len(front):
         return None
     return (front[-1] - count.last[-1]) / count.stride
 
 
-RULES = (fell_back,)
+RULES = (lagging_rank,)

@@ -35,7 +35,7 @@ BARS = (BAR, DRAWN, KERAS, ETA, COLUMN, PAIR)
 """What `bar` reads."""
 
 
-def bar(text: str) -> tuple[str, tuple[float, ...]] | None:
+def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
     """How far a bar is; its name is what stands in front, so that two bars are two series."""
     found = BAR.search(text) or DRAWN.search(text) or KERAS.search(text)
     if found is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodedoctor.triage.events.progress import ANSWERS, TrainingStep
-from nodedoctor.triage.model import NOBODY, Event, Line, Place, Who
+from nodedoctor.triage.model import NOBODY, Event, Line, Place, Identity
 
 JUMP = 20
 """A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
@@ -34,7 +34,7 @@ class _Counter:
     rises: int = 0
     told: bool = False
     line: Line | None = None
-    who: Who = NOBODY
+    who: Identity = NOBODY
     before: Event[TrainingStep] | None = None
 
     def begin(self, value: Value) -> None:
@@ -65,21 +65,21 @@ class _Counter:
         return Event(what, line.place, self.who, line.time, line.text, line.repeated, line.origin)
 
 
-def speaker(place: Place, who: Who) -> str:
+def counter_owner(place: Place, who: Identity) -> str:
     """Whose counter it is: the process, as far as it is told."""
     return f"{place.source}|{who.world}|{who.rank}|{who.pid}|{who.local_rank}"
 
 
-class Counters:
+class StepCounters:
     """The counters of one stream of lines."""
 
     def __init__(self) -> None:
         self._all: dict[str, _Counter] = {}
         self._moved: dict[str, _Counter] = {}
 
-    def read(self, line: Line, who: Who, name: str, value: Value) -> None:
+    def read(self, line: Line, who: Identity, name: str, value: Value) -> None:
         """Take in one value of a counter."""
-        key = f"{speaker(line.place, who)}|{name}"
+        key = f"{counter_owner(line.place, who)}|{name}"
         counter = self._all.get(key)
         if counter is None:
             if len(self._all) >= SERIES:
@@ -102,9 +102,9 @@ class Counters:
         counter.line, counter.who = line, who
         self._moved[key] = counter
 
-    def answered(self, line: Line, who: Who) -> None:
+    def answered(self, line: Line, who: Identity) -> None:
         """Count a request that a server answered."""
-        known = self._all.get(f"{speaker(line.place, who)}|{ANSWERS}")
+        known = self._all.get(f"{counter_owner(line.place, who)}|{ANSWERS}")
         self.read(line, who, ANSWERS, (known.last[0] + 1 if known is not None else 1.0,))
 
     def flush(self) -> Iterator[Event[TrainingStep]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, sign, symptom
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, symptom_pattern
 
 
 @record
@@ -47,7 +47,7 @@ _RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
 _ITSELF = "this process has"
 
 
-def _gib(found: re.Match[str] | None, first: int = 1) -> float | None:
+def _first_gib(found: re.Match[str] | None, first: int = 1) -> float | None:
     """The first size in a match, in GiB."""
     if found is None:
         return None
@@ -58,11 +58,11 @@ def _gib(found: re.Match[str] | None, first: int = 1) -> float | None:
 def _gpu_full(found: re.Match[str]) -> GpuFull:
     """What torch's message says of who held the memory: each process since 2.1, before only its own share."""
     wanted, text = found["wanted"] or "", found.string
-    total, free = _gib(_TOTAL.search(text)), _gib(_FREE.search(text))
+    total, free = _first_gib(_TOTAL.search(text)), _first_gib(_FREE.search(text))
     if total is None:
         return GpuFull(wanted)
-    own = _gib(_RESERVED.search(text)) or sum(_gib(pattern.search(text)) or 0.0 for pattern in _OWN)
-    held = {int(row[1]): _gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
+    own = _first_gib(_RESERVED.search(text)) or sum(_first_gib(pattern.search(text)) or 0.0 for pattern in _OWN)
+    held = {int(row[1]): _first_gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
     if held and _ITSELF not in text:  # in a container torch takes its own process for another one
         held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
     if held and sum(held.values()) <= total:  # under WSL each process has 2^64 bytes
@@ -76,8 +76,8 @@ _FAULT = (
     r"|Error \d+)"
 )
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"(?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP|NPU|XPU) out of memory"
         r"(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?(?:.{0,12}\b[GNX]PU (?P<gpu>\d+))?"
         r"|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback"
@@ -91,12 +91,12 @@ SIGNS: tuple[Sign, ...] = (
         r"|[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory)",
         _gpu_full,
     ),
-    sign(r"^GPU (?P<gpu>\d{1,3}) has a total capacity of ", lambda _: OfGpu()),
-    sign(  # TensorFlow
+    log_pattern(r"^GPU (?P<gpu>\d{1,3}) has a total capacity of ", lambda _: OfGpu()),
+    log_pattern(  # TensorFlow
         r"OOM when allocating tensor(?:.{0,400}?/device:GPU:(?P<gpu>\d{1,3})\b)?",
         lambda _: GpuFull(""),
     ),
-    symptom(
+    symptom_pattern(
         "gpu_hardware_xid",
         "ecc",
         r"(?:CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable)\b"
@@ -105,7 +105,7 @@ SIGNS: tuple[Sign, ...] = (
         "the GPU reported a hardware error to the program",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "gpu_hardware_xid",
         "device-lost",
         rf"^(?!.*nvls)(?:.*{_FAULT}:? ?(?:999)? ?'?unknown error)|GPU is lost"
@@ -114,7 +114,7 @@ SIGNS: tuple[Sign, ...] = (
         "the GPU stopped answering the program",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "cuda-program-fault",
         r"block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `"
@@ -130,7 +130,7 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "no-such-gpu",
         r"invalid device ordinal|CUDA_ERROR_INVALID_DEVICE\b|cudaErrorInvalidDevice\b"
@@ -139,7 +139,7 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "ddp-unused-parameters",
         r"Expected to have finished reduction in the prior iteration"
@@ -147,7 +147,7 @@ SIGNS: tuple[Sign, ...] = (
         "parameters of the model took no part in the loss, and DDP waited for their gradients",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "nvlink_fabric",
         "fabric-not-ready",
         r"system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY"
@@ -156,7 +156,7 @@ SIGNS: tuple[Sign, ...] = (
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
         of_node=True,
     ),
-    symptom(  # the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
+    symptom_pattern(  # the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
         "nvlink_fabric",
         "fabric-of-host",
         r"\bNV_WARN_NOTHING_TO_DO\b",
@@ -164,14 +164,14 @@ SIGNS: tuple[Sign, ...] = (
         " it",
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         "nvlink_fabric",
         "fabric-in-progress",
         r"\bFabric\b\W{1,4}State\W{1,6}In Progress|^\s{0,12}State {8,60}: In Progress",
         "a GPU is not registered with the NVLink fabric (Fabric State: In Progress)",
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         "driver_problem",
         "driver-too-old",
         r"driver (?:on your system is )?too old|driver version is insufficient|cudaErrorInsufficientDriver"
@@ -181,7 +181,7 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         quoted=True,
     ),
-    symptom(
+    symptom_pattern(
         "driver_problem",
         "driver-missing",
         r"no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver"
@@ -197,7 +197,7 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         quoted=True,
     ),
-    symptom(
+    symptom_pattern(
         "version_mismatch",
         "wrong-build",
         r"undefined symbol: |Value 'sm_\w{1,8}' is not defined for option 'gpu-name'"
@@ -215,14 +215,14 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         quoted=True,
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "cuda-after-fork",
         r"Cannot re-initialize CUDA in forked subprocess",
         "CUDA was used in a process forked after CUDA had started",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "driver_problem",
         "cuda-not-started",
         r"failure (?:3 )?'?initialization error",  # after a fork, too: CUDA gives no reason

@@ -9,7 +9,7 @@ from nodedoctor.record import record
 
 
 @record
-class Frame:
+class StackFrame:
     """One call: file, line, function and the source text shown for it."""
 
     file: str
@@ -29,12 +29,12 @@ _SLASH = re.compile(r"[/\\]")
 _STANDARD = re.compile(r"[/\\]lib[/\\]python[\d.]+[/\\]|^<")
 
 
-def is_library(frame: Frame) -> bool:
+def is_library(frame: StackFrame) -> bool:
     """True for a call in Python's own code or in a package."""
     return _PACKAGE.search(frame.file) is not None or _STANDARD.search(frame.file) is not None
 
 
-def place(frames: Sequence[Frame]) -> str:
+def source_place(frames: Sequence[StackFrame]) -> str:
     """Where a person begins to read: the innermost call of the program's own code, else of a package."""
     own = [frame for frame in frames if not is_library(frame)]
     of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
@@ -46,7 +46,7 @@ def place(frames: Sequence[Frame]) -> str:
     return f"{package[1]}'s {where}" if package is not None else where
 
 
-def program(frames: Sequence[Frame]) -> str:
+def program_file(frames: Sequence[StackFrame]) -> str:
     """The file of the program that ran: the outermost call that is neither Python's nor a package's."""
     own = (frame for frame in frames if not is_library(frame))
     return next((frame.name for frame in own), "")
@@ -59,11 +59,11 @@ _ASIDE = frozenset((
 """Packages that look on while a program runs; a notebook's shell asks jedi what to offer for a Tab."""
 
 
-def of_onlookers(frames: Sequence[Frame]) -> bool:
+def of_onlookers(frames: Sequence[StackFrame]) -> bool:
     """True where only Weights & Biases or a notebook's own shell ran, or what Ray's dashboard shows.
 
     The job does without them.
     """
     packages = {found[1] for frame in frames if (found := _PACKAGE.search(frame.file))}
     shown = any(_DASHBOARD.search(frame.file) for frame in frames)
-    return ((packages and packages <= _ASIDE) or shown) and not program(frames)
+    return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, numeral, rank_number, sign, symptom, world_size
+from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, rank_number, log_pattern, symptom_pattern, world_size
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Cause, Event, Line
 
@@ -74,37 +74,37 @@ _SOCKET: Cause = "network_socket_interface"
 _IB: Cause = "network_ib"
 
 
-def _communicator(found: re.Match[str]) -> Communicator:
+def _make_communicator(found: re.Match[str]) -> Communicator:
     bus = int(found["bus"], 16) >> 12 & 0xFF if found["bus"] else 0  # busId 1b000 is 00:1b:00.0
-    return Communicator(world_size(found["size"]), numeral(found["inner"]), found["step"], bus)
+    return Communicator(world_size(found["size"]), bounded_integer(found["inner"]), found["step"], bus)
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(r"^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)", lambda _: SetUp()),
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(r"^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)", lambda _: SetUp()),
+    log_pattern(
         r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
         lambda found: DuplicateGpu((rank_number(found[1]), rank_number(found[2]))),
     ),
-    sign(
+    log_pattern(
         r"\b(nccl(?:Remote|System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)(?:Error)?)\b"
         r"|Test NCCL failure \w{1,40}\.\w{1,4}:\d{1,6} '([^'/]{1,120})"  # nccl-tests (src/common.h)
         r"|(unhandled (?:cuda|system) error)",
         lambda found: NcclError((found[1] or found[2] or found[3]).strip()),
     ),
-    sign(
+    log_pattern(
         r"rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).{0,90}?"
         r"(?:busId (?P<bus>[0-9a-f]{1,9})\b.{0,90}?)?"
         r"(?P<step>Init START|Init COMPLETE|Abort COMPLETE|Destroy COMPLETE)",
-        _communicator,
+        _make_communicator,
     ),
-    symptom(
+    symptom_pattern(
         _SOCKET,
         "no-interface",
         r"[Nn]o (?:socket )?interface found",
         "NCCL found no network interface: NCCL_SOCKET_IFNAME, where it is set, matches none",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         _SOCKET,
         "connect-failed",
         r"(?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect"
@@ -114,21 +114,21 @@ SIGNS: tuple[Sign, ...] = (
         "NCCL could not connect to a peer's address",
         quoted=True,
     ),
-    symptom(
+    symptom_pattern(
         _SOCKET,
         "no-route",
         r"No route to host|Network is unreachable|Software caused connection abort",
         "there is no way to the peer's address",
     ),
-    sign(
+    log_pattern(
         r"Call to \w+ (?:from|to) (?P<peer>\S+) failed : Connection timed out",
         lambda found: PeerGone(found["peer"], timed_out=True),
     ),
-    sign(
+    log_pattern(
         r"Got completion from peer (?P<peer>\S+) with (?:error|status)[ =](?:5\b|IBV_WC_WR_FLUSH_ERR)",
         lambda found: IbFlush(found["peer"]),
     ),
-    symptom(
+    symptom_pattern(
         _IB,
         "ib-memory-refused",
         r"Got completion (?:from peer \S+ )?with (?:error|status)[ =]"
@@ -138,7 +138,7 @@ SIGNS: tuple[Sign, ...] = (
         " that had freed it",
         quoted=True,
     ),
-    symptom(
+    symptom_pattern(
         _IB,
         "ib-completion-error",
         r"mlx\d+: \S{1,64}: got completion with error:"  # libmlx5, not of flushed entries
@@ -151,14 +151,14 @@ SIGNS: tuple[Sign, ...] = (
         "InfiniBand gave up on a peer: the path to it, different fabrics, or its process ended",
         quoted=True,
     ),
-    symptom(
+    symptom_pattern(
         _IB,
         "ib-event",
         r"NET/IB ?: .*(?:async fatal event|Got async event|port error)",
         "the InfiniBand adapter reported a fault",
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         _IB,
         "ib-setup",
         r"(?:Call to )?ibv_(?:modify_qp|poll_cq)\w* failed"
@@ -167,7 +167,7 @@ SIGNS: tuple[Sign, ...] = (
         r"(?:QP|[Qq]ueue [Pp]air)\b",
         "an InfiniBand queue pair could not be set up",
     ),
-    symptom(  # NCCL before 2.20 does not tell the error's number
+    symptom_pattern(  # NCCL before 2.20 does not tell the error's number
         _IB,
         "ib-own-side",
         r"ibv_(?:create_(?:cq|qp)|alloc_pd|reg_\w{1,20}|query_gid|post_(?:send|recv))\w{0,20}(?:\([^()]{0,120}\))?"
@@ -177,7 +177,7 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
-    symptom(  # ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
+    symptom_pattern(  # ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
         _IB,
         "ib-left-out",
         r"Call to ibv_(?:open_device|query_device|query_port)\w* failed",
@@ -185,7 +185,7 @@ SIGNS: tuple[Sign, ...] = (
         decisive=False,
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         _IB,
         "network-plugin-failed",
         r"NCCL WARN NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+ .{0,200}?"
@@ -193,21 +193,21 @@ SIGNS: tuple[Sign, ...] = (
         "NCCL's network plug-in reports that its adapter does not work",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         _IB,
         "network-plugin-missing",
         r"NCCL WARN Error: network \S+ not found",
         "the network that NCCL_NET asks for is not available",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "shm_or_limits",
         "memlock",
         r"ibv_(?:reg_\w|create_cq)\w{0,40}(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)",
         "memory could not be pinned for InfiniBand: the memlock limit",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "shm_or_limits",
         "dev-shm",
         r"(?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left"
@@ -218,13 +218,13 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         owner="CONFIG",
     ),
-    symptom(
+    symptom_pattern(
         "version_mismatch",
         "nccl-versions-differ",
         r"[Mm]ismatched NCCL version",
         "ranks run different NCCL versions",
     ),
-    symptom(
+    symptom_pattern(
         "nvlink_fabric",
         "nvls",
         r"(?:[Ff]ailed to (?:bind|create|allocate|map).{0,200}(?:NVLS|NVLink SHARP|[Mm]ulticast)"
@@ -232,40 +232,40 @@ SIGNS: tuple[Sign, ...] = (
         r"|nvls\.cc:\d{1,5}\b.{0,200}(?:[Cc]uda failure|CUDA (?:error )?\d+|fail))",
         "NVLink SHARP (NVLS) could not be set up: Fabric Manager, NVSwitches, or a VM without them",
     ),
-    symptom(
+    symptom_pattern(
         "nvlink_fabric",
         "imex",
         r"(?:IMEX|MNNVL).*(?:fail|error|not (?:running|ready|available)|WARN)|WARN.*(?:IMEX|MNNVL)",
         "the multi-node NVLink service (IMEX) does not work",
         decisive=False,
     ),
-    symptom(
+    symptom_pattern(
         "nvlink_fabric",
         "p2p-off-on-nvlink",
         r"P2P is disabled between NVLINK connected GPUs",
         "P2P is off between GPUs that NVLink connects",
         decisive=False,
     ),
-    symptom(
+    symptom_pattern(
         "p2p_pcie_acs_iommu",
         "acs-hint",
         r"HINT:.{1,200}\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA",
         "the way between the GPUs over PCIe is redirected or blocked (ACS, IOMMU)",
     ),
-    symptom(
+    symptom_pattern(
         "p2p_pcie_acs_iommu",
         "p2p-broken",
         r"peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)",
         "the GPUs cannot reach each other's memory",
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         "collective_mismatch",
         "declared-mismatch",
         r"Mismatched collective detected|DistributedOperationException",
         "the ranks were compared, and they do not do the same",
     ),
-    symptom(  # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
+    symptom_pattern(  # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
         "user_code_exception",
         "nccl-no-algorithm",
         r"no algorithm/protocol available for function \S+",
@@ -274,13 +274,13 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         owner="CONFIG",
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "rank-given-twice",
         r"rank \d+ of \d+ ranks has already checked in",
         "two processes were started with the same rank",
     ),
-    symptom(
+    symptom_pattern(
         "collective_mismatch",
         "message-truncated",
         r"Message truncated : received \d+ bytes instead of \d+",

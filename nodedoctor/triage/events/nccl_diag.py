@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import replace
-from nodedoctor.triage.events.sign import Sign, Symptom, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, log_pattern
 from nodedoctor.triage.model import Cause
 
 SLOWER = 0.7
@@ -26,7 +26,7 @@ _RATE = r"\d{1,6}\.\d"
 
 def _failed(
     cause: Cause, name: str, pattern: str, says: str, *, decisive: bool = True, here: bool = False
-) -> Sign:
+) -> LogPattern:
     """A check that failed, on a rank that its line names, or `here`: on the node of the line.
 
     The printer reports for others. It may do so when all have given up: that is no consequence.
@@ -40,10 +40,10 @@ def _failed(
             return None
         return replace(what, words=f"rank {src} to rank {dst}") if src else what
 
-    return sign(rf"{host}\bNCCL DIAG \[INFO\] +{pattern}", made)
+    return log_pattern(rf"{host}\bNCCL DIAG \[INFO\] +{pattern}", made)
 
 
-SIGNS: tuple[Sign, ...] = (
+SIGNS: tuple[LogPattern, ...] = (
     _failed(
         "nvlink_fabric",
         "diag-nvlink",

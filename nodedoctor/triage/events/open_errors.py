@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.handling import handled
-from nodedoctor.triage.events.manner import warned
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.assertion import is_warning
+from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event, Line
 
 BEHIND = 2
@@ -61,12 +61,12 @@ class OpenErrors:
 
     def _is_handler(self, text: str) -> bool:
         """True for a line that says how the program went on after the held exception."""
-        if not handled(text) or warned(text, len(text)):
+        if not handled(text) or is_warning(text, len(text)):
             return False
-        said = _words(text)
+        said = _topic_words(text)
         if handled(" ".join(text.split()[:2])) and len(said) <= BRIEF:
             return True
-        return any(said & _words(_about(event)) for event in self._held)
+        return any(said & _topic_words(_describe_exception(event)) for event in self._held)
 
     def released(self) -> Iterator[Event[Any]]:
         """All that is held."""
@@ -74,15 +74,15 @@ class OpenErrors:
         self._held = []
 
 
-def _about(event: Event[Any]) -> str:
+def _describe_exception(event: Event[Any]) -> str:
     """An exception in its own words, and where it was raised."""
-    if not isinstance(event.what, Raised):
+    if not isinstance(event.what, ExceptionRaised):
         return event.text
     frames = event.what.frames[-3:]
     places = (f"{frame.name.partition('.')[0]} {frame.function} {frame.source}" for frame in frames)
     return " ".join((event.what.type, event.what.message, *places))
 
 
-def _words(text: str) -> set[str]:
+def _topic_words(text: str) -> set[str]:
     """The words of a text that tell what it is about."""
     return {word.lower() for word in _WORD.findall(text)} - _SMALL

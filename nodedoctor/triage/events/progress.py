@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import ends
-from nodedoctor.triage.events.bars import bar
-from nodedoctor.triage.events.sign import Sign, sign, world_size
+from nodedoctor.triage.events.bars import parse_bar
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, world_size
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
@@ -62,17 +62,17 @@ class TrainingStep:
 
 
 @record
-class Serving:
+class ServerReady:
     """A server says that it is up."""
 
 
 @record
-class Refused:
+class RequestRefused:
     """A server told a client that its request was at fault: what it logs of that request is no failure."""
 
 
 @record
-class Finished:
+class JobFinished:
     """The job says it ended well."""
 
 
@@ -84,17 +84,17 @@ class LongWork:
 
 
 @record
-class Asleep:
+class DeliberateSleep:
     """A rank says it is waiting or sleeping on purpose."""
 
 
 @record
-class Gone:
+class ResourceTrackerWarning:
     """Python's tracker of shared resources outlived its processes: all that used them have ended."""
 
 
 @record
-class Size:
+class WorldSize:
     """The number of ranks of the job, from a line that says so."""
 
     ranks: int
@@ -106,14 +106,14 @@ class RankOfPid:
 
 
 @record
-class Mentions:
+class SettingMentioned:
     """A framework or a setting that is named: advice depends on it."""
 
     name: str
 
 
 @record
-class Roster:
+class PidRoster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 
     pids: tuple[int, ...]
@@ -187,20 +187,20 @@ PATTERNS = (*ends.PATTERNS, _SERVING, *(pattern for _, pattern in _WORKS))
 """What `read` looks for, beside a roster."""
 
 
-def read(text: str) -> object | None:
+def read_liveness(text: str) -> object | None:
     """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
     listed = _ROSTER.match(text)
     if listed:
-        return Roster(tuple(whole(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
+        return PidRoster(tuple(whole(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
     if ends.says_done(text):
-        return Finished()
+        return JobFinished()
     for kind, pattern in _WORKS:
         if pattern.search(text) and not _soon_done(text):
             return LongWork(kind)
     if _SERVING.search(text):
-        return Serving()
+        return ServerReady()
     return None
 
 
@@ -209,7 +209,7 @@ def _soon_done(text: str) -> bool:
     bar = _FULL.search(text)
     if bar is None:
         return False
-    return _seconds(bar.groups()) < SHORTEST_LIMIT
+    return _duration_seconds(bar.groups()) < SHORTEST_LIMIT
 
 
 def is_brief(text: str) -> bool:
@@ -217,27 +217,27 @@ def is_brief(text: str) -> bool:
     bar = _EXPECTED.search(text)
     if bar is None:
         return False
-    return _seconds(bar.groups()[:3]) + _seconds(bar.groups()[3:]) < SHORTEST_LIMIT
+    return _duration_seconds(bar.groups()[:3]) + _duration_seconds(bar.groups()[3:]) < SHORTEST_LIMIT
 
 
-def _seconds(parts: Iterable[str | None]) -> int:
+def _duration_seconds(parts: Iterable[str | None]) -> int:
     """A time in hours, which may be missing, minutes and seconds."""
     hours, minutes, seconds = (int(part or 0) for part in parts)
     return 3600 * hours + 60 * minutes + seconds
 
 
-def counter(text: str) -> tuple[str, tuple[float, ...]] | None:
+def step_counter(text: str) -> tuple[str, tuple[float, ...]] | None:
     """Name and value of the counter of steps in a line, None when it has none."""
-    return bar(text) or (None if TROUBLE.search(text) else counted(text))
+    return parse_bar(text) or (None if TROUBLE.search(text) else all_counters(text))
 
 
-def answered(text: str) -> bool:
+def is_request_served(text: str) -> bool:
     """True for a line that tells that a server did work for a client."""
     speed = GENERATES.search(text)
     return (speed is not None and float(speed["speed"]) > 0) or ANSWERED.search(text) is not None
 
 
-def counted(text: str) -> tuple[str, tuple[float, ...]] | None:
+def all_counters(text: str) -> tuple[str, tuple[float, ...]] | None:
     """The counters that a line names. An epoch counts before the step within it."""
     found: dict[str, float] = {}
     first = len(text)
@@ -260,40 +260,40 @@ def _is_a_time(match: re.Match[str]) -> bool:
     return "epoch" not in match["name"] and not float(match["value"]).is_integer()
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?"
         r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
-        lambda _: Asleep(),
+        lambda _: DeliberateSleep(),
     ),
-    sign(  # Lib/multiprocessing/resource_tracker.py, main()
+    log_pattern(  # Lib/multiprocessing/resource_tracker.py, main()
         r"resource_tracker: There appear to be \d+ leaked \w+ objects to clean up at shutdown",
-        lambda _: Gone(),
+        lambda _: ResourceTrackerWarning(),
     ),
-    sign(
+    log_pattern(
         r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
         r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)"
         r"|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b",
-        lambda found: Size(world_size(next(filter(None, found.groups())))),
+        lambda found: WorldSize(world_size(next(filter(None, found.groups())))),
     ),
-    sign(
+    log_pattern(
         r"(?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)"
         r"|(?P<llamafactory>LLaMA-?Factory|LlamaFactory|llamafactory)"
         r"|(?P<ray_train>RayTrainWorker|TorchTrainer|ray[./]train\b)|(?P<hybrid_shard>HYBRID_SHARD)",
-        lambda found: Mentions((found.lastgroup or "").replace("_", "-")),
+        lambda found: SettingMentioned((found.lastgroup or "").replace("_", "-")),
     ),
-    sign(
+    log_pattern(
         r"(?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)"
         r"|(?P<openrlhf>OpenRLHF|openrlhf)"
         r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)"
         r"|(?P<torchtitan>torchtitan)"
         r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)"
         r"|(?P<transformers>transformers)",
-        lambda found: Mentions(found.lastgroup or ""),
+        lambda found: SettingMentioned(found.lastgroup or ""),
     ),
-    sign(
+    log_pattern(
         r"vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal",
-        lambda _: Mentions("multimodal"),
+        lambda _: SettingMentioned("multimodal"),
     ),
-    sign(r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
+    log_pattern(r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
 )

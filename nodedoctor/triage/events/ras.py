@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, ranks_in, sign
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Who
+from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, ranks_in, log_pattern
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Identity
 from nodedoctor.whole_numbers import whole
 
 T = TypeVar("T")
@@ -61,56 +61,56 @@ class LaunchedFewer:
     """A rank had launched fewer collectives than the others when nothing went on any more."""
 
 
-def _behind(found: re.Match[str]) -> RasCount | None:
-    ranks, operation = number(found[1]), number(found[2])
+def _ranks_behind(found: re.Match[str]) -> RasCount | None:
+    ranks, operation = optional_integer(found[1]), optional_integer(found[2])
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
-    sign(r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
+    log_pattern(r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
+    log_pattern(
         r"^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)",
         lambda _: RasProcess(),
     ),
-    sign(r"(?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _behind),
-    sign(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
+    log_pattern(r"(?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _ranks_behind),
+    log_pattern(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
     # Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
-    sign(
+    log_pattern(
         r"\bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b",
         lambda _: HangConfirmed(),
     ),
-    sign(
+    log_pattern(
         r"(?P<path>/[^\s'\",]{0,160}hang_detector[^\s'\",/]{0,40})",
         lambda found: HangFolder(found["path"]),
     ),
-    sign(
+    log_pattern(
         r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)"
         r"(?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
-        lambda found: RasMissing((number(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer(),
+        lambda found: RasMissing((optional_integer(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer(),
     ),
 )
 
 
 def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
     """The events in RAS's JSON answer; anything that is not laid out like one is passed over."""
-    for communicator in _dicts(document.get("communicators")):
+    for communicator in _dict_items(document.get("communicators")):
         missing = [
             row
-            for row in _dicts(communicator.get("missing_ranks"))
+            for row in _dict_items(communicator.get("missing_ranks"))
             if whole(row.get("rank"), LARGEST_WORLD - 1) is not None
         ]
         size = communicator.get("size")
         if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
             yield Event(
-                RasRunning(), place, Who(), None, f"communicator {communicator.get('hash')}: all ranks answer"
+                RasRunning(), place, Identity(), None, f"communicator {communicator.get('hash')}: all ranks answer"
             )
         for row in missing:
-            yield from _missing(row, place)
+            yield from _ranks_missing(row, place)
 
 
-def _missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
-    who = Who(rank=row["rank"], host=_as(str, row.get("host")), pid=whole(row.get("pid"), LARGEST_PID))
+def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
+    who = Identity(rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole(row.get("pid"), LARGEST_PID))
     status = row.get("status")
     dead = isinstance(status, dict) and status.get("considered_dead") is True
     text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"
@@ -120,9 +120,9 @@ def _missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
         yield Event(RasDead(), place, who, None, text + " and is considered dead")
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _dict_items(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _as(kind: type[T], value: Any) -> T | None:
+def _as_type(kind: type[T], value: Any) -> T | None:
     return value if isinstance(value, kind) else None

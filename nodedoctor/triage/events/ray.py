@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern
 
 
 @record
@@ -33,36 +33,36 @@ class TaskFailed:
     teller: int | None = None
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(  # an object is lost when the worker that made it, or that owns it, is gone
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(  # an object is lost when the worker that made it, or that owns it, is gone
         r"(?:Actor(?:Died|Unavailable)|RayActor|OwnerDied|ObjectLost|ObjectReconstructionFailed|LocalRayletDied)"
         r"Error",
         lambda _: ActorDied(""),
     ),
-    sign(
+    log_pattern(
         r"[Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead",
         lambda _: ActorDied("START"),
     ),
-    sign(
+    log_pattern(
         r"Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: "
         r"(?P<type>[A-Z_]+))?",
         lambda found: ActorDied(found["type"] or ""),
     ),
-    sign(
+    log_pattern(
         r"worker process has died\.(?: Worker exit type: (?P<type>[A-Z_]+))?",
         lambda found: ActorDied(found["type"] or ""),
     ),
-    sign(r"^\s+pid: (?P<pid>\d+)$", lambda _: ActorPid()),
+    log_pattern(r"^\s+pid: (?P<pid>\d+)$", lambda _: ActorPid()),
     # verl ends the names of its actors in the number of their node and their rank on it
-    sign(r"^\s+name: \w+_0:(?P<rank>\d{1,3})$", lambda _: ActorPid()),
+    log_pattern(r"^\s+name: \w+_0:(?P<rank>\d{1,3})$", lambda _: ActorPid()),
     # Ray Train's index of the worker whose task failed first (ray/train/_internal/utils.py)
-    sign(r"^Worker (?P<rank>\d+) has failed\.$", lambda _: ActorPid()),
-    sign(
+    log_pattern(r"^Worker (?P<rank>\d+) has failed\.$", lambda _: ActorPid()),
+    log_pattern(
         r"(?:RayTaskError(?:\((?P<error>\w+)\))?.*|\bray::[\w.:<>-]{1,200}(?:\(\))? \()pid=(?P<pid>\d+)"
         r"(?:, ip=(?P<host>[\w.:-]+))?",
         lambda f: TaskFailed(f["error"] or ""),
     ),
-    sign(
+    log_pattern(
         r"WorkerCrashedError|worker died or was killed while executing a task", lambda _: ActorDied("CRASHED")
     ),
 )

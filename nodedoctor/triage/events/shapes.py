@@ -7,9 +7,9 @@ from collections import Counter as Counted
 from collections.abc import Callable, Iterable, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import bars, complaints, progress, seen
-from nodedoctor.triage.events.needles import needles
-from nodedoctor.triage.events.sign import Sign
+from nodedoctor.triage.events import bars, unclassified, progress, not_a_log
+from nodedoctor.triage.events.required_literals import required_literals
+from nodedoctor.triage.events.log_pattern import LogPattern
 
 KEPT = 4096
 """Shapes of lines remembered; logs repeat a few hundred."""
@@ -19,14 +19,14 @@ Counter = Callable[[str], "tuple[str, tuple[float, ...]] | None"]
 
 
 @record
-class Shape:
+class LineShape:
     """What lines of one shape can say: signs, life, an announcement of trouble, the counter of steps.
 
     `complains`: they speak of a failure. `answers`: they may be of a server's access log, or
     tell how fast it generates.
     """
 
-    signs: tuple[Sign, ...]
+    signs: tuple[LogPattern, ...]
     alive: bool
     announces: bool
     counters: tuple[Counter, ...]
@@ -34,22 +34,22 @@ class Shape:
     answers: bool
 
 
-class Shapes:
+class LineShapes:
     """Which readers have a word in a line; each shape is asked once."""
 
-    def __init__(self, signs: Iterable[Sign]) -> None:
-        self._known: dict[str, Shape] = {}
+    def __init__(self, signs: Iterable[LogPattern]) -> None:
+        self._known: dict[str, LineShape] = {}
         self._signs = tuple(signs)
-        lists = [_masked(sign.needles) for sign in self._signs]
-        alive, announces = _words(progress.PATTERNS), _words((seen.ANNOUNCES,))
+        lists = [_mask_digits(sign.needles) for sign in self._signs]
+        alive, announces = _pattern_words(progress.PATTERNS), _pattern_words((not_a_log.ANNOUNCES,))
         self._alive, self._announces = len(lists), len(lists) + 1
-        self._index = Index([*lists, alive, announces])
+        self._index = LiteralIndex([*lists, alive, announces])
         self._counted, self._bar = (
-            _words((progress.COUNTED,)),
-            _words(bars.BARS, shortest=2),
+            _pattern_words((progress.COUNTED,)),
+            _pattern_words(bars.BARS, shortest=2),
         )
 
-    def of(self, text: str) -> Shape:
+    def of(self, text: str) -> LineShape:
         """The shape of a line."""
         masked = _NUMBER.sub("0", text)
         found = self._known.get(masked)
@@ -59,23 +59,23 @@ class Shapes:
             found = self._known[masked] = self._read(masked)
         return found
 
-    def _read(self, masked: str) -> Shape:
+    def _read(self, masked: str) -> LineShape:
         lower = masked.lower()
         found = self._index.of(masked)
-        counters: list[Counter] = [bars.bar] if _has(self._bar, masked) else []
-        if _has(self._counted, lower) and not progress.TROUBLE.search(masked):
-            counters.append(progress.counted)
-        return Shape(
+        counters: list[Counter] = [bars.parse_bar] if _contains_word(self._bar, masked) else []
+        if _contains_word(self._counted, lower) and not progress.TROUBLE.search(masked):
+            counters.append(progress.all_counters)
+        return LineShape(
             tuple(self._signs[number] for number in found if number < self._alive),
             masked.startswith("[") or self._alive in found,  # a roster is a list of numbers
             self._announces in found,
             tuple(counters),
-            complaints.FAILING.search(masked) is not None,
+            unclassified.FAILING.search(masked) is not None,
             '"POST /' in masked or "throughput" in masked,
         )
 
 
-class Index:
+class LiteralIndex:
     """Which of many lists of words have one in a text: a word is looked for only where its rarest piece is.
 
     A text has far fewer different pieces of three letters than there are words.
@@ -83,16 +83,16 @@ class Index:
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
         self._words: dict[str, list[tuple[str, int]]] = {}
-        often = Counted(piece for words in lists for word in words for piece in _pieces(word))
+        often = Counted(piece for words in lists for word in words for piece in _trigrams(word))
         for number, words in enumerate(lists):
             for word in words:
-                rarest = min(_pieces(word), key=lambda piece: (often[piece], piece))
+                rarest = min(_trigrams(word), key=lambda piece: (often[piece], piece))
                 self._words.setdefault(rarest, []).append((word, number))
 
     def of(self, text: str) -> list[int]:
         """The numbers of the lists, in their order."""
         found: set[int] = set()
-        for piece in self._words.keys() & _pieces(text):
+        for piece in self._words.keys() & _trigrams(text):
             found.update(number for word, number in self._words[piece] if word in text)
         return sorted(found)
 
@@ -101,20 +101,20 @@ PIECE = 3
 """Letters of a piece; no word is shorter."""
 
 
-def _pieces(text: str) -> set[str]:
+def _trigrams(text: str) -> set[str]:
     return {text[at : at + PIECE] for at in range(len(text) - PIECE + 1)}
 
 
-def _has(words: Sequence[str], text: str) -> bool:
+def _contains_word(words: Sequence[str], text: str) -> bool:
     return any(map(text.__contains__, words))
 
 
-def _words(patterns: Iterable[re.Pattern[str]], shortest: int = 3) -> tuple[str, ...]:
+def _pattern_words(patterns: Iterable[re.Pattern[str]], shortest: int = 3) -> tuple[str, ...]:
     """Words of which every match of one of the patterns has one."""
-    found = [needles(pattern.pattern, shortest) for pattern in patterns]
+    found = [required_literals(pattern.pattern, shortest) for pattern in patterns]
     assert all(found), patterns
-    return _masked(word for words in found for word in words)
+    return _mask_digits(word for words in found for word in words)
 
 
-def _masked(words: Iterable[str]) -> tuple[str, ...]:
+def _mask_digits(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_NUMBER.sub("0", word) for word in words))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.frames import Frame
+from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.model import LARGEST_PID, Event, Line
 from nodedoctor.whole_numbers import whole
 
@@ -28,10 +28,10 @@ _FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
 
 
 @record
-class Stack:
+class ThreadStack:
     """One thread, from the innermost frame outwards: the main one, or the one with Python's lock."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     owns_gil: bool = False
 
     @property
@@ -40,28 +40,28 @@ class Stack:
         return collective_in(self.frames)
 
 
-def collective_in(frames: tuple[Frame, ...]) -> str:
+def collective_in(frames: tuple[StackFrame, ...]) -> str:
     """The collective in which a stack waits, '' when it is elsewhere."""
     waiting = (f.function for f in frames[:DEEPEST] if LIBRARY.search(f.file) and WAITS.search(f.function))
     return next(waiting, "")
 
 
-class Dumps:
+class StackDumps:
     """Collects the stacks of dumps, line by line."""
 
     def __init__(self) -> None:
         self._process: Line | None = None
         self._pid: int | None = None
         self._wanted = self._gil = False
-        self._frames: list[Frame] = []
+        self._frames: list[StackFrame] = []
 
-    def read(self, line: Line) -> Iterator[Event[Stack]]:
+    def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
         """The stack that ends before this line, if one does."""
         text = line.text
         frame = _FRAME.match(text) if self._wanted else None
         if frame is not None:
             if len(self._frames) < FRAMES:
-                self._frames.append(Frame(frame[2], int(frame[3]), frame[1]))
+                self._frames.append(StackFrame(frame[2], int(frame[3]), frame[1]))
             return
         process = _PROCESS.match(text) if text.startswith("Process ") else None
         thread = _THREAD.match(text) if text.startswith("Thread ") else None
@@ -73,19 +73,19 @@ class Dumps:
             self._gil = "gil" in thread[1]
             self._wanted = self._gil or thread[2] in ("MainThread", None)
 
-    def flush(self) -> Iterator[Event[Stack]]:
+    def flush(self) -> Iterator[Event[ThreadStack]]:
         """The stack that is open."""
         frames, self._frames, wanted = tuple(self._frames), [], self._wanted
         self._wanted = False
         first = self._process
         if not wanted or not frames or first is None:
             return
-        stack = Stack(frames, self._gil)
+        stack = ThreadStack(frames, self._gil)
         who = first.who.filled(type(first.who)(pid=self._pid))
-        doing = f"waits in {stack.collective}" if stack.collective else f"is in {where(frames)}"
+        doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
         yield Event(stack, first.place, who, first.time, f"process {self._pid} {doing}")
 
 
-def where(frames: tuple[Frame, ...]) -> str:
+def describe_frame(frames: tuple[StackFrame, ...]) -> str:
     """The innermost frame in words."""
     return f"{frames[0].function} ({frames[0].file}:{frames[0].line})"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.frames import Frame, of_onlookers
-from nodedoctor.triage.events.manner import Manner, manner
+from nodedoctor.triage.events.frames import StackFrame, of_onlookers
+from nodedoctor.triage.events.assertion import Assertion, assertion_of
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
 from nodedoctor.whole_numbers import whole
 
@@ -49,7 +49,7 @@ _AGAIN = "During handling of the above exception"
 
 
 @record
-class Raised:
+class ExceptionRaised:
     """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled.
 
     `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
@@ -58,7 +58,7 @@ class Raised:
 
     type: str
     message: str
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[StackFrame, ...] = ()
     later: bool = False
     logged: bool = False
     in_thread: bool = False
@@ -72,17 +72,17 @@ class CutShort:
     of something that ended elsewhere.
     """
 
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[StackFrame, ...] = ()
     error: str = ""
     echo: bool = False
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenTraceback:
     first: Line
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[StackFrame] = field(default_factory=list)
     later: bool = False
-    manner: Manner = "plain"
+    manner: Assertion = "plain"
     steps: int = 0
     indent: str = ""
     """What stands in front of each line: supervisors show so what their children said."""
@@ -109,28 +109,28 @@ _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
 
 
-def _announced(line: Line | None) -> Manner:
+def _announced_kind(line: Line | None) -> Assertion:
     """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
     if line is None or line.severity:  # a library of C++ says nothing of a traceback of Python
         return "plain"
     if _IGNORED.match(line.text):
         return "handled"
     about = line.text.endswith(":") or _FAILED.search(line.text)
-    return "warning" if about and manner(line, len(line.text), len(line.text)) == "warning" else "plain"
+    return "warning" if about and assertion_of(line, len(line.text), len(line.text)) == "warning" else "plain"
 
 
-def _alone(line: Line, end: int) -> Manner:
+def _alone(line: Line, end: int) -> Assertion:
     """How a line without a stack says that an exception was raised."""
-    how = manner(line, 0, end)
+    how = assertion_of(line, 0, end)
     return how if how in ("handled", "warning") else "plain"
 
 
-def _bare(text: str) -> str:
+def _without_markup(text: str) -> str:
     """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
-def _of_handler(current: _Open) -> bool:
+def _of_handler(current: _OpenTraceback) -> bool:
     """True for what was raised while a signal was handled, by what Python says or by a function's name."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
@@ -141,14 +141,14 @@ DIFFERENT = 4096
 """Exceptions of which it is remembered how they were told."""
 
 
-class Tracebacks:
+class TracebackReader:
     """Collects open tracebacks per process; hands out the exception when its line comes."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenTraceback] = {}
         self._again: set[str] = set()
         self._signalled: set[str] = set()
-        self._told: dict[str, Manner] = {}
+        self._told: dict[str, Assertion] = {}
         self._ignored: Counter[str] = Counter()
         """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
         self._ignored_at: dict[str, int] = {}
@@ -158,30 +158,30 @@ class Tracebacks:
         self._thrown: dict[str, str] = {}
         self._steps = 0
 
-    def read(self, line: Line) -> Iterator[tuple[Raised, int | None, Manner]]:
+    def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, int | None, Assertion]]:
         """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
         self._lines += 1
         before = self._before.get(line.key)
         self._before[line.key] = line
         yield from self._read(line, before)
 
-    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[Raised, int | None, Manner]]:
+    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, int | None, Assertion]]:
         text = line.text
         if (begun := self._open.get(line.key)) is not None:
             text = text.removeprefix(begun.indent)
         if thrown := _THROWN.match(text):
             self._thrown[line.key] = thrown[1]
         elif (told := _WHAT.match(text)) and line.key in self._thrown:
-            yield Raised(self._thrown.pop(line.key), told[1]), None, "plain"
+            yield ExceptionRaised(self._thrown.pop(line.key), told[1]), None, "plain"
             return
         if text.startswith("Traceback (most recent call last)"):
             later = line.key in self._again
             behind = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
-            self._open[line.key] = _Open(
+            self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if self._is_ignored(line) else _announced(before),
+                manner="handled" if self._is_ignored(line) else _announced_kind(before),
                 steps=self._steps,
                 behind=behind,
                 in_thread=threaded,
@@ -200,16 +200,16 @@ class Tracebacks:
         if current is not None and self._grown(current, text):
             current.steps = self._steps
             return
-        raised = RAISED.match(_bare(text)) if current is not None or not text.startswith(" ") else None
+        raised = RAISED.match(_without_markup(text)) if current is not None or not text.startswith(" ") else None
         if raised and current is None and _OF_CONDA.match(raised[1]):
             return
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
-            how = "handled" if self._ignored[line.key] else _announced(before)
-            current = self._open[line.key] = _Open(line, manner=how, steps=self._steps)
+            how = "handled" if self._ignored[line.key] else _announced_kind(before)
+            current = self._open[line.key] = _OpenTraceback(line, manner=how, steps=self._steps)
             self._grown(current, text)
             return
         if raised is None and current is not None and current.frames:
-            raised = _QUALIFIED.match(_bare(text))
+            raised = _QUALIFIED.match(_without_markup(text))
             if raised and raised[1].endswith("Warning") and not _WARNS.search(current.frames[-1].source):
                 return  # printed into the middle of it
         if raised is None:
@@ -227,7 +227,7 @@ class Tracebacks:
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         aside = of_onlookers(frames)
-        aloud = ignored or _announced(before) == "handled"
+        aloud = ignored or _announced_kind(before) == "handled"
         how = current.manner if current else "handled" if aloud else "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
@@ -243,14 +243,14 @@ class Tracebacks:
             and line.level not in SERIOUS
         )
         threaded = current is not None and current.in_thread
-        what = Raised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
+        what = ExceptionRaised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
         yield what, self._spawned.get(line.key), how
 
     def _is_ignored(self, line: Line) -> bool:
         """True where an announcement of an ignored error is not far, and its traceback has not ended."""
         return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= MIXED
 
-    def _as_before(self, line: Line, text: str, how: Manner) -> Manner:
+    def _as_before(self, line: Line, text: str, how: Assertion) -> Assertion:
         """Ray shows what many workers say once, and the rest out of order with a count: all said it alike."""
         if line.repeated:
             return self._told.get(text, how)
@@ -276,18 +276,18 @@ class Tracebacks:
         self._steps += 1
 
     @staticmethod
-    def _grown(current: _Open, text: str) -> bool:
+    def _grown(current: _OpenTraceback, text: str) -> bool:
         """True when the line belongs to the stack and was taken in."""
         frame = _FRAME.match(text)
         if frame:
             if not current.frames:
                 current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - PLACED)]
-            current.frames.append(Frame(frame[1], int(frame[2]), frame[3] or ""))
+            current.frames.append(StackFrame(frame[1], int(frame[2]), frame[3] or ""))
             del current.frames[:-LONGEST_STACK]
             return True
         if not text[:1].isspace():
             return False
         if current.frames and not current.frames[-1].source and not set(text.strip()) <= set("^~ "):
             last = current.frames[-1]
-            current.frames[-1] = Frame(last.file, last.line, last.function, text.strip()[:300])
+            current.frames[-1] = StackFrame(last.file, last.line, last.function, text.strip()[:300])
         return True

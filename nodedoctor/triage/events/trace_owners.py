@@ -6,12 +6,12 @@ import re
 from dataclasses import replace
 
 from nodedoctor.triage.events.trace import RAISED, SPAWNED
-from nodedoctor.triage.model import NOBODY, Line, Who
+from nodedoctor.triage.model import NOBODY, Line, Identity
 
 _GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
 
 
-class Gathered:
+class CheckpointTraceOwner:
     """torch.distributed.checkpoint gathers the exceptions of all ranks, and each rank shows all of them.
 
     Whoever prints it, a traceback is of the rank that its head names
@@ -37,7 +37,7 @@ class Gathered:
         return replace(line, who=who, key=f"{line.key}|{rank}")
 
 
-class Spawned:
+class SpawnTraceOwner:
     """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Spawned:
         return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
 
 
-class Continued:
+class PrefixOnceTraceOwner:
     """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Continued:
         alone = line.who == NOBODY and line.time is None
         if not inside:
             self._first = None
-        if line.place.source != first.place.source or not _fits(line.who, first.who):
+        if line.place.source != first.place.source or not _is_compatible(line.who, first.who):
             self._first = None
             return line
         if not (inside or alone or RAISED.match(text)):
@@ -81,7 +81,7 @@ class Continued:
         return replace(line, who=first.who, key=first.key, time=first.time)
 
 
-def _fits(who: Who, known: Who) -> bool:
+def _is_compatible(who: Identity, known: Identity) -> bool:
     """True when an identity says nothing that another one does not say, too: collectors mark all lines."""
     return who == NOBODY or (
         who.filled(known) == replace(known, labels=who.labels) and who.labels in ((), known.labels)

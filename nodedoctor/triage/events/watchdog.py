@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, numeral, ranks_in, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, ranks_in, log_pattern
 from nodedoctor.triage.model import CollectiveCall, ProcessGroup
 
 GROUP = (
@@ -31,7 +31,7 @@ class TimedOut:
 
 
 @record
-class Failed:
+class CollectiveFailed:
     """A collective ended with an error of NCCL, not with a timeout."""
 
     work: CollectiveCall
@@ -50,14 +50,14 @@ class CollectiveStatus:
 
 
 @record
-class Blamed:
+class DumpRequested:
     """A rank was told to dump because of this rank, the first victim that reported."""
 
     rank: int | None
 
 
 @record
-class Heartbeat:
+class WatchdogStuck:
     """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
 
     seconds_stuck: int | None
@@ -71,14 +71,14 @@ class GilHeld:
 
 
 @record
-class Lagging:
+class DesyncMissing:
     """The desync report names ranks that never joined: the most trusted line there is."""
 
     ranks: tuple[int, ...]
 
 
 @record
-class Joined:
+class DesyncJoined:
     """Ranks that entered a collective and did not leave it, the furthest behind in the desync report."""
 
     ranks: tuple[int, ...]
@@ -86,12 +86,12 @@ class Joined:
 
 
 @record
-class Left:
+class CommunicatorDestroyed:
     """A rank took its communicators down: if others still wait, it left early."""
 
 
 @record
-class Dying:
+class ProcessAborting:
     """The watchdog takes the process down; says nothing about why."""
 
     reason: str
@@ -115,20 +115,20 @@ def collective_of(text: str) -> CollectiveCall | None:
     timeout = re.search(r"Timeout\(ms\)=(\d+)(?=[,)])", text)
     return CollectiveCall(
         op=field("OpType") or "",
-        seq=number(field("SeqNum")),
-        numel_in=number(field("NumelIn")),
-        numel_out=number(field("NumelOut")),
-        timeout_ms=number(timeout[1]) if timeout else None,
+        seq=optional_integer(field("SeqNum")),
+        numel_in=optional_integer(field("NumelIn")),
+        numel_out=optional_integer(field("NumelOut")),
+        timeout_ms=optional_integer(timeout[1]) if timeout else None,
         group=group_of(text),
     )
 
 
-def _timed_out(found: re.Match[str]) -> TimedOut | Failed | None:
+def _timed_out(found: re.Match[str]) -> TimedOut | CollectiveFailed | None:
     text = found.string
     work = collective_of(text)
     if "raised the following async exception" in text:
         reason = text.partition("async exception:")[2].strip()
-        return Failed(work, reason) if work else None
+        return CollectiveFailed(work, reason) if work else None
     if work is None:
         if not _ANNOUNCED.search(text):
             return None
@@ -137,15 +137,15 @@ def _timed_out(found: re.Match[str]) -> TimedOut | Failed | None:
         return None
     ran = re.search(r"ran for (\d+) ?(?:milliseconds|ms)", text)
     fresh = "watchdog thread terminated" not in text and "what():" not in text
-    return TimedOut(work, number(ran[1]) if ran else work.timeout_ms, fresh)
+    return TimedOut(work, optional_integer(ran[1]) if ran else work.timeout_ms, fresh)
 
 
-def _status(found: re.Match[str]) -> CollectiveStatus:
+def _status_event(found: re.Match[str]) -> CollectiveStatus:
     text = found.string
 
     def last(word: str) -> int | None:
         value = re.search(rf"last {word}(?: NCCL)? work: (-?\d+)", text, re.IGNORECASE)
-        return number(value[1]) if value else None
+        return optional_integer(value[1]) if value else None
 
     stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
     return CollectiveStatus(
@@ -153,74 +153,74 @@ def _status(found: re.Match[str]) -> CollectiveStatus:
         last("enqueued"),
         last("completed"),
         last("started"),
-        number(stuck[1]) if stuck else None,
+        optional_integer(stuck[1]) if stuck else None,
     )
 
 
-def _aborting(found: re.Match[str]) -> TimedOut | Failed:
+def _abort_event(found: re.Match[str]) -> TimedOut | CollectiveFailed:
     """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
     work = CollectiveCall(group=ProcessGroup(found["group"] or ""))
     reason = found["why"].strip()
     if re.search(r"time[d ]*\s?out", reason):
         return TimedOut(work, None, fresh=True)
-    return Failed(work, reason)
+    return CollectiveFailed(work, reason)
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"(?:\[TC\]\[rank=\d+\]\[name=(?P<group>[^\]]{0,80})\] )?"
         r"Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)",
-        _aborting,
+        _abort_event,
     ),
-    sign(
+    log_pattern(
         r"^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
         r"nccl hit async error:? *(?P<why>.*)",
-        lambda found: Failed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
+        lambda found: CollectiveFailed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
     ),
-    sign(
+    log_pattern(
         r"^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
-        lambda found: Dying("its own watchdog takes the process down"),
+        lambda found: ProcessAborting("its own watchdog takes the process down"),
     ),
-    sign(
+    log_pattern(
         r"(?:(?:what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
         r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),
-    sign(rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status),
-    sign(
+    log_pattern(rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status_event),
+    log_pattern(
         rf"(?:{GROUP}.*?)?due to a collective timeout from +(?:rank (?P<first>\d+)|this local rank)",
-        lambda found: Blamed(number(found["first"])),
+        lambda found: DumpRequested(optional_integer(found["first"])),
     ),
-    sign(
+    log_pattern(
         r"(?:watchdog got stuck for (\d+) seconds|Heartbeat monitor timed out)",
-        lambda found: Heartbeat(number(found[1])),
+        lambda found: WatchdogStuck(optional_integer(found[1])),
     ),
-    sign(r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
-    sign(
+    log_pattern(r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
+    log_pattern(
         r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging"
         r"|the lagging/dead)(?P<rest>.*)",
-        lambda found: Lagging(ranks_in(found["some"] or found["rest"])),
+        lambda found: DesyncMissing(ranks_in(found["some"] or found["rest"])),
     ),
-    sign(
+    log_pattern(
         r"\[(?P<ranks>[\d, ]+)\] finished collective #\d+, but didn't join",
-        lambda found: Lagging(ranks_in(found["ranks"])),
+        lambda found: DesyncMissing(ranks_in(found["ranks"])),
     ),
-    sign(
+    log_pattern(
         r"\[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)",
-        lambda found: Joined(ranks_in(found["ranks"]), numeral(found["seq"])),
+        lambda found: DesyncJoined(ranks_in(found["ranks"]), bounded_integer(found["seq"])),
     ),
-    sign(
+    log_pattern(
         r"\[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)",
-        lambda found: TimedOut(CollectiveCall(found["op"], numeral(found["seq"])), None, fresh=False),
+        lambda found: TimedOut(CollectiveCall(found["op"], bounded_integer(found["seq"])), None, fresh=False),
     ),
-    sign(
+    log_pattern(
         r"^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"
         r"|destroy_process_group entered)",
-        lambda _: Left(),
+        lambda _: CommunicatorDestroyed(),
     ),
-    sign(
+    log_pattern(
         rf"(?:{GROUP} |\[Rank (?P<grank2>\d+)\] )?(?:Process group"
         rf"|NCCL) watchdog thread terminated with exception: (?P<why>.*)",
-        lambda found: Dying(found["why"]),
+        lambda found: ProcessAborting(found["why"]),
     ),
 )

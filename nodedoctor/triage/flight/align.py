@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.causes.collectives import minority
-from nodedoctor.triage.flight.dump import Dump
-from nodedoctor.triage.flight.records import GroupState, Op
+from nodedoctor.triage.causes.collectives import find_minority
+from nodedoctor.triage.flight.dump import RankDump
+from nodedoctor.triage.flight.records import GroupState, CollectiveRecord
 
 _UNEVEN = re.compile(
     r"all_?to_?all|alltoall|_v\b|send|recv|gather|scatter|coalesced|reduce_oop", re.IGNORECASE
@@ -28,13 +28,13 @@ class OddCall:
 
 
 @record
-class Picture:
+class GroupAlignment:
     """One group over all its ranks."""
 
     name: str
     desc: str
     members: tuple[int, ...]
-    waiting: dict[int, Op]
+    waiting: dict[int, CollectiveRecord]
     behind: tuple[int, ...]
     undumped: tuple[int, ...]
     odd: OddCall | None
@@ -47,7 +47,7 @@ class Picture:
         return f"group {self.name}" + (f" ({self.desc})" if self.desc else "")
 
 
-def pictures(dumps: Sequence[Dump]) -> list[Picture]:
+def align_groups(dumps: Sequence[RankDump]) -> list[GroupAlignment]:
     """Every group in which some rank waits. Groups match by name and ranks, never by the per-process id."""
     by_key: dict[tuple[str, tuple[int, ...]], dict[int, GroupState]] = defaultdict(dict)
     ranks_of: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
@@ -62,21 +62,21 @@ def pictures(dumps: Sequence[Dump]) -> list[Picture]:
                 by_key[name, ranks][dump.rank] = state
     dumped = {dump.rank for dump in dumps}
     present = {dump.rank: dump for dump in dumps}
-    told = [_picture(name, ranks, states, dumped, present) for (name, ranks), states in by_key.items()]
+    told = [_align_group(name, ranks, states, dumped, present) for (name, ranks), states in by_key.items()]
     return [picture for picture in told if picture.waiting]
 
 
-def _picture(
+def _align_group(
     name: str,
     ranks: tuple[int, ...],
     states: dict[int, GroupState],
     dumped: set[int | None],
-    present: dict[int | None, Dump],
-) -> Picture:
+    present: dict[int | None, RankDump],
+) -> GroupAlignment:
     members = ranks or tuple(sorted(states))
     waiting = {rank: op for rank, state in states.items() if (op := state.pending) is not None}
-    odd = _odd(states)
-    stuck = _stuck(waiting, odd)
+    odd = _first_mismatch(states)
+    stuck = _stuck_number(waiting, odd)
     behind, finished = [], []
     for rank in members:
         state = states.get(rank)
@@ -92,10 +92,10 @@ def _picture(
             finished.append(rank)
     desc = next((state.desc for state in states.values() if state.desc), "")
     undumped = tuple(rank for rank in members if rank not in dumped)
-    return Picture(name, desc, members, waiting, tuple(behind), undumped, odd, stuck, tuple(finished))
+    return GroupAlignment(name, desc, members, waiting, tuple(behind), undumped, odd, stuck, tuple(finished))
 
 
-def _stuck(waiting: dict[int, Op], odd: OddCall | None) -> int | None:
+def _stuck_number(waiting: dict[int, CollectiveRecord], odd: OddCall | None) -> int | None:
     """The sequence number most ranks wait in; the lowest of equals."""
     if odd is not None:
         return odd.seq
@@ -103,7 +103,7 @@ def _stuck(waiting: dict[int, Op], odd: OddCall | None) -> int | None:
     return min(votes, key=lambda seq: (-votes[seq], seq), default=None)
 
 
-def _odd(states: dict[int, GroupState]) -> OddCall | None:
+def _first_mismatch(states: dict[int, GroupState]) -> OddCall | None:
     """The first sequence number at which two ranks recorded different collectives."""
     pending = [op.seq for state in states.values() if (op := state.pending) is not None]
     if not pending or len(states) < 2:
@@ -111,15 +111,15 @@ def _odd(states: dict[int, GroupState]) -> OddCall | None:
     seqs = sorted({seq for state in states.values() for seq in state.ops if seq >= min(pending) - 1})
     for seq in seqs:
         ops = {rank: state.ops[seq] for rank, state in states.items() if seq in state.ops}
-        told = _differing(ops)
+        told = _differing_ranks(ops)
         if told:
             return OddCall(
-                seq, tuple(minority(told)), tuple(sorted(told.items()))[:4096], "called different collectives"
+                seq, tuple(find_minority(told)), tuple(sorted(told.items()))[:4096], "called different collectives"
             )
     return _odd_sites(states, seqs)
 
 
-def _differing(ops: dict[int, Op]) -> dict[int, str] | None:
+def _differing_ranks(ops: dict[int, CollectiveRecord]) -> dict[int, str] | None:
     names = {rank: op.name for rank, op in ops.items()}
     if len(set(names.values())) > 1:
         return {rank: op.signature for rank, op in ops.items()}
@@ -136,14 +136,14 @@ def _odd_sites(states: dict[int, GroupState], seqs: Iterable[int]) -> OddCall | 
     """Equal collectives from different lines of the program: a skipped call hides behind an equal one."""
     for seq in seqs:
         sites = {rank: s.ops[seq].site for rank, s in states.items() if seq in s.ops and s.ops[seq].site}
-        odd = minority(sites)
+        odd = find_minority(sites)
         if odd and len(sites) == len(states):
             shown = tuple(sorted(sites.items()))[:4096]
             return OddCall(seq, tuple(odd), shown, "made the same call from different lines of the program")
     return None
 
 
-def sinks(told: Sequence[Picture], pairs: Mapping[int, Iterable[int]]) -> tuple[int, ...]:
+def wait_sinks(told: Sequence[GroupAlignment], pairs: Mapping[int, Iterable[int]]) -> tuple[int, ...]:
     """Ranks that others wait for and that wait for nobody: where every chain of waiting ends.
 
     `pairs`: whom a rank waits for in a send or receive.

@@ -15,15 +15,15 @@ from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
     apply_status,
-    integer,
+    integer_value,
     members_of,
-    sequence,
-    states,
-    word,
+    sequence_number,
+    group_states,
+    text_value,
 )
-from nodedoctor.triage.flight.stitch import stitched
+from nodedoctor.triage.flight.shorten import shorten_pickle
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
-from nodedoctor.triage.flight.unpickle import LARGEST, PickleRefused, bounded, load, salvage
+from nodedoctor.triage.flight.unpickle import LARGEST, PickleRefused, bounded_memory, load_pickle, salvage_pickle
 from nodedoctor.whole_numbers import json_integer
 
 SMALLEST = 32
@@ -34,7 +34,7 @@ _RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pk
 
 
 @record
-class Dump:
+class RankDump:
     """One rank's dump. `note` says what was wrong with the file, `entries` how many records it had."""
 
     path: str
@@ -53,20 +53,20 @@ class Dump:
         return not self.note
 
 
-def read_dump(path: str) -> Dump:
+def read_dump(path: str) -> RankDump:
     """Read a file as a dump; PickleRefused when it is none, broken beyond use, or dangerous."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return parse_dump(path, file.read(min(size, LARGEST) + 1))
 
 
-def parse_dump(path: str, data: bytes) -> Dump:
+def parse_dump(path: str, data: bytes) -> RankDump:
     """The bytes of a file as a dump; `path` is where they are said to stand."""
     if data[:1] == b"\x80":
-        document, note = _pickled(data)
+        document, note = _read_pickle(data)
     else:
-        document, note = _json(data)
-    return _dump(path, document, note, len(data))
+        document, note = _read_json(data)
+    return _make_dump(path, document, note, len(data))
 
 
 def rank_of(path: str) -> int | None:
@@ -75,41 +75,41 @@ def rank_of(path: str) -> int | None:
     return int(found[1] or found[2]) if found else None
 
 
-def _pickled(data: bytes) -> tuple[Any, str]:
-    short = stitched(data)
+def _read_pickle(data: bytes) -> tuple[Any, str]:
+    short = shorten_pickle(data)
     if short is not None:
         try:
-            ends = load(short)
-            if _enough(ends):
+            ends = load_pickle(short)
+            if _has_open_collectives(ends):
                 return ends, ""
         except PickleRefused as refused:
             _log.debug("the ends of a dump cannot be read, so it is read whole: %s", refused)
     try:
-        return load(data), ""
+        return load_pickle(data), ""
     except PickleRefused as refused:
         if not str(refused).startswith("broken"):
             raise
-        rest = _salvaged(salvage(data))
+        rest = _salvage_document(salvage_pickle(data))
         if not rest["entries"]:
             raise
         return rest, f"cut off: {len(rest['entries'])} records could be saved"
 
 
-def _enough(document: Any) -> bool:
+def _has_open_collectives(document: Any) -> bool:
     """True when no open collective is missing among these records: neither counters nor gaps speak of one."""
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         return False
-    groups, local = states(entries)
-    if not all(_gapless(state) for state in groups.values()):
+    groups, local = group_states(entries)
+    if not all(_is_gapless(state) for state in groups.values()):
         return False
     status = document.get("pg_status")
     return not isinstance(status, dict) or all(
-        _agrees(groups.get(local.get(str(key), "")), counters) for key, counters in status.items()
+        _counters_agree(groups.get(local.get(str(key), "")), counters) for key, counters in status.items()
     )
 
 
-def _gapless(state: GroupState) -> bool:
+def _is_gapless(state: GroupState) -> bool:
     """True when a group's open collectives and the one before them are all there."""
     pending = state.pending
     if pending is None:
@@ -118,19 +118,19 @@ def _gapless(state: GroupState) -> bool:
     return len(wanted) <= len(state.ops) and all(seq in state.ops for seq in wanted)
 
 
-def _agrees(state: GroupState | None, counters: Any) -> bool:
+def _counters_agree(state: GroupState | None, counters: Any) -> bool:
     """True when a group's counters tell of no open collective that is not among the records."""
     if state is None or not isinstance(counters, dict):
         return False
     enqueued, completed = (
-        integer(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
+        integer_value(counters.get(f"last_{word}_collective")) for word in ("enqueued", "completed")
     )
     if enqueued is None or completed is None:
         return False
     return enqueued <= completed or {completed + 1, enqueued} <= state.ops.keys()
 
 
-def _salvaged(values: list[Any]) -> dict[str, Any]:
+def _salvage_document(values: list[Any]) -> dict[str, Any]:
     """A document out of loose values: keys stand before their values on the stack."""
     document: dict[str, Any] = {
         "entries": [v for v in values if isinstance(v, dict) and "profiling_name" in v]
@@ -143,8 +143,8 @@ def _salvaged(values: list[Any]) -> dict[str, Any]:
     return document
 
 
-def _json(data: bytes) -> tuple[Any, str]:
-    with bounded(len(data)):
+def _read_json(data: bytes) -> tuple[Any, str]:
+    with bounded_memory(len(data)):
         text = data.decode("utf-8", "replace")
         try:
             return loaded(text, parse_int=json_integer), ""
@@ -172,28 +172,28 @@ def _json_entries(text: str) -> tuple[Any, str]:
     return {"entries": entries}, f"cut off: {len(entries)} records could be saved"
 
 
-def _dump(path: str, document: Any, note: str, size: int) -> Dump:
+def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
     if isinstance(document, list):  # torch 2.1 and 2.2 wrote the bare list
         document = {"entries": document, "version": "1"}
     if not isinstance(document, dict) or not _RECORDER & document.keys():
         raise PickleRefused("it is not a flight-recorder dump")
-    records = _records(document.get("entries", []), size)
-    groups, local = states(records)
+    records = _read_records(document.get("entries", []), size)
+    groups, local = group_states(records)
     apply_status(groups, local, document.get("pg_status"))
-    return Dump(
+    return RankDump(
         path,
         rank_of(path),
-        word(document.get("version")),
+        text_value(document.get("version")),
         groups,
         members_of(document.get("pg_config"), groups),
         len(records),
         any("frames" in item for item in records[-1:]),
-        note or _unnumbered(records),
+        note or _unnumbered_note(records),
         open_transfers(records),
     )
 
 
-def _records(entries: Any, size: int) -> list[dict[str, Any]]:
+def _read_records(entries: Any, size: int) -> list[dict[str, Any]]:
     """The records; PickleRefused when they are none, or more than a file of this size can hold."""
     if not isinstance(entries, list):
         raise PickleRefused(f"its entries are no list but {type(entries).__name__}")
@@ -205,18 +205,18 @@ def _records(entries: Any, size: int) -> list[dict[str, Any]]:
     return records
 
 
-def _unnumbered(records: list[dict[str, Any]]) -> str:
+def _unnumbered_note(records: list[dict[str, Any]]) -> str:
     """A note about collectives without a number that one can have: nothing is known of them."""
-    lost = sum(item.get("is_p2p") is not True and sequence(item) is None for item in records)
+    lost = sum(item.get("is_p2p") is not True and sequence_number(item) is None for item in records)
     return f"{lost} of its {len(records)} records have no sequence number that can be read" if lost else ""
 
 
 _RECORDER = {"entries", "pg_config", "pg_status", "nccl_comm_state"}
 
 
-def one_per_rank(dumps: Iterable[Dump]) -> tuple[list[Dump], list[str]]:
+def one_per_rank(dumps: Iterable[RankDump]) -> tuple[list[RankDump], list[str]]:
     """The best dump of each rank (stack frames, more records), and notes about the rest."""
-    best: dict[int, Dump] = {}
+    best: dict[int, RankDump] = {}
     notes: list[str] = []
     for dump in dumps:
         if dump.note:

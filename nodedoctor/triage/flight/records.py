@@ -27,7 +27,7 @@ _LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|lib/python|typing_ex
 
 
 @record
-class Op:
+class CollectiveRecord:
     """One recorded collective: `state` is scheduled, started or completed; `site` the job's own line."""
 
     seq: int
@@ -53,39 +53,39 @@ class GroupState:
     enqueued: int = -1
     completed: int = -1
     first: int = -1
-    ops: dict[int, Op] = field(default_factory=dict)
+    ops: dict[int, CollectiveRecord] = field(default_factory=dict)
 
     @property
-    def pending(self) -> Op | None:
+    def pending(self) -> CollectiveRecord | None:
         """The oldest collective that did not finish."""
         waiting = [op for op in self.ops.values() if op.state != "completed"]
         return min(waiting, key=lambda op: op.seq, default=None)
 
 
-def states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[str, str]]:
+def group_states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[str, str]]:
     """States per group name, and which name each per-process group id stands for."""
     groups: dict[str, GroupState] = {}
     local: dict[str, str] = {}
     for entry in reversed(records):
         if entry.get("is_p2p") is True:
             continue
-        seq = sequence(entry)
+        seq = sequence_number(entry)
         if seq is None:
             continue
         name, desc = _group_name(entry)
-        local.setdefault(word(entry.get("pg_id")), name)
+        local.setdefault(text_value(entry.get("pg_id")), name)
         state = groups.setdefault(name, GroupState(name, desc))
-        _take(state, seq, entry)
+        _make_record(state, seq, entry)
     return groups, local
 
 
-def sequence(entry: Mapping[str, Any]) -> int | None:
+def sequence_number(entry: Mapping[str, Any]) -> int | None:
     """A collective's number in its group."""
-    return integer(entry.get("collective_seq_id", entry.get("seq_id")))
+    return integer_value(entry.get("collective_seq_id", entry.get("seq_id")))
 
 
-def _take(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
-    profiling = word(entry.get("profiling_name"))
+def _make_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
+    profiling = text_value(entry.get("profiling_name"))
     done = entry.get("retired") is True if profiling.startswith("gloo") else entry.get("state") == "completed"
     state.enqueued = max(state.enqueued, seq)
     state.first = seq if state.first < 0 else min(state.first, seq)
@@ -95,14 +95,14 @@ def _take(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
             return
     if seq in state.ops:  # coalesced members share their collective's number
         return
-    state.ops[seq] = Op(
+    state.ops[seq] = CollectiveRecord(
         seq,
         profiling.partition(":")[2] or profiling,
-        _flat(entry.get("input_sizes")),
-        _flat(entry.get("input_dtypes")),
-        "completed" if done else word(entry.get("state")) or "scheduled",
-        integer(entry.get("time_created_ns")) or 1000 * (integer(entry.get("time_created_us")) or 0),
-        _site(entry.get("frames")),
+        _flatten_sizes(entry.get("input_sizes")),
+        _flatten_sizes(entry.get("input_dtypes")),
+        "completed" if done else text_value(entry.get("state")) or "scheduled",
+        integer_value(entry.get("time_created_ns")) or 1000 * (integer_value(entry.get("time_created_us")) or 0),
+        _call_site(entry.get("frames")),
     )
 
 
@@ -111,10 +111,10 @@ def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: A
     if not isinstance(status, dict):
         return
     for key, values in list(status.items())[:4096]:
-        state = groups.get(local.get(word(key), ""))
+        state = groups.get(local.get(text_value(key), ""))
         if state is not None and isinstance(values, dict):
-            state.enqueued = max(state.enqueued, integer(values.get("last_enqueued_collective")) or -1)
-            state.completed = max(state.completed, integer(values.get("last_completed_collective")) or -1)
+            state.enqueued = max(state.enqueued, integer_value(values.get("last_enqueued_collective")) or -1)
+            state.completed = max(state.completed, integer_value(values.get("last_completed_collective")) or -1)
 
 
 def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
@@ -126,11 +126,11 @@ def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple
         ranks = row.get("ranks") if isinstance(row, dict) else row
         if isinstance(ranks, (str, list)):
             if id(ranks) not in known:
-                known[id(ranks)] = _ranks(ranks)
+                known[id(ranks)] = _parse_ranks(ranks)
             total += len(known[id(ranks)])
             if total > MEMBERS_AT_MOST:
                 raise PickleRefused(f"its groups name more than {MEMBERS_AT_MOST} ranks")
-            members[word(name)] = known[id(ranks)]
+            members[text_value(name)] = known[id(ranks)]
     if "" in members and len(groups) == 1:
         members.setdefault(next(iter(groups)), members[""])
     return members
@@ -139,45 +139,45 @@ def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple
 def _group_name(entry: dict[str, Any]) -> tuple[str, str]:
     group = entry.get("process_group")
     if isinstance(group, (tuple, list)) and len(group) == 2:
-        return word(group[0]), word(group[1])
-    return word(entry.get("pg_name", entry.get("pg_id"))), ""
+        return text_value(group[0]), text_value(group[1])
+    return text_value(entry.get("pg_name", entry.get("pg_id"))), ""
 
 
-def _ranks(value: str | list[Any]) -> tuple[int, ...]:
+def _parse_ranks(value: str | list[Any]) -> tuple[int, ...]:
     """Global ranks of a group, written as text up to torch 2.10; what no job has as many of is no rank."""
     found = re.findall(r"\d+", value) if isinstance(value, str) else value
     ranks = (whole(rank, LARGEST_WORLD - 1) for rank in found)
     return tuple(rank for rank in ranks if rank is not None)
 
 
-def _site(frames: Any) -> str:
+def _call_site(frames: Any) -> str:
     """The innermost frame of the job's own code."""
     if not isinstance(frames, (list, tuple)):
         return ""
     for frame in frames[:64]:
-        if isinstance(frame, dict) and not _LIBRARY.search(word(frame.get("filename"))):
+        if isinstance(frame, dict) and not _LIBRARY.search(text_value(frame.get("filename"))):
             return " ".join(
-                (word(frame.get("name")), f"{word(frame.get('filename'))}:{word(frame.get('line'))}")
+                (text_value(frame.get("name")), f"{text_value(frame.get('filename'))}:{text_value(frame.get('line'))}")
             )
     return ""
 
 
-def _flat(value: Any) -> str:
+def _flatten_sizes(value: Any) -> str:
     """Sizes or types of tensors, as Python prints them. Two levels: lists can hold themselves."""
     if not isinstance(value, (list, tuple)) or not value:
         return ""
     rows = [
-        [_cell(cell) for cell in row[:_SIZES]] if isinstance(row, (list, tuple)) else _cell(row)
+        [_format_cell(cell) for cell in row[:_SIZES]] if isinstance(row, (list, tuple)) else _format_cell(row)
         for row in value[:_SIZES]
     ]
     return str(rows)[:200]
 
 
-def _cell(value: Any) -> int | str | None:
+def _format_cell(value: Any) -> int | str | None:
     return value[:40] if isinstance(value, str) else signed(value)
 
 
-def word(value: Any) -> str:
+def text_value(value: Any) -> str:
     """A name or a number of a record as text; '' for anything that is neither."""
     if isinstance(value, str):
         return value[:500]
@@ -185,6 +185,6 @@ def word(value: Any) -> str:
     return "" if number is None else str(number)
 
 
-def integer(value: Any) -> int | None:
+def integer_value(value: Any) -> int | None:
     """A whole number: JSON dumps write some counters as text. None for anything else."""
     return signed(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.flight.records import word
+from nodedoctor.triage.flight.records import text_value
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 KEPT = 64
@@ -43,13 +43,13 @@ def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
     for entry in records:
         group = entry.get("process_group")
         pair = isinstance(group, (tuple, list)) and len(group) == 2
-        name = word(group[0]) if pair and group else word(entry.get("pg_name", entry.get("pg_id")))
+        name = text_value(group[0]) if pair and group else text_value(entry.get("pg_name", entry.get("pg_id")))
         if entry.get("state") == "completed":
             waiting.pop(name, None)
             continue
-        found = _NAME.search(word(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
+        found = _NAME.search(text_value(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
         if found is not None:
-            state = word(entry.get("state"))[:20] or "scheduled"
+            state = text_value(entry.get("state"))[:20] or "scheduled"
             told = Transfer(found[1], int(found[2]), int(found[3]), name, state)
             waiting.setdefault(name, []).append(told)
     return tuple(transfer for group in waiting.values() for transfer in group[:KEPT])

@@ -33,7 +33,7 @@ class PickleRefused(NodeDoctorError):
     """A dump that cannot be or must not be loaded, in one line."""
 
 
-class _Plain(pickle.Unpickler):
+class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> NoReturn:
         """Refuse: a dump needs none, and calling one could run anything."""
         raise PickleRefused(f"it asks for {module}.{name}, which no genuine dump does; it was not loaded")
@@ -43,7 +43,7 @@ class _Plain(pickle.Unpickler):
         raise PickleRefused("it refers to objects outside of the file")
 
 
-class _Stack(pickle._Unpickler):
+class _StackUnpickler(pickle._Unpickler):
     """The reader written in Python: slow, but what it has read so far can be looked at when it fails."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -55,13 +55,13 @@ class _Stack(pickle._Unpickler):
         raise PickleRefused("it refers to objects outside of the file")
 
 
-def load(data: bytes) -> Any:
+def load_pickle(data: bytes) -> Any:
     """The plain data in a pickle; PickleRefused when it is more than that, too big or broken."""
     if len(data) > LARGEST:
         raise PickleRefused(f"{len(data)} bytes are too many for a dump")
-    with bounded(len(data)):
+    with bounded_memory(len(data)):
         try:
-            return _Plain(io.BytesIO(data)).load()
+            return _PlainUnpickler(io.BytesIO(data)).load()
         except PickleRefused:
             raise
         except (MemoryError, RecursionError):
@@ -70,17 +70,17 @@ def load(data: bytes) -> Any:
             raise PickleRefused(f"broken: {type(error).__name__}: {error}") from None
 
 
-def salvage(data: bytes) -> list[Any]:
+def salvage_pickle(data: bytes) -> list[Any]:
     """What stood on the reader's stack when a truncated pickle ended: the values read until then."""
-    reader: Any = _Stack(io.BytesIO(data[:SALVAGED]))
-    with bounded(len(data)), contextlib.suppress(Exception):
+    reader: Any = _StackUnpickler(io.BytesIO(data[:SALVAGED]))
+    with bounded_memory(len(data)), contextlib.suppress(Exception):
         reader.load()
     stacks = [*getattr(reader, "metastack", []), getattr(reader, "stack", [])]
     return [item for stack in stacks for item in stack]
 
 
 @contextlib.contextmanager
-def bounded(size: int) -> Iterator[None]:
+def bounded_memory(size: int) -> Iterator[None]:
     """A ceiling on our address space, and no garbage collection while thousands of dicts are built.
 
     A pickle of 23 bytes can ask for a table of gigabytes; what a genuine dump needs grows with its `size`.

@@ -22,7 +22,7 @@ _HEAD = re.compile(r"\d+|\s+")
 _NUMBER = re.compile(r"\d+")
 
 
-def width(texts: Sequence[str]) -> int:
+def broken_width(texts: Sequence[str]) -> int:
     """The width at which the lines of a file were broken; 0 when they were not.
 
     Then no line is longer, several different ones are exactly as long, hardly any is one or two shorter, and
@@ -40,12 +40,12 @@ def width(texts: Sequence[str]) -> int:
         return 0  # filled up with blanks
     full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]
     after = {index + 1 for index in full}
-    heads = {_head(text) for index, text in enumerate(texts) if index not in after}
-    odd = sum(_head(texts[index + 1]) not in heads for index in full)
+    heads = {_line_head(text) for index, text in enumerate(texts) if index not in after}
+    odd = sum(_line_head(texts[index + 1]) not in heads for index in full)
     return widest if odd * 2 > len(full) else 0
 
 
-def padded(texts: Sequence[str]) -> int:
+def padded_width(texts: Sequence[str]) -> int:
     """The width of a terminal whose rows were copied with the blanks behind them; 0 for other texts."""
     wide = {len(text) for text in texts if text.strip()}
     filled = sum(text[-1:] == " " for text in texts)
@@ -56,12 +56,12 @@ _RULE = re.compile(r"[|+](?:[-:=]+[|+])+\s*$")
 _WALL = re.compile(r"(?<!\s)\s+\|\s*$")
 
 
-def walled(texts: Sequence[str]) -> bool:
+def has_table_border(texts: Sequence[str]) -> bool:
     """Whether most texts end in the right border of a table."""
     return sum(_WALL.search(text) is not None for text in texts) >= max(OFTEN, WALLED * len(texts))
 
 
-def unwalled(text: str) -> str | None:
+def strip_table_border(text: str) -> str | None:
     """A row without the borders at its sides; None for a rule of the table."""
     if _RULE.match(text):
         return None
@@ -69,7 +69,7 @@ def unwalled(text: str) -> str | None:
     return row[1:].removeprefix(" ") if row[:1] == "|" and row != text else row
 
 
-def _head(text: str) -> str:
+def _line_head(text: str) -> str:
     return _HEAD.sub("0", text[:12])[:5]
 
 
@@ -80,7 +80,7 @@ _CLOCKED = re.compile(r"\[[\d/:., ]{8,26}\] (?=\S)")
 _PLACE = re.compile(r"(?<! ) +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
 
 
-def column(texts: Sequence[str]) -> int:
+def rich_column(texts: Sequence[str]) -> int:
     """Where the column begins into which rich broke the texts; 0 where it did not print them."""
     wide = max(map(len, texts), default=0)
     begins = Counter(found.end() for text in texts if (found := _ROW.match(text)))
@@ -88,7 +88,7 @@ def column(texts: Sequence[str]) -> int:
         placed = (text for text in texts if len(text) == wide and _PLACE.search(text))
         begins = Counter(found.end() for text in placed if (found := _CLOCKED.match(text)))
     begin = begins.most_common(1)[0][0] if begins else 0
-    rows = Column(begin, wide)
+    rows = RichColumn(begin, wide)
     often = sum(rows.is_head(text) for text in texts) if begin else 0
     inside = sum(not text[:begin].strip() and not rows.is_head(text) for text in texts if text.strip())
     full = [text for text in texts if text.strip()]
@@ -96,7 +96,7 @@ def column(texts: Sequence[str]) -> int:
     return begin if often > 1 - padded and inside + often >= len(full) * 3 // 4 else 0
 
 
-class Column:
+class RichColumn:
     """Texts broken at words into a column: what would have fitted into the row above is a line of its own."""
 
     def __init__(self, begin: int, wide: int) -> None:
@@ -140,7 +140,7 @@ _WALLS = "│┃║"
 _BORDER = re.compile(r"[╭╰┌└├┏┗╔╚].*[╮╯┐┘┤┓┛╗╝]$")
 
 
-def framed(texts: Sequence[str]) -> int:
+def frame_width(texts: Sequence[str]) -> int:
     """How wide the texts are that rich drew a frame around; 0 without one."""
     rows = [text for text in texts if text.strip()]
     walls = Counter(len(text) for text in rows if text[0] in _WALLS and text[-1] in _WALLS)
@@ -149,14 +149,14 @@ def framed(texts: Sequence[str]) -> int:
     return wide - 4 if borders and wide > NARROWEST and often + borders == len(rows) else 0
 
 
-def unframed(text: str) -> str | None:
+def strip_frame(text: str) -> str | None:
     """A row without the frame around it; None for the frame's own rows."""
     if _BORDER.match(text):
         return None
     return text[2:-2].rstrip() if text[:1] in _WALLS and text[-1:] in _WALLS and text else text
 
 
-class Framed(Column):
+class RichFrame(RichColumn):
     """The same for a frame, whose rows show no heads: only a known prefix does."""
 
     def __init__(self, wide: int) -> None:

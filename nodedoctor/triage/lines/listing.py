@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from nodedoctor.triage.lines.envelopes.pairs import unquoted
+from nodedoctor.triage.lines.envelopes.pairs import unquote_text
 from nodedoctor.triage.lines.envelopes.records import TEXT
-from nodedoctor.triage.lines.learned import ALL, FEWEST
+from nodedoctor.triage.lines.prefix_pattern import ALL, FEWEST
 
 FIELDS = 0.8
 """Share of the lines that are fields of records, from which a log is a list of these. Ours."""
@@ -21,50 +21,50 @@ _FIELD = re.compile(
 )
 
 
-def opener(texts: Sequence[str]) -> Callable[[str], str | None] | None:
+def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None:
     """What takes the log's line out of a line of such a list, None where it has none; None for other logs."""
     rows = [text for text in texts if not _EMPTY.fullmatch(text.strip())]
-    quoted = sum(_quoted(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
+    quoted = sum(_quoted_line(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
     framed = quoted == len(rows) < len([text for text in texts if text.strip()])
     if quoted >= ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
-        return lambda text: None if _EMPTY.fullmatch(text.strip()) else _quoted(text) or text
-    names = Counter(name for text in rows if (name := _field(text)[0]))
+        return lambda text: None if _EMPTY.fullmatch(text.strip()) else _quoted_line(text) or text
+    names = Counter(name for text in rows if (name := _record_field(text)[0]))
     if sum(names.values()) < FIELDS * len(rows):
         return None
     begun = sum(text.lstrip().startswith("- ") for text in rows)
     begun += texts.count("---")  # documents of YAML
     sure = begun > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
-    alone = len(names) == 1 and all(_field(text)[1][:1] in ("'", '"') for text in rows)
+    alone = len(names) == 1 and all(_record_field(text)[1][:1] in ("'", '"') for text in rows)
     least = 1 if alone else min(begun, FEWEST + 1) if sure else FEWEST + 1
     name = next((name for name in TEXT if names[name] >= least > 0), "")
     beside = alone or any(count * 2 >= names[name] for other, count in names.items() if other != name)
-    return (lambda text: _said(text, name)) if name and beside else None
+    return (lambda text: _record_text(text, name)) if name and beside else None
 
 
-def _quoted(text: str) -> str | None:
+def _quoted_line(text: str) -> str | None:
     """A line as Python prints it in a list, or YAML."""
     found = _ITEM.match(text)
-    return _value(found["text"]).rstrip("\r\n") if found else None
+    return _quoted_value(found["text"]).rstrip("\r\n") if found else None
 
 
-def _value(text: str) -> str:
+def _quoted_value(text: str) -> str:
     """What quotes hold. YAML doubles the mark within marks; Python turns to the other mark then."""
     if len(text) > 2 and text[0] == text[-1] == "'" and "''" in text[1:-1]:
         return text[1:-1].replace("''", "'")
-    value = unquoted(text)
+    value = unquote_text(text)
     return text if value is None else value
 
 
-def _field(text: str) -> tuple[str, str]:
+def _record_field(text: str) -> tuple[str, str]:
     found = _FIELD.match(text)
     if found is None:
         return "", ""
     return (found["name"] or found["tag"]).lower(), found["value"] if found["name"] else found["inner"]
 
 
-def _said(text: str, name: str) -> str | None:
+def _record_text(text: str, name: str) -> str | None:
     """The text of a record; None for its other fields. What is no field at all is kept."""
     if _EMPTY.fullmatch(text.strip()):
         return None
-    field, value = _field(text)
-    return None if field and field != name else _value(value.strip()) if field else text
+    field, value = _record_field(text)
+    return None if field and field != name else _quoted_value(value.strip()) if field else text

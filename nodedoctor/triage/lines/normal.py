@@ -10,23 +10,23 @@ from itertools import chain, islice
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.envelopes import objects, pairs
-from nodedoctor.triage.lines.envelopes.records import SEVERAL, Record
-from nodedoctor.triage.lines.habits import habit_of
+from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
+from nodedoctor.triage.lines.common_prefix import learn_prefix
 from nodedoctor.triage.lines.join import (
-    Column,
-    Framed,
-    column,
-    framed,
-    padded,
-    unframed,
-    unwalled,
-    walled,
-    width,
+    RichColumn,
+    RichFrame,
+    rich_column,
+    frame_width,
+    padded_width,
+    strip_frame,
+    strip_table_border,
+    has_table_border,
+    broken_width,
 )
-from nodedoctor.triage.lines.learned import ALL, MANY
-from nodedoctor.triage.lines.listing import opener
-from nodedoctor.triage.lines.pieces import STREAM, Piece, joined, newest_first, taken_out, unbroken
-from nodedoctor.triage.lines.prefixes import LONGEST, parse
+from nodedoctor.triage.lines.prefix_pattern import ALL, MANY
+from nodedoctor.triage.lines.listing import list_line_reader
+from nodedoctor.triage.lines.pieces import STREAM, LinePiece, join_pieces, newest_first, taken_out, join_rich_column
+from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512
@@ -50,52 +50,52 @@ class RawLine:
 
     place: Place
     data: bytes = b""
-    entry: Record | None = None
+    entry: EnvelopeRecord | None = None
 
 
 @dataclass(slots=True)
-class Lost:
+class LostLines:
     """How many lines could not be read, and how many are too old in a log with the newest line first."""
 
     lines: int = 0
     older: int = 0
 
 
-def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
+def normalise_lines(raws: Iterator[RawLine], lost: LostLines) -> Iterator[Line]:
     """The lines of a log as its processes printed them."""
-    pieces = _pieces(raws, lost)
+    pieces = _unwrap_envelopes(raws, lost)
     sample = list(islice(pieces, SAMPLE))
-    if take := opener([piece.entry.text for piece in sample]):
+    if take := list_line_reader([piece.entry.text for piece in sample]):
         sample, pieces = list(taken_out(sample, take)), taken_out(pieces, take)
     texts = [piece.entry.text for piece in sample]
-    if wide := framed(texts):
-        boxed = Framed(wide)
-        sample = list(unbroken(taken_out(sample, unframed), boxed))
-        pieces = unbroken(taken_out(pieces, unframed), boxed)
+    if wide := frame_width(texts):
+        boxed = RichFrame(wide)
+        sample = list(join_rich_column(taken_out(sample, strip_frame), boxed))
+        pieces = join_rich_column(taken_out(pieces, strip_frame), boxed)
         texts = [piece.entry.text for piece in sample]
-    if walled(texts):
-        sample, pieces = list(taken_out(sample, unwalled)), taken_out(pieces, unwalled)
+    if has_table_border(texts):
+        sample, pieces = list(taken_out(sample, strip_table_border)), taken_out(pieces, strip_table_border)
         texts = [piece.entry.text for piece in sample]
-    if begin := column(texts):
-        rows = Column(begin, max(map(len, texts)))
-        sample, pieces = list(unbroken(iter(sample), rows)), unbroken(pieces, rows)
+    if begin := rich_column(texts):
+        rows = RichColumn(begin, max(map(len, texts)))
+        sample, pieces = list(join_rich_column(iter(sample), rows)), join_rich_column(pieces, rows)
         texts = [piece.entry.text for piece in sample]
     if newest_first(sample):
         sample = [*sample, *islice(pieces, TURNED)][::-1]
         lost.older += sum(1 for _ in pieces)  # behind the newest they would tell of what never followed
         texts = [piece.entry.text for piece in sample]
-    filled = padded(texts)
-    wide = filled or width(texts)
-    rest = list(joined(iter(sample), wide, filled > 0))
-    habit = habit_of([piece.entry.text for piece in rest])
+    filled = padded_width(texts)
+    wide = filled or broken_width(texts)
+    rest = list(join_pieces(iter(sample), wide, filled > 0))
+    habit = learn_prefix([piece.entry.text for piece in rest])
     behind = _clocks_differ(rest)
-    tail = chain(rest, joined(pieces, wide, filled > 0))
+    tail = chain(rest, join_pieces(pieces, wide, filled > 0))
     told = [piece.entry.level for piece in rest if piece.entry.level]
     usual, often = Counter(told).most_common(1)[0] if told else ("", 0)
     shared = usual if len(told) >= MANY and often >= ALL * len(rest) else ""  # says nothing of a line
     for piece in tail:
         entry = piece.entry
-        for line in _inside(parse(entry.text, piece.place, habit, entry.who), lost):
+        for line in _unwrap_lines(parse_line(entry.text, piece.place, habit, entry.who), lost):
             if behind and not _STAMPED.search(entry.text):
                 time = line.time if line.time is not None else entry.time
                 line = replace(line, time=time + behind if time is not None else None)
@@ -107,7 +107,7 @@ def normal(raws: Iterator[RawLine], lost: Lost) -> Iterator[Line]:
                 yield line
 
 
-def _clocks_differ(pieces: list[Piece]) -> float:
+def _clocks_differ(pieces: list[LinePiece]) -> float:
     """Seconds by which a process's own clock is ahead of the one in front of its lines; 0 when they agree.
 
     A log that was collected or printed again later has the time of that in front of every line, and some
@@ -118,51 +118,51 @@ def _clocks_differ(pieces: list[Piece]) -> float:
         found = _STAMPED.search(entry.text)
         if found is None:
             continue
-        own = next(parse(entry.text[found.start() :], piece.place)).time
-        front = next(parse(f"{entry.text[: found.start()]} .", piece.place)).time
+        own = next(parse_line(entry.text[found.start() :], piece.place)).time
+        front = next(parse_line(f"{entry.text[: found.start()]} .", piece.place)).time
         front = front if front is not None else entry.time
         if own is not None and front is not None:
             return own - front if abs(own - front) > CLOCKS_DIFFER else 0.0
     return 0.0
 
 
-def _inside(lines: Iterator[Line], lost: Lost) -> Iterator[Line]:
+def _unwrap_lines(lines: Iterator[Line], lost: LostLines) -> Iterator[Line]:
     """The lines, those out of their envelope that stand in one behind a prefix."""
     for line in lines:
         text = line.text
         enclosed = text.lstrip()[:1] in ("{", '"') or ("=" in text[:12] and pairs.has_text(text))
-        records = _opened(text, lost) if enclosed else None
+        records = _open_envelope(text, lost) if enclosed else None
         if records is None:
             yield line
             continue
         for entry in records:
-            for inner in parse(entry.text, line.place, who=entry.who.filled(line.who)):
+            for inner in parse_line(entry.text, line.place, who=entry.who.filled(line.who)):
                 time = next((t for t in (inner.time, entry.time, line.time) if t is not None), None)
                 yield replace(
                     inner, time=time, level=inner.level or line.level, origin=inner.origin or line.origin
                 )
 
 
-def _pieces(raws: Iterator[RawLine], lost: Lost) -> Iterator[Piece]:
+def _unwrap_envelopes(raws: Iterator[RawLine], lost: LostLines) -> Iterator[LinePiece]:
     """Every line out of its envelope."""
     for raw in raws:
         if raw.entry is not None:
-            yield Piece(raw.place, raw.entry)
+            yield LinePiece(raw.place, raw.entry)
             continue
-        text = _decoded(raw.data)
+        text = _decode_lines(raw.data)
         if text.count("\ufffd") > _GARBLED * len(text):
             lost.lines += 1
             continue
-        records = _opened(text, lost)
+        records = _open_envelope(text, lost)
         if records is None:
-            yield Piece(raw.place, Record(text))
+            yield LinePiece(raw.place, EnvelopeRecord(text))
         else:
             last = max(len(raw.data) - 1, 0)  # each has a place of its own, and all stand in this line
             places = (replace(raw.place, offset=raw.place.offset + min(n, last)) for n in range(len(records)))
-            yield from map(Piece, places, records)
+            yield from map(LinePiece, places, records)
 
 
-def _decoded(data: bytes) -> str:
+def _decode_lines(data: bytes) -> str:
     if b"\0" in data[:4096]:
         data = data.replace(b"\0", b"")
     long = data[:1] in b"{[ ," or b"\r" in data or data[-1:] == b"}"
@@ -170,31 +170,31 @@ def _decoded(data: bytes) -> str:
     return data[:most].decode("utf-8", "replace")
 
 
-def _opened(text: str, lost: Lost) -> list[Record] | None:
+def _open_envelope(text: str, lost: LostLines) -> list[EnvelopeRecord] | None:
     """The records in a line; None for one without an envelope."""
     head = text.lstrip(" \t,[\x1e")[:2]
     if head == '{"' or head == "{'":
-        records = objects.one(text)
+        records = objects.line_records(text)
         lost.lines += records is None and text.rstrip()[-1:] != "}"
         return records
-    if head[:1] == "<" and (entry := pairs.tagged(text)):
+    if head[:1] == "<" and (entry := pairs.element_text(text)):
         return [entry]
     if head[:1] == '"':
-        entry = objects.pair(text)
+        entry = objects.pair_text(text)
         return [entry] if entry else None
-    if "=" in text[:48] and (records := pairs.fields(text.rstrip())):
+    if "=" in text[:48] and (records := pairs.parse_fields(text.rstrip())):
         return records
     if '"stream"' in text and text.rstrip("]) ")[-1:] == "}":  # fluentd's, behind what it is about
-        return objects.one(text[text.find('{"') :].rstrip("]) "))
+        return objects.line_records(text[text.find('{"') :].rstrip("]) "))
     if text[-1:] == "}" and (begin := text.find('{"', 0, FRONT)) > 0:  # what a task answered, behind its name
-        records = objects.one(text[begin:])
+        records = objects.line_records(text[begin:])
         if records and (len(records) >= SEVERAL or objects.has_streams(text)):
             return records
     stream = STREAM.match(text) if text[:2] == "20" else None
     if stream and text[stream.end() : stream.end() + 2] == '{"':
-        inner = objects.one(text[stream.end() :])
+        inner = objects.line_records(text[stream.end() :])
         if inner:
             return inner
     if stream and _PARTIAL.match(text):
-        return [Record(text, NOBODY, whole=False)]
+        return [EnvelopeRecord(text, NOBODY, whole=False)]
     return None

@@ -29,7 +29,7 @@ _UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
 """Characters of no width, which pages and chats put between what is copied from them."""
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """A text without colours, the marks of a page or a chat, and blanks behind it."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)

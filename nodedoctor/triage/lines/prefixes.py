@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.needles import needles
-from nodedoctor.triage.lines.plain import plain
+from nodedoctor.triage.events.required_literals import required_literals
+from nodedoctor.triage.lines.plain import plain_text
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
-from nodedoctor.triage.lines.prefix.said import Reader, Said, Take, knowing
-from nodedoctor.triage.lines.redraws import drawings
-from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Line, Place, Who
+from nodedoctor.triage.lines.prefix.info import Reader, PrefixInfo, Take, with_identity
+from nodedoctor.triage.lines.redraws import split_redraws
+from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Line, Place, Identity
 from nodedoctor.whole_numbers import whole
 
 LONGEST = 16384
@@ -39,12 +39,12 @@ _SPLIT = re.compile(
     r"|(?<=(?:it/s|s/it)\])(?= {0,8}(?:\d{1,3}%\||[A-Za-z(\[]))"
     r"|(?<=[\d%\])])(?:Killed|(?:Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)$"
 )
-_SPLITS = needles(_SPLIT.pattern) or ("",)
+_SPLITS = required_literals(_SPLIT.pattern) or ("",)
 """Words without which nothing is to be split; where the expression promises none every line is searched."""
 
 
 @record
-class Habit:
+class CommonPrefix:
     """What the lines of one file have in common in front: learned prefixes, blanks, and a severity.
 
     With each prefix stands which of its numbers may be ranks. A severity in front of every line, `leveled`,
@@ -63,26 +63,26 @@ class Habit:
     seated: bool = False
 
 
-NO_HABIT = Habit()
+NO_HABIT = CommonPrefix()
 
 
-def parse(raw: str, place: Place, habit: Habit = NO_HABIT, who: Who = NOBODY) -> Iterator[Line]:
+def parse_line(raw: str, place: Place, habit: CommonPrefix = NO_HABIT, who: Identity = NOBODY) -> Iterator[Line]:
     """The lines in one line: a progress bar's carriage returns and glued ranks are taken apart.
 
     `who` is what an envelope said; the line's own prefixes know better.
     """
-    for drawn in drawings(raw) if "\r" in raw else (raw,):
-        text = plain(drawn[:LONGEST])
+    for drawn in split_redraws(raw) if "\r" in raw else (raw,):
+        text = plain_text(drawn[:LONGEST])
         if text:
-            yield from _glued(text, place, habit, who)
+            yield from _split_glued(text, place, habit, who)
 
 
-def bare(text: str) -> str:
+def without_prefixes(text: str) -> str:
     """A line without the prefixes that are known, labels aside: they may be numbers of lines."""
-    said = Said(NOBODY)
-    text = plain(text.rpartition("\r")[2][:LONGEST])
+    said = PrefixInfo(NOBODY)
+    text = plain_text(text.rpartition("\r")[2][:LONGEST])
     for _ in range(10):
-        rest = _take(text, said)
+        rest = _take_prefix(text, said)
         if rest is None:
             return text
         text = rest
@@ -91,7 +91,7 @@ def bare(text: str) -> str:
 
 def is_known(text: str) -> bool:
     """Whether a line begins with a prefix that is known."""
-    return _take(text, Said(NOBODY)) is not None
+    return _take_prefix(text, PrefixInfo(NOBODY)) is not None
 
 
 def is_labeled(text: str) -> bool:
@@ -99,7 +99,7 @@ def is_labeled(text: str) -> bool:
     return _LABELED.match(text) is not None
 
 
-def seat(text: str) -> str:
+def forwarded_label(text: str) -> str:
     """The `[rank3]:` or `[default3]:` in front of a line, '' without one."""
     found = _SEATED.match(text)
     return found[0].strip() if found else ""
@@ -116,16 +116,16 @@ def is_passed_on(text: str, first: bool) -> bool:
     return _OF_TORCH.match(rest) is None and (first or is_known(rest))
 
 
-def severity(text: str, habit: Habit) -> str:
+def leading_severity(text: str, habit: CommonPrefix) -> str:
     """The severity in front of a line that may be that of whoever passes the line on; '' without one."""
-    said = Said(NOBODY)
-    _prefixed(plain(text.rpartition("\r")[2][:LONGEST]), Place("", 0), said, habit)
+    said = PrefixInfo(NOBODY)
+    _parse_prefixed(plain_text(text.rpartition("\r")[2][:LONGEST]), Place("", 0), said, habit)
     return said.level if said.severities[:1] == (True,) else ""
 
 
-def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:
+def _split_glued(text: str, place: Place, habit: CommonPrefix, who: Identity) -> Iterator[Line]:
     """Two ranks may write at once, and the second one's prefix then stands inside the first one's line."""
-    first = _prefixed(text, place, Said(who, seated=habit.seated), habit)
+    first = _parse_prefixed(text, place, PrefixInfo(who, seated=habit.seated), habit)
     cut = _begins_anew(first.text)
     if cut is None:
         yield first
@@ -134,8 +134,8 @@ def _glued(text: str, place: Place, habit: Habit, who: Who) -> Iterator[Line]:
     if head.strip():
         yield replace(first, text=head.rstrip())
     same = not tail.startswith("[")
-    second = Said(first.who if same else replace(first.who, rank=None), first.time)
-    yield from _again(tail, place, second)
+    second = PrefixInfo(first.who if same else replace(first.who, rank=None), first.time)
+    yield from _split_again(tail, place, second)
 
 
 def _begins_anew(text: str) -> re.Match[str] | None:
@@ -146,15 +146,15 @@ def _begins_anew(text: str) -> re.Match[str] | None:
     return None
 
 
-def _again(text: str, place: Place, inherited: Said) -> Iterator[Line]:
-    line = _prefixed(text, place, inherited)
+def _split_again(text: str, place: Place, inherited: PrefixInfo) -> Iterator[Line]:
+    line = _parse_prefixed(text, place, inherited)
     while (cut := _begins_anew(line.text)) is not None:
         yield replace(line, text=line.text[: cut.start()].rstrip())
-        line = _prefixed(line.text[cut.start() :], place, replace(inherited))
+        line = _parse_prefixed(line.text[cut.start() :], place, replace(inherited))
     yield line
 
 
-def _prefixed(text: str, place: Place, said: Said, habit: Habit = NO_HABIT) -> Line:
+def _parse_prefixed(text: str, place: Place, said: PrefixInfo, habit: CommonPrefix = NO_HABIT) -> Line:
     repeated = _REPEATED.search(text) if "[repeated " in text else None
     if repeated:
         text = text[: repeated.start()]
@@ -162,9 +162,9 @@ def _prefixed(text: str, place: Place, said: Said, habit: Habit = NO_HABIT) -> L
         text = text[habit.margin :]
     layer = 0
     for _ in range(12):
-        rest = _take(text, said)
+        rest = _take_prefix(text, said)
         while rest is None and layer < len(habit.learned):
-            rest = _learned(text, habit, layer, said)
+            rest = _take_common_prefix(text, habit, layer, said)
             layer += 1
         if rest is None and (label := (_LABELED if habit.labeled else _LABEL).match(text)):
             _read_label(label, said)
@@ -178,12 +178,12 @@ def _prefixed(text: str, place: Place, said: Said, habit: Habit = NO_HABIT) -> L
         text = _PLACED.sub("", text)
     who = said.who
     if said.labels:
-        who = knowing(who, (("labels", said.labels),))
+        who = with_identity(who, (("labels", said.labels),))
     stated = bool(said.labels) and said.labels[0][0] == STATED
     inner = (_INNER.match(text) or _STATES.match(text)) if who.rank is None else None
     if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
         fact = ("labels", (*said.labels, ("inner", int(inner[1])))) if stated else ("rank", int(inner[1]))
-        who = knowing(who, (fact,))
+        who = with_identity(who, (fact,))
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
@@ -196,18 +196,18 @@ _OF_A_TRACEBACK = re.compile(
 )
 
 
-def _is_own(level: str, text: str, habit: Habit) -> bool:
+def _is_own(level: str, text: str, habit: CommonPrefix) -> bool:
     """Whether a line has its severity from its program although every line has one in front."""
     if level in SERIOUS:
         return level != habit.shared
     return level == "W" and habit.usual not in ("", "W") and not _OF_A_TRACEBACK.match(text)
 
 
-def _take(text: str, said: Said) -> str | None:
+def _take_prefix(text: str, said: PrefixInfo) -> str | None:
     """Take one prefix off and note what it says; None when there is no more."""
     if not text:
         return None
-    for pattern, read in _BY_FIRST.get(text[0]) or _readers(text[0]):
+    for pattern, read in _BY_FIRST.get(text[0]) or _prefix_readers(text[0]):
         found = pattern.match(text)
         if found and found.end():
             read(found, said)
@@ -221,7 +221,7 @@ _ENDS_IN_LABEL = re.compile(r"(?:^|\\[ \])|]|>) \*\(\\d\+\):\\ $")
 is a word of its own: in `gpu017: ` it is a part of a host's name."""
 
 
-def _learned(text: str, habit: Habit, layer: int, said: Said) -> str | None:
+def _take_common_prefix(text: str, habit: CommonPrefix, layer: int, said: PrefixInfo) -> str | None:
     """Take off what all lines of the file have in front; `identity` decides whether its numbers are ranks."""
     pattern, columns = habit.learned[layer]
     found = pattern.match(text)
@@ -238,7 +238,7 @@ def _learned(text: str, habit: Habit, layer: int, said: Said) -> str | None:
     return text[found.end() :]
 
 
-def _read_label(found: re.Match[str], said: Said) -> None:
+def _read_label(found: re.Match[str], said: PrefixInfo) -> None:
     said.labels = (("label", int(found[1])),)
 
 
@@ -279,7 +279,7 @@ _READERS: tuple[Reader, ...] = (
 _BY_FIRST: dict[str, tuple[tuple[re.Pattern[str], Take], ...]] = {}
 
 
-def _readers(first: str) -> tuple[tuple[re.Pattern[str], Take], ...]:
+def _prefix_readers(first: str) -> tuple[tuple[re.Pattern[str], Take], ...]:
     """The prefixes that begin with a character."""
     found = tuple((pattern, read) for pattern, read, firsts in _READERS if first in firsts)
     if first.isascii():

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.stems import STEMS
+from nodedoctor.triage.prefilter import GREP_PREFILTER
 
 FIRST, LAST = 2, 6
 """Drawings that are kept at both ends of a line; the counter in them shows the progress between."""
-_WANTED = re.compile("|".join(map(re.escape, STEMS)))
+_WANTED = re.compile("|".join(map(re.escape, GREP_PREFILTER)))
 _LETTERS = re.compile(r"[^A-Za-z]+")
 
 
-def drawings(line: str) -> list[str]:
+def split_redraws(line: str) -> list[str]:
     """What was drawn in a line, at each carriage return anew; of many, the ends and what may be trouble.
 
     What was printed while the bar stood on the screen begins behind it, and is kept by its words; a bar that

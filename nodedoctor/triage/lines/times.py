@@ -9,16 +9,16 @@ from typing import Any
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 
-def seconds(month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> float:
+def year_seconds(month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> float:
     """Seconds since New Year of a leap year: comparable between lines with and without a year."""
     days = _DAYS_BEFORE[(month - 1) % 12] + day
     return days * 86400.0 + hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}")
 
 
-def moment(value: Any) -> float | None:
+def parse_time(value: Any) -> float | None:
     """A time, written or as a count since 1970 in any unit, as `seconds` counts; None for others."""
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        number = _epoch(value)
+        number = _epoch_seconds(value)
         try:
             if number is not None:
                 when = datetime.fromtimestamp(number, timezone.utc)
@@ -27,18 +27,18 @@ def moment(value: Any) -> float | None:
                 if not found:
                     return None
                 when = datetime.fromisoformat(f"{found[1]} {found[2]}")
-                base = seconds(when.month, when.day, when.hour, when.minute, when.second, found[3])
+                base = year_seconds(when.month, when.day, when.hour, when.minute, when.second, found[3])
                 return base
             else:
                 return None
         except (ValueError, OverflowError, OSError):
             return None
         fraction = f"{when.microsecond:06d}"
-        return seconds(when.month, when.day, when.hour, when.minute, when.second, fraction)
+        return year_seconds(when.month, when.day, when.hour, when.minute, when.second, fraction)
     return None
 
 
-def _epoch(value: float | str) -> float | None:
+def _epoch_seconds(value: float | str) -> float | None:
     """Seconds since 1970 of a count of seconds, milli-, micro- or nanoseconds between 2001 and 2096."""
     try:
         number = float(value)

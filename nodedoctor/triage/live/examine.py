@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from nodedoctor.triage import verdict
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.examined import Examined, advised
+from nodedoctor.triage.result import TriageResult, add_advice
 from nodedoctor.triage.flight.judge import FlightReport
 from nodedoctor.triage.live import fixes, judge
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
-from nodedoctor.triage.story import tell
+from nodedoctor.triage.story import build_timeline
 from nodedoctor.wording import agree, counted, listed
 
 UNSEEN = (
@@ -28,18 +28,18 @@ def judge_live(
     files: int = 0,
     size: int = 0,
     notes: tuple[str, ...] = (),
-) -> Examined:
+) -> TriageResult:
     """The verdict on what was seen of a running job, now or by whoever kept it.
 
     Of several jobs on the same nodes the first that somebody holds up is judged, and the others are named.
     `flight` is what the flight recorder's dumps of the largest of them say; `files`, `size` in bytes and
     `notes` are what was read of those that kept it.
     """
-    jobs = _jobs(live)
+    jobs = _find_jobs(live)
     read = Coverage(files, size, notes=notes)
-    judged = [_judged(job, flight if number == 0 else None, read) for number, job in enumerate(jobs)]
+    judged = [_judge_job(job, flight if number == 0 else None, read) for number, job in enumerate(jobs)]
     chosen = next((n for n, one in enumerate(judged) if one.verdict.outcome == "failure"), 0)
-    others = tuple(_named(job) for n, job in enumerate(jobs) if n != chosen)
+    others = tuple(_named_processes(job) for n, job in enumerate(jobs) if n != chosen)
     if not others:
         return judged[chosen]
     found = judged[chosen].verdict
@@ -47,7 +47,7 @@ def judge_live(
     return replace(judged[chosen], verdict=replace(found, coverage=coverage))
 
 
-def _jobs(live: LiveJob) -> list[LiveJob]:
+def _find_jobs(live: LiveJob) -> list[LiveJob]:
     """The jobs among the processes, the largest first."""
     apart: dict[str, list[RankProcess]] = {}
     for process in live.processes:
@@ -56,17 +56,17 @@ def _jobs(live: LiveJob) -> list[LiveJob]:
     return [replace(live, processes=tuple(processes)) for processes in sizes] or [live]
 
 
-def _named(job: LiveJob) -> str:
+def _named_processes(job: LiveJob) -> str:
     first = job.processes[0]
     count = counted(len(job.processes), "process")
     return f"another job runs there ({count}): `nodedoctor triage --live {first.pid}` looks at it alone"
 
 
-def _judged(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Examined:
-    told = [*judge.events(live), *(flight.events if flight is not None else ())]
-    story = tell(told)
+def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> TriageResult:
+    told = [*judge.live_events(live), *(flight.events if flight is not None else ())]
+    story = build_timeline(told)
     moving = bool(story.of(RasRunning))
-    found = [] if moving else judge.candidates(live)
+    found = [] if moving else judge.live_candidates(live)
     found += flight.candidates if flight is not None else ()
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]
@@ -76,7 +76,7 @@ def _judged(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Exami
     world = max(sizes, default=None)
     seen = tuple(sorted({*ranks, *(flight.ranks if flight is not None else ())}))
     coverage = Coverage(read.files, read.size, seen, world, notes, silent=live.silent)
-    judged = verdict.judge(story, coverage, found)
+    judged = verdict.judge_incident(story, coverage, found)
     if judged.outcome in ("undetermined", "nothing"):
         count = len(live.processes)
         those = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
@@ -89,12 +89,12 @@ def _judged(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Exami
             headline = f"{suspicion.headline}: a suspicion, nothing else shows who holds the job up"
             evidence, who = suspicion.evidence, suspicion.culprits
             judged = replace(judged, headline=headline, evidence=evidence, culprits=who)
-    judged = advised(judged, story)
+    judged = add_advice(judged, story)
     if judged.outcome in ("undetermined", "nothing"):
-        judged = replace(judged, next=fixes.deciding(live) or judged.next)
-    now = fixes.fixes(live, judged.culprits)
+        judged = replace(judged, next=fixes.deciding_measurements(live) or judged.next)
+    now = fixes.live_fixes(live, judged.culprits)
     if live.silent:
         hosts = listed((host for host, _ in live.silent), most=3)
         judged = replace(judged, headline=f"{judged.headline}; {hosts} gave no answer")
-    judged = replace(judged, fixes=now or judged.fixes, standings=tuple(judge.standings(live)))
-    return Examined(judged, LineNumbers((), {}))
+    judged = replace(judged, fixes=now or judged.fixes, standings=tuple(judge.group_activities(live)))
+    return TriageResult(judged, LineNumbers((), {}))

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.model import Identity
 
 SHOWN = 2
 """Processes that get commands of their own; the others are alike."""
 
 
-def fixes(live: LiveJob, culprits: Iterable[Who]) -> tuple[Fix, ...]:
+def live_fixes(live: LiveJob, culprits: Iterable[Identity]) -> tuple[Fix, ...]:
     """The fixes for the processes that hold the job up; none where nobody was found."""
     pids = {who.pid for who in culprits}
     guilty = [process for process in live.processes if process.pid in pids][:SHOWN]
-    return tuple(fix for process in guilty for fix in _of(process))
+    return tuple(fix for process in guilty for fix in _fix_for(process))
 
 
-def deciding(live: LiveJob) -> tuple[Fix, ...]:
+def deciding_measurements(live: LiveJob) -> tuple[Fix, ...]:
     """What would decide where no process has shown its Python stack; nothing where one has."""
     if not live.processes or any(process.threads for process in live.processes):
         return ()
@@ -31,7 +31,7 @@ def deciding(live: LiveJob) -> tuple[Fix, ...]:
     return (Fix(text, looks("sudo nodedoctor triage --live")),)
 
 
-def _of(process: RankProcess) -> tuple[Fix, ...]:
+def _fix_for(process: RankProcess) -> tuple[Fix, ...]:
     pid, state = process.pid, process.states[1]
     if state in ("T", "t"):
         return (

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.causes.stacks import held_up, waited_for
-from nodedoctor.triage.causes.who import called
+from nodedoctor.triage.causes.describe import describe_identities
 from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.frames import Frame
+from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.events.progress import LongWork
-from nodedoctor.triage.events.progress import read as read_progress
+from nodedoctor.triage.events.progress import read_liveness as read_progress
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.events.seen import Seen
+from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.system.oom import HostOom
-from nodedoctor.triage.lines.prefixes import parse
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
-from nodedoctor.triage.live.standing import Standing, grouped
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Who
+from nodedoctor.triage.lines.prefixes import parse_line
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
+from nodedoctor.triage.live.rank_groups import RankGroupActivity, group_by_activity
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Identity
 from nodedoctor.wording import agree, listed
 
 _LONG = re.compile(
@@ -58,9 +58,9 @@ IDLE_TICKS = 6
 _RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
-def candidates(live: LiveJob) -> list[Candidate]:
+def live_candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the processes' standing speaks for."""
-    rules = (_states, _gone, _locked, _elsewhere, _different_calls, _only_one_runs, _odd_one_out)
+    rules = (_abnormal_states, _ranks_gone, _locked, _outside_collective, _different_calls, _only_one_runs, _odd_one_out)
     return [candidate for rule in rules for candidate in rule(live)]
 
 
@@ -91,16 +91,16 @@ def _may_wait(live: LiveJob) -> bool:
     return waits or not all(process.threads for process in living)
 
 
-def events(live: LiveJob) -> list[Event[Any]]:
+def live_events(live: LiveJob) -> list[Event[Any]]:
     """What every process does, and what RAS says; counts that moved between the two answers prove life."""
-    told = [_event(live, process, _doing(process)) for process in live.processes]
+    told = [_process_event(live, process, _describe_activity(process)) for process in live.processes]
     first, second = live.ras
     if first and second and ras_counts(first) != ras_counts(second):
         told.append(
-            Event(RasRunning(), Place("NCCL RAS", 0), Who(), None, "operation counts moved: not stuck")
+            Event(RasRunning(), Place("NCCL RAS", 0), Identity(), None, "operation counts moved: not stuck")
         )
     elif second:
-        lines = [line for raw in second.split("\n") for line in parse(raw, Place("NCCL RAS", 0))]
+        lines = [line for raw in second.split("\n") for line in parse_line(raw, Place("NCCL RAS", 0))]
         told += [event for event in read_events(lines) if not isinstance(event.what, RasRunning)]
     return told + list(_of_kernel(live))
 
@@ -109,14 +109,14 @@ def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
     """What the kernel said of this job's processes; of a node with several jobs the rest is about others."""
     known = {(process.host or live.host, process.pid): process for process in live.processes}
     for host, raw in live.kernel:
-        for event in read_events(parse(raw, Place("kernel log", 0))):
+        for event in read_events(parse_line(raw, Place("kernel log", 0))):
             killed = event.what.killed_pid if isinstance(event.what, HostOom) else None
             process = known.get((host, event.who.pid or killed or -1))
             if process is not None:
-                yield replace(event, who=_who(live, process))
+                yield replace(event, who=_process_identity(live, process))
 
 
-def _states(live: LiveJob) -> Iterator[Candidate]:
+def _abnormal_states(live: LiveJob) -> Iterator[Candidate]:
     """A stopped, frozen, unkillable or dead process, seen so both times.
 
     What all of them do is no rank's fault, unless they are stopped or frozen: nobody can go on then.
@@ -124,12 +124,12 @@ def _states(live: LiveJob) -> Iterator[Candidate]:
     known = abnormal(live)
     held = [process for process in known if _standstill(process)]
     if held and (len(held) < len(live.processes) or all(_standstill(p) in _STOPPED for p in held)):
-        who = tuple(_who(live, process) for process in held)
+        who = tuple(_process_identity(live, process) for process in held)
         state = _standstill(held[0])
         cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
         verb, _, rest = _STATES[state].partition(" ")
-        headline = f"{called(who)} {agree(len(who), verb, _PLURAL[verb])} {rest}"
-        evidence = tuple(_event(live, process, _doing(process)) for process in held[:4])
+        headline = f"{describe_identities(who)} {agree(len(who), verb, _PLURAL[verb])} {rest}"
+        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in held[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
 
 
@@ -137,29 +137,29 @@ def _locked(live: LiveJob) -> Iterator[Candidate]:
     """A process that the kernel lists behind the holder of a file lock, both times."""
     behind = [process for process in live.processes if process.lock]
     if behind and len(behind) < len(live.processes):
-        who = tuple(_who(live, process) for process in behind)
-        headline = f"{called(who)} {agree(len(who), 'waits', 'wait')} for the {behind[0].lock}"
-        evidence = tuple(_event(live, process, _doing(process)) for process in behind[:4])
+        who = tuple(_process_identity(live, process) for process in behind)
+        headline = f"{describe_identities(who)} {agree(len(who), 'waits', 'wait')} for the {behind[0].lock}"
+        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in behind[:4])
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
 
-def _gone(live: LiveJob) -> Iterator[Candidate]:
+def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
     """A node should have so many ranks, and some of them are not there."""
     if any(process.states[1] in _DEAD for process in live.processes):
         return
-    who: list[Who] = []
+    who: list[Identity] = []
     for host in dict.fromkeys(process.host for process in live.processes):
         here = [process for process in live.processes if process.host == host]
-        who += [Who(rank=rank, host=host or live.host or None) for rank in _absent(here)]
+        who += [Identity(rank=rank, host=host or live.host or None) for rank in _absent_ranks(here)]
     if who:
-        evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:3])
+        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in live.processes[:3])
         waited = any(process.collective and not process.moved for process in live.processes)
         sure: Confidence = "high" if waited else "low"  # a job that ends loses its ranks one by one
-        headline = f"{called(tuple(who))} {agree(len(who), 'has', 'have')} no process any more"
+        headline = f"{describe_identities(tuple(who))} {agree(len(who), 'has', 'have')} no process any more"
         yield Candidate("peer_died", "death", sure, headline, evidence, tuple(who), decides=waited)
 
 
-def _absent(here: Sequence[RankProcess]) -> list[int]:
+def _absent_ranks(here: Sequence[RankProcess]) -> list[int]:
     """The ranks a launcher started on a node that have no process there; none where that is not certain."""
     sizes = {process.local_world_size for process in here}
     size = sizes.pop() if len(sizes) == 1 else None
@@ -174,7 +174,7 @@ def _absent(here: Sequence[RankProcess]) -> list[int]:
     return sorted(set(range(begin, begin + size)) - {process.rank for process in here})
 
 
-def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
+def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
     """All but a few ranks stand still in a collective: the few are waited for."""
     known = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
     waiting = [process for process in known if process.collective and not process.moved]
@@ -182,20 +182,20 @@ def _elsewhere(live: LiveJob) -> Iterator[Candidate]:
     stuck = [process for process in others if not process.moved]
     if not stuck or not waited_for(others, waiting):
         return
-    who = tuple(_who(live, process) for process in stuck)
+    who = tuple(_process_identity(live, process) for process in stuck)
     work = next(filter(None, map(long_work, stuck)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
     headline = held_up(
-        called(who),
-        _doing(stuck[0]),
+        describe_identities(who),
+        _describe_activity(stuck[0]),
         len(waiting),
         waiting[0].collective,
         gil=gil,
         more=_held_by(stuck[0]),
     )
-    evidence = tuple(_event(live, process, _doing(process)) for process in (*stuck[:3], *waiting[:2]))
-    victims = tuple(_who(live, process) for process in waiting)
+    evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*stuck[:3], *waiting[:2]))
+    victims = tuple(_process_identity(live, process) for process in waiting)
     sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"
     yield Candidate(cause, "absence", sure, headline, evidence, who, victims)
 
@@ -216,10 +216,10 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
         return
     few, *others = sorted(calls.values(), key=len)
     outvoted = len(calls) == 2 and len(few) < len(others[0])
-    who = tuple(_who(live, process) for process in few) if outvoted else ()
-    told = [f"{called(_who(live, p) for p in group)} in {name}" for name, group in calls.items()]
+    who = tuple(_process_identity(live, process) for process in few) if outvoted else ()
+    told = [f"{describe_identities(_process_identity(live, p) for p in group)} in {name}" for name, group in calls.items()]
     headline = f"the ranks wait for each other in different collectives: {listed(told, most=4)}"
-    evidence = tuple(_event(live, process, _doing(process)) for process in (*few[:3], *others[0][:3]))
+    evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3]))
     yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
 
 
@@ -232,10 +232,10 @@ def _only_one_runs(live: LiveJob) -> Iterator[Candidate]:
     (one,) = runs
     if one.moved or one.collective or one.ticks > IDLE_TICKS or long_work(one):
         return
-    who = (_who(live, one),)
+    who = (_process_identity(live, one),)
     alone = f"the other {idle} {agree(idle, 'actor has', 'actors have')} nothing to do"
-    evidence = tuple(_event(live, process, _doing(process)) for process in live.processes[:4])
-    headline = f"{called(who)} {_doing(one)}, and {alone}"
+    evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in live.processes[:4])
+    headline = f"{describe_identities(who)} {_describe_activity(one)}, and {alone}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
 
 
@@ -256,10 +256,10 @@ def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
             continue
         few, many = sorted(places.values(), key=len)
         if len(few) == 1 and len(many) > 1:
-            who = (_who(live, few[0]),)
+            who = (_process_identity(live, few[0]),)
             there, here = shown(few[0]), shown(many[0])
-            headline = f"{called(who)} is in {there}, and the other {len(many)} ranks are in {here}"
-            evidence = tuple(_event(live, process, _doing(process)) for process in (*few, *many[:3]))
+            headline = f"{describe_identities(who)} is in {there}, and the other {len(many)} ranks are in {here}"
+            evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3]))
             alone = shown is _in_kernel  # and who sleeps elsewhere in the kernel may be the one that waits
             yield Candidate(
                 "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone
@@ -267,13 +267,13 @@ def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
         return
 
 
-def _function(process: RankProcess) -> str:
-    frame = _own(process)
+def _function_name(process: RankProcess) -> str:
+    frame = _own_frame(process)
     return f"{frame.function} ({frame.file})" if frame is not None else ""
 
 
-def _line(process: RankProcess) -> str:
-    frame = _own(process)
+def _source_line(process: RankProcess) -> str:
+    frame = _own_frame(process)
     return f"{frame.function} ({frame.file}:{frame.line})" if frame is not None else ""
 
 
@@ -281,11 +281,11 @@ def _in_kernel(process: RankProcess) -> str:
     return process.wchan
 
 
-_PLACES = ((_function, _line), (_line, _line), (_in_kernel, _in_kernel))
+_PLACES = ((_function_name, _source_line), (_source_line, _source_line), (_in_kernel, _in_kernel))
 """What tells ranks apart, and how it is shown: the coarsest first, as loops have several lines."""
 
 
-def _working(process: RankProcess) -> Iterator[tuple[int, Frame]]:
+def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
     """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
     for child in process.workers:
         main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
@@ -298,33 +298,33 @@ def _held_by(process: RankProcess) -> str:
     """What else holds a rank, as the rest of a sentence: a pipe's other end, or a busy data loader."""
     if _PIPE.match(process.wchan):
         return f"; it waits for the other end of a pipe ({process.wchan})"
-    for pid, frame in _working(process):
+    for pid, frame in _busy_loaders(process):
         return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
     return ""
 
 
-def _own(process: RankProcess) -> Frame | None:
+def _own_frame(process: RankProcess) -> StackFrame | None:
     """The innermost frame of the thread that matters."""
     thread = main_thread(process.threads)
     return thread.frames[0] if thread is not None else None
 
 
-def main_thread(threads: Iterable[Thread]) -> Thread | None:
+def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
     """The thread that matters: the one with the lock, else the one that began the program."""
 
-    def order_of(thread: Thread) -> tuple[bool, bool, bool, int]:
+    def order_of(thread: PythonThread) -> tuple[bool, bool, bool, int]:
         began = thread.frames[-1].function == "<module>"
         return not thread.owns_gil, not began, not thread.active, -len(thread.frames)
 
     return min((thread for thread in threads if thread.frames), key=order_of, default=None)
 
 
-def own_frame(frames: Iterable[Frame]) -> Frame | None:
+def own_frame(frames: Iterable[StackFrame]) -> StackFrame | None:
     """The innermost frame of the job's own code: neither the standard library nor an installed package."""
     return next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
 
 
-def _caller(process: RankProcess) -> str:
+def _calling_line(process: RankProcess) -> str:
     """The job's own line that led there, as the end of a sentence; '' where none is between libraries."""
     for thread in (main_thread(process.threads), *process.threads):
         frames = thread.frames if thread is not None else ()
@@ -362,32 +362,32 @@ def long_work(process: RankProcess) -> str:
     return ""
 
 
-def _doing(process: RankProcess) -> str:
+def _describe_activity(process: RankProcess) -> str:
     state = FROZEN if process.frozen else process.states[1] or "?"
     waits = process.collective
     if state in _STATES and state != "D":
         return _STATES[state]
     if process.lock:
-        return f"waits for the {process.lock}{_caller(process)}"
+        return f"waits for the {process.lock}{_calling_line(process)}"
     if waits:
-        return f"waits in {waits}{_caller(process)}"
+        return f"waits in {waits}{_calling_line(process)}"
     if _has_no_task(process):
         return "has nothing to do: no method of its actor runs"
-    frame = _own(process)
+    frame = _own_frame(process)
     if frame is not None and process.computing:
-        own = own_frame((main_thread(process.threads) or Thread(())).frames) or frame
+        own = own_frame((main_thread(process.threads) or PythonThread(())).frames) or frame
         where = f"{own.function} ({own.file}:{own.line})"
         seconds = f"{process.computing:.0f} s"
         return f"has been in {where} for {seconds}, moving no data: an endless loop, or long work"
     if frame is not None:
-        return f"is in {frame.function} ({frame.file}:{frame.line}){_caller(process)}"
+        return f"is in {frame.function} ({frame.file}:{frame.line}){_calling_line(process)}"
     return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
 
 
-def standings(live: LiveJob) -> list[Standing]:
+def group_activities(live: LiveJob) -> list[RankGroupActivity]:
     """What the ranks do, in groups; the smallest stands first."""
-    return grouped(
-        (process.rank, process.host, _in_a_list(_doing(process) + _held_by(process)))
+    return group_by_activity(
+        (process.rank, process.host, _in_a_list(_describe_activity(process) + _held_by(process)))
         for process in live.processes
     )
 
@@ -401,17 +401,17 @@ def _in_a_list(doing: str) -> str:
     return doing
 
 
-def _who(live: LiveJob, process: RankProcess) -> Who:
-    return Who(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
+def _process_identity(live: LiveJob, process: RankProcess) -> Identity:
+    return Identity(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
 
 
-def _event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
-    who = _who(live, process)
+def _process_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
+    who = _process_identity(live, process)
     name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
     busy += f", GPU {process.gpu_percent} % busy" if process.gpu_percent is not None else ""
     place = Place(f"process {process.pid}", 0)
-    return Event(Seen("live-process"), place, who, None, f"{name} {text}{busy}{_held_by(process)}")
+    return Event(ProcessState("live-process"), place, who, None, f"{name} {text}{busy}{_held_by(process)}")
 
 
 def ras_counts(text: str) -> list[str]:

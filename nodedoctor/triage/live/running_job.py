@@ -9,7 +9,7 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, loaded, text
 from nodedoctor.record import record
-from nodedoctor.triage.events.frames import Frame
+from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.events.stacks import collective_in
 
 RAS_PORT = 28028
@@ -17,20 +17,20 @@ RAS_PORT = 28028
 
 
 @record
-class Thread:
+class PythonThread:
     """One Python thread of a process; `frames` from the innermost outwards."""
 
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     owns_gil: bool = False
     active: bool = False
 
 
 @record
-class Child:
+class ChildProcess:
     """A child of a rank's process, a data loader mostly."""
 
     pid: int
-    threads: tuple[Thread, ...]
+    threads: tuple[PythonThread, ...]
 
 
 @record
@@ -51,10 +51,10 @@ class RankProcess:
     states: tuple[str, str] = ("", "")
     wchan: str = ""
     ticks: int = 0
-    threads: tuple[Thread, ...] = ()
+    threads: tuple[PythonThread, ...] = ()
     moved: bool = False
     children: tuple[int, ...] = ()
-    workers: tuple[Child, ...] = ()
+    workers: tuple[ChildProcess, ...] = ()
     gpu_percent: int | None = None
     host: str = ""
     local_rank: int | None = None
@@ -87,7 +87,7 @@ class LiveJob:
     time: float = 0.0
 
 
-def threads(printed: str) -> tuple[Thread, ...]:
+def parse_threads(printed: str) -> tuple[PythonThread, ...]:
     """The threads in py-spy's JSON; nothing when it is not that."""
     try:
         found = loaded(printed)
@@ -95,14 +95,14 @@ def threads(printed: str) -> tuple[Thread, ...]:
         return ()
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     return tuple(
-        Thread(_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active"))) for row in rows
+        PythonThread(_parse_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active"))) for row in rows
     )
 
 
-def _frames(value: Any) -> tuple[Frame, ...]:
+def _parse_frames(value: Any) -> tuple[StackFrame, ...]:
     rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     return tuple(
-        Frame(str(row.get("filename", "")), _number(row.get("line")) or 0, str(row.get("name", "")))
+        StackFrame(str(row.get("filename", "")), _parse_number(row.get("line")) or 0, str(row.get("name", "")))
         for row in rows[:200]
     )
 
@@ -114,5 +114,5 @@ async def ask_ras(host: str, port: int, seconds: float) -> str:
     return text(document(seen) or {}, "text")
 
 
-def _number(value: Any) -> int | None:
+def _parse_number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.json_shapes import Json, listed, loaded, number, objects, text, texts, whole
-from nodedoctor.triage.events.frames import Frame
-from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread
+from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, RankProcess, PythonThread
 
 SCHEMA = "nodedoctor.capture/1"
 LARGEST = 64 << 20
 """Bytes of such a document: a thousand ranks with hundreds of threads."""
 
 
-def document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
+def look_document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
     """The look as plain data; `resumed` once the job went on again, so that it explains no later end."""
     return {
         "schema": SCHEMA,
@@ -25,11 +25,11 @@ def document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
         "notes": list(live.notes),
         "ras": list(live.ras),
         "kernel": [line for _, line in live.kernel],
-        "processes": [_process(process) for process in live.processes],
+        "processes": [_process_document(process) for process in live.processes],
     }
 
 
-def read(data: bytes) -> LiveJob | None:
+def read_look(data: bytes) -> LiveJob | None:
     """The look in a document; None when it is none, or of a hang that the job got over."""
     try:
         found = loaded(data)
@@ -49,7 +49,7 @@ def read(data: bytes) -> LiveJob | None:
     )
 
 
-def merged(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> LiveJob:
+def merge_looks(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> LiveJob:
     """The looks of several nodes as one job; `silent` are those that gave none, and why."""
     every, without = list(looks), tuple(silent)
     if len(every) == 1 and not without:
@@ -65,7 +65,7 @@ def merged(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> 
     )
 
 
-def _process(process: RankProcess) -> dict[str, Any]:
+def _process_document(process: RankProcess) -> dict[str, Any]:
     return {
         "pid": process.pid,
         "rank": process.rank,
@@ -81,12 +81,12 @@ def _process(process: RankProcess) -> dict[str, Any]:
         "states": list(process.states),
         "wchan": process.wchan,
         "moved": process.moved,
-        "threads": _threads(process.threads),
-        "workers": [{"pid": child.pid, "threads": _threads(child.threads)} for child in process.workers],
+        "threads": _thread_documents(process.threads),
+        "workers": [{"pid": child.pid, "threads": _thread_documents(child.threads)} for child in process.workers],
     }
 
 
-def _threads(threads: Iterable[Thread]) -> list[dict[str, Any]]:
+def _thread_documents(threads: Iterable[PythonThread]) -> list[dict[str, Any]]:
     return [
         {
             "gil": thread.owns_gil,
@@ -116,24 +116,24 @@ def _read_process(row: Json, host: str) -> RankProcess:
         threads=_read_threads(row.get("threads")),
         moved=row.get("moved") is True,
         workers=tuple(
-            Child(whole(child, "pid") or 0, _read_threads(child.get("threads")))
+            ChildProcess(whole(child, "pid") or 0, _read_threads(child.get("threads")))
             for child in objects(row.get("workers"))
         ),
         host=host,
     )
 
 
-def _read_threads(value: Any) -> tuple[Thread, ...]:
+def _read_threads(value: Any) -> tuple[PythonThread, ...]:
     return tuple(
-        Thread(_read_frames(row.get("frames")), row.get("gil") is True, row.get("active") is True)
+        PythonThread(_read_frames(row.get("frames")), row.get("gil") is True, row.get("active") is True)
         for row in objects(value)
     )
 
 
-def _read_frames(value: Any) -> tuple[Frame, ...]:
+def _read_frames(value: Any) -> tuple[StackFrame, ...]:
     found = []
     for row in listed(value)[:200]:
         if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[2], str):
             line = row[1] if isinstance(row[1], int) and 0 <= row[1] < 1 << 31 else 0
-            found.append(Frame(row[0], line, row[2]))
+            found.append(StackFrame(row[0], line, row[2]))
     return tuple(found)

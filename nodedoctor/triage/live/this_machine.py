@@ -9,9 +9,9 @@ import socket
 import time
 from collections.abc import Sequence
 
-from nodedoctor.triage.lines.times import seconds
-from nodedoctor.triage.nodes import NodeFaults, node_of, short_name, spoken_hosts
-from nodedoctor.triage.story import Story
+from nodedoctor.triage.lines.times import year_seconds
+from nodedoctor.triage.node_reports import NodeFaults, node_of, short_name, spoken_hosts
+from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import counted
 
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
@@ -27,22 +27,22 @@ _OWN_PLACES = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
 """Where Ray and torch's flight recorder write by default; /tmp belongs to one machine."""
 
 
-def evidence(story: Story, paths: Sequence[str]) -> str:
+def evidence_for_machine(story: Timeline, paths: Sequence[str]) -> str:
     """Why the logs must come from this machine, as half a sentence; '' without evidence for it."""
     ours = short_name(socket.gethostname())
     hosts = spoken_hosts(story)
-    if (hosts and ours not in hosts) or not _recent(story, paths):
+    if (hosts and ours not in hosts) or not _is_recent(story, paths):
         return ""
     if ours in hosts:
         return f"the logs name it ({ours})"
     written = next((path for path in paths if _OWN_PLACES.match(os.path.realpath(path))), None)
     if written is not None:
         return f"{written} is where its own jobs write"
-    pid = _writer(paths)
+    pid = _find_writer(paths)
     return f"its process {pid} writes one of the logs" if pid is not None else ""
 
 
-def look(why: str) -> tuple[tuple[NodeFaults, ...], str]:
+def look_at_machine(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     """This machine's faults now, and a note that says that it was looked at, why, and what came of it."""
     from nodedoctor.cli import endings
     from nodedoctor.engine.session import Request, Session, UsageError
@@ -64,29 +64,29 @@ def look(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     return (node,), f"this machine was also checked, because {why}: {found} (--no-node leaves it out)"
 
 
-def _recent(story: Story, paths: Sequence[str]) -> bool:
+def _is_recent(story: Timeline, paths: Sequence[str]) -> bool:
     """True when the last line with a time, or without any the newest file, is of the last day."""
     times = [event.time for event in story.events if event.time is not None]
     if times:
         now = time.gmtime()
-        of_year = seconds(now.tm_mon, now.tm_mday, now.tm_hour, now.tm_min, now.tm_sec, None)
+        of_year = year_seconds(now.tm_mon, now.tm_mday, now.tm_hour, now.tm_min, now.tm_sec, None)
         return (of_year - max(times) + _ZONES) % _YEAR <= RECENT + 2 * _ZONES
-    told = [found for path in paths if (found := _stat(path)) is not None]
+    told = [found for path in paths if (found := _safe_stat(path)) is not None]
     return any(time.time() - found.st_mtime <= RECENT for found in told)
 
 
-def _writer(paths: Sequence[str]) -> int | None:
+def _find_writer(paths: Sequence[str]) -> int | None:
     """A process of this machine, other than this one, whose output goes to one of the files."""
-    files = {(told.st_dev, told.st_ino) for path in paths if (told := _stat(path)) is not None}
+    files = {(told.st_dev, told.st_ino) for path in paths if (told := _safe_stat(path)) is not None}
     for link in glob.iglob("/proc/[0-9]*/fd/[12]") if files else ():
-        told = _stat(link)
+        told = _safe_stat(link)
         pid = int(link.split("/")[2])
         if told is not None and (told.st_dev, told.st_ino) in files and pid != os.getpid():
             return pid
     return None
 
 
-def _stat(path: str) -> os.stat_result | None:
+def _safe_stat(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:

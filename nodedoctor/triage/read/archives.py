@@ -19,8 +19,8 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from nodedoctor.record import record
-from nodedoctor.triage.read.decode import Readable
-from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, Source, kind_of
+from nodedoctor.triage.read.decode import ReadableStream
+from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, LogSource, kind_of
 
 DEEPEST = 3
 """Layers: a gzip inside of a tar inside of a gzip; a deeper one is a bomb."""
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 @record
-class Part:
+class ArchivePart:
     """One file of an archive, or the file itself: its name, what it is, and how to read it.
 
     `member` is the place of the outermost archive's member that it is in; `files` how many there are at
@@ -50,7 +50,7 @@ class Part:
 
 
 @record
-class Share:
+class ArchiveShare:
     """The members of an archive that one of several processes reads: every `of`-th from `first` on."""
 
     first: int = 0
@@ -61,16 +61,16 @@ class Share:
         return member % self.of == self.first
 
 
-WHOLE = Share()
+WHOLE = ArchiveShare()
 
 
-class Account:
+class UnpackBudget:
     """Bytes that may still be unpacked, and what was left out, with the member that it is of.
 
     Who reads a share has a share of the bytes, so that all together unpack no more than one would.
     """
 
-    def __init__(self, share: Share = WHOLE) -> None:
+    def __init__(self, share: ArchiveShare = WHOLE) -> None:
         self.left = LARGEST // share.of
         self.member = 0
         self.left_out: list[tuple[int, str]] = []
@@ -80,28 +80,28 @@ class Account:
         self.left_out.append((self.member, f"{name}: left out, {why}"))
 
 
-def parts(
-    name: str, file: Readable, account: Account, share: Share | None = WHOLE, depth: int = 0
-) -> Iterator[Part]:
+def archive_parts(
+    name: str, file: ReadableStream, account: UnpackBudget, share: ArchiveShare | None = WHOLE, depth: int = 0
+) -> Iterator[ArchivePart]:
     """The files in a file, in order; each is read before the next one is asked for.
 
     Of the outermost archive a `share` of the members is read; None: this is inside of one.
     """
-    start = _Start(file, account)
+    start = _PeekableStream(file, account)
     kind = kind_of(start.head)
     if kind not in _UNPACKERS and kind not in ("zip", "tar"):
-        yield Part(name, kind, start.read, start.head)
+        yield ArchivePart(name, kind, start.read, start.head)
     elif depth >= DEEPEST:
         account.leave_out(name, "it is packed too often")
     elif kind == "zip":
-        yield from _zipped(name, file, start, account, share, depth)
+        yield from _zip_parts(name, file, start, account, share, depth)
     elif kind == "tar":
-        yield from _tarred(name, start, account, share, depth)
+        yield from _tar_parts(name, start, account, share, depth)
     else:
-        yield from parts(name, _UNPACKERS[kind](start), account, share, depth + 1)
+        yield from archive_parts(name, _UNPACKERS[kind](start), account, share, depth + 1)
 
 
-def _begun(member: int, account: Account, share: Share | None) -> bool:
+def _begin_member(member: int, account: UnpackBudget, share: ArchiveShare | None) -> bool:
     """Whether a member is to be read; what is left out from here on is of the outermost archive's member."""
     if share is None:
         return True
@@ -109,13 +109,13 @@ def _begun(member: int, account: Account, share: Share | None) -> bool:
     return share.has(member)
 
 
-def _of_member(member: int, files: int, found: Iterator[Part]) -> Iterator[Part]:
+def _of_member(member: int, files: int, found: Iterator[ArchivePart]) -> Iterator[ArchivePart]:
     """The parts of a member, as those of the archive with at least so many files."""
     for number, part in enumerate(found, 1):
         yield replace(part, member=member, files=files * max(number, part.files))
 
 
-def members(source: Source) -> int:
+def count_members(source: LogSource) -> int:
     """How many members of an archive can be read each by itself; 1 for everything else, and what is broken.
 
     A zip lists them. Of a tar it is only known that there may be several, and all that lies before a member
@@ -126,21 +126,21 @@ def members(source: Source) -> int:
             if source.kind == "zip":
                 with zipfile.ZipFile(file) as archive:
                     return min(FILES_AT_MOST, len(archive.infolist()))
-            start: Any = _Start(file, Account())
+            start: Any = _PeekableStream(file, UnpackBudget())
             for _ in range(DEEPEST):
                 kind = kind_of(start.head)
                 if kind not in _UNPACKERS or kind == "bzip2":
                     return FILES_AT_MOST if kind == "tar" else 1
-                start = _Start(_UNPACKERS[kind](start), Account())
+                start = _PeekableStream(_UNPACKERS[kind](start), UnpackBudget())
     except Exception as fault:  # whatever is wrong with it, reading it will tell
         _log.debug("%s: %s", source.path, fault)
     return 1
 
 
-class _Start:
+class _PeekableStream:
     """A stream whose first bytes can be looked at before they are read."""
 
-    def __init__(self, file: Readable, account: Account) -> None:
+    def __init__(self, file: ReadableStream, account: UnpackBudget) -> None:
         self._file, self._account = file, account
         self.head = b""
         while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
@@ -169,9 +169,9 @@ class _Start:
         return False
 
 
-def _zipped(
-    name: str, file: Readable, start: _Start, account: Account, share: Share | None, depth: int
-) -> Iterator[Part]:
+def _zip_parts(
+    name: str, file: ReadableStream, start: _PeekableStream, account: UnpackBudget, share: ArchiveShare | None, depth: int
+) -> Iterator[ArchivePart]:
     seekable = getattr(file, "seekable_file", lambda: None)()
     if seekable is None:
         account.leave_out(name, "a zip inside of another archive, or in a pipe")
@@ -183,14 +183,14 @@ def _zipped(
             inside = f"{name}!{info.filename}"
             twice = info.filename in names
             names.add(info.filename)
-            if not _begun(number, account, share):
+            if not _begin_member(number, account, share):
                 continue
             if twice:
                 account.leave_out(inside, "the name comes twice")
                 continue
             try:
                 with archive.open(info) as member:
-                    found = parts(inside, member, account, None, depth + 1)
+                    found = archive_parts(inside, member, account, None, depth + 1)
                     yield from _of_member(number, len(files), found)
             except (*BROKEN, RuntimeError, NotImplementedError) as error:
                 account.leave_out(inside, str(error) or "it cannot be opened")
@@ -198,7 +198,7 @@ def _zipped(
                     return
 
 
-def _tarred(name: str, start: _Start, account: Account, share: Share | None, depth: int) -> Iterator[Part]:
+def _tar_parts(name: str, start: _PeekableStream, account: UnpackBudget, share: ArchiveShare | None, depth: int) -> Iterator[ArchivePart]:
     names: set[str] = set()
     with tarfile.open(fileobj=cast("Any", start), mode="r|") as archive:
         for number, member in enumerate(one for one in archive if one.isfile()):
@@ -206,18 +206,18 @@ def _tarred(name: str, start: _Start, account: Account, share: Share | None, dep
             refused = member.name in names or len(names) >= FILES_AT_MOST
             if not refused:
                 names.add(member.name)
-            if not _begun(number, account, share):
+            if not _begin_member(number, account, share):
                 continue
             if refused:
                 account.leave_out(inside, "the name comes twice, or there are too many")
                 continue
             file = archive.extractfile(member)
             if file is not None:
-                found = parts(inside, file, account, None, depth + 1)
+                found = archive_parts(inside, file, account, None, depth + 1)
                 yield from _of_member(number, number + 1, found)
 
 
-def _zstd(file: Any) -> Any:
+def _open_zstd(file: Any) -> Any:
     """Python has zstd from 3.14; before that the package zstandard, where it is installed."""
     try:
         return importlib.import_module("compression.zstd").open(file)
@@ -229,7 +229,7 @@ _UNPACKERS: dict[Kind, Callable[[Any], Any]] = {
     "gzip": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     "bzip2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
-    "zstd": _zstd,
+    "zstd": _open_zstd,
 }
 
 PACKS = frozenset(("zip", "tar", *_UNPACKERS))

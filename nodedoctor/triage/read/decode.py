@@ -32,7 +32,7 @@ _JOURNAL = (b"__CURSOR=", b"__REALTIME_TIMESTAMP=")
 """How a journal's export begins: lengths of texts stand in it as eight bytes."""
 
 
-class Readable(Protocol):
+class ReadableStream(Protocol):
     """Anything that can be read forward."""
 
     def read(self, size: int, /) -> bytes:
@@ -50,12 +50,12 @@ def encoding_of(head: bytes) -> str:
     if half < 8:
         return "utf-8"
     even, odd = head[0 : half * 2 : 2].count(0) / half, head[1::2].count(0) / half
-    if odd > _MOST and even < _FEW and _printable(head[0::2]):
+    if odd > _MOST and even < _FEW and _is_printable(head[0::2]):
         return "utf-16-le"
-    return "utf-16-be" if even > _MOST and odd < _FEW and _printable(head[1::2]) else "utf-8"
+    return "utf-16-be" if even > _MOST and odd < _FEW and _is_printable(head[1::2]) else "utf-8"
 
 
-def _printable(sample: bytes) -> bool:
+def _is_printable(sample: bytes) -> bool:
     return len(sample) - len(sample.translate(None, _CONTROLS)) <= _FEW * len(sample)
 
 
@@ -70,7 +70,7 @@ def is_text(sample: bytes) -> bool:
     return odd <= _BINARY * len(body)
 
 
-def decoded(read: Read, encoding: str) -> Read:
+def decode_stream(read: Read, encoding: str) -> Read:
     """The same stream as UTF-8."""
     if encoding == "utf-8":
         return read

@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.model import Identity
 
 if TYPE_CHECKING:
-    from nodedoctor.triage.read.identity import Tally
+    from nodedoctor.triage.read.identity import SourceIndex
 
 MOST_PER_HOST = 16
 """GPUs of the largest common node: more files of one word are not those of the ranks of one host."""
@@ -49,7 +49,7 @@ _HOSTLY = re.compile(
 _DIGITS = re.compile(r"\d+")
 
 
-def hosts_of(tally: Tally, seats: Mapping[str, Who]) -> dict[str, str]:
+def hosts_of(tally: SourceIndex, seats: Mapping[str, Identity]) -> dict[str, str]:
     """The host of each source that is known to be of one."""
     ranks = {source: set(heard.ranks) for source, heard in tally.sources.items()}
     for source, who in seats.items():
@@ -57,7 +57,7 @@ def hosts_of(tally: Tally, seats: Mapping[str, Who]) -> dict[str, str]:
             ranks.setdefault(source, set()).add(who.rank)
     said = {source: set(heard.hosts) for source, heard in tally.sources.items()}
     found: dict[str, str] = {}
-    for words in _columns(list(tally.sources)):
+    for words in _differing_words(list(tally.sources)):
         if _are_hosts(words, ranks, said):
             found.update(words)
     for source, named in said.items():
@@ -66,11 +66,11 @@ def hosts_of(tally: Tally, seats: Mapping[str, Who]) -> dict[str, str]:
     return found
 
 
-def _columns(names: Sequence[str]) -> Iterator[dict[str, str]]:
+def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
     """For each word in which files differ that are else named alike: the files and their words."""
     alike: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
     for name in names:
-        words = list(_words(name))
+        words = list(_host_words(name))
         alike[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
     for form, group in alike.items():
         for column in range(len(form)):
@@ -84,7 +84,7 @@ def own_name(path: str) -> str:
     return "/".join(path.split("/")[-2:])
 
 
-def _words(path: str) -> Iterator[str]:
+def _host_words(path: str) -> Iterator[str]:
     """The words with a number in a file's name and its folder's that may name a host."""
     for word in _WORD.findall(_ELSE.sub("_", own_name(path))):
         word = _PLAIN.sub("", word)
@@ -97,7 +97,7 @@ def _are_hosts(words: Mapping[str, str], ranks: Mapping[str, set[int]], said: Ma
     if any(not ranks[source] for source in words):
         return False
     first = next(iter(words.values()))
-    if not _may_be(first) or any(not _agree(word, said[source]) for source, word in words.items()):
+    if not _may_be(first) or any(not _lines_agree(word, said[source]) for source, word in words.items()):
         return False
     if all(not said[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
         return False
@@ -129,7 +129,7 @@ def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
     return ranks == {int(_DIGITS.findall(word)[-1])} and "rank" not in own_name(source).lower()
 
 
-def _agree(word: str, named: set[str]) -> bool:
+def _lines_agree(word: str, named: set[str]) -> bool:
     """Whether the lines name no host, or this one."""
     return not named or any(host.partition(".")[0].lower() == word.lower() for host in named)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import Size
-from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, SEATED, STATED, Event, Line, Who
+from nodedoctor.triage.events.progress import WorldSize
+from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, SEATED, STATED, Event, Line, Identity
 from nodedoctor.triage.read.hosts import hosts_of, own_name
 
 KINDS_AT_MOST = 4096
@@ -43,7 +43,7 @@ _GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Spread:
+class LabelStats:
     """How one kind of number is spread over the lines of one source."""
 
     lines: int = 0
@@ -57,7 +57,7 @@ class Spread:
     pids: set[int] = field(default_factory=set)
     ranks: dict[int, set[int]] = field(default_factory=dict)
 
-    def hear(self, value: int, line: Line, own: bool = False) -> None:
+    def observe(self, value: int, line: Line, own: bool = False) -> None:
         """Count one line with this number; its `own` one stands behind the name of its actor."""
         self.lines += 1
         self.rising = self.rising and value > self.last
@@ -89,10 +89,10 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Heard:
+class SourceStats:
     """What was heard in one source."""
 
-    spreads: dict[str, Spread] = field(default_factory=dict)
+    spreads: dict[str, LabelStats] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)
     locals: dict[int, set[int]] = field(default_factory=dict)
     hosts: dict[str, set[int]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Heard:
     lines: int = 0
     timed: int = 0
 
-    def hear(self, line: Line) -> None:
+    def observe(self, line: Line) -> None:
         """Take notice of who a line says it is from, and when."""
         who = line.who
         self.lines += 1
@@ -112,8 +112,8 @@ class Heard:
         for kind, value in who.labels:
             spread = self.spreads.get(kind)
             if spread is None:
-                spread = self.spreads[kind] = Spread()
-            spread.hear(value, line, kind.startswith("own "))
+                spread = self.spreads[kind] = LabelStats()
+            spread.observe(value, line, kind.startswith("own "))
         rank = who.rank
         if rank is None and who.labels and who.labels[0][0] == STATED:
             rank = who.labels[0][1]
@@ -137,20 +137,20 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Tally:
+class SourceIndex:
     """What was heard in all sources."""
 
-    sources: dict[str, Heard] = field(default_factory=dict)
+    sources: dict[str, SourceStats] = field(default_factory=dict)
 
-    def of(self, source: str) -> Heard:
+    def of(self, source: str) -> SourceStats:
         """The record of one source."""
-        return self.sources.setdefault(source, Heard())
+        return self.sources.setdefault(source, SourceStats())
 
 
-def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
+def resolve_ranks(events: Sequence[Event[Any]], tally: SourceIndex) -> list[Event[Any]]:
     """The same events with the ranks that are proven, and without the numbers that are not."""
-    world = _world(events)
-    files = seats(tally, world)
+    world = _world_size(events)
+    files = ranks_from_paths(tally, world)
     hosts = _by_hosts(tally, world)
     host_of = hosts_of(tally, files)
     proven = {
@@ -185,13 +185,13 @@ def resolved(events: Sequence[Event[Any]], tally: Tally) -> list[Event[Any]]:
     return [named(event) for event in events]
 
 
-def _world(events: Iterable[Event[Any]]) -> int | None:
+def _world_size(events: Iterable[Event[Any]]) -> int | None:
     """The size of the world that most lines name."""
-    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (Size, Communicator)))
+    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (WorldSize, Communicator)))
     return max(sizes, key=lambda size: (sizes[size], size), default=None)
 
 
-def _is_rank(kind: str, spread: Spread, world: int | None, lines: int) -> bool:
+def _is_rank(kind: str, spread: LabelStats, world: int | None, lines: int) -> bool:
     """Whether this kind of number is the global rank of the lines that have it, of so many in its source."""
     agrees = spread.agrees()
     if agrees is False or kind == "node":
@@ -219,12 +219,12 @@ def _is_permutation(values: Iterable[int], world: int | None) -> bool:
     return len(found) > 1 and found == set(range(len(found))) and (world is None or world == len(found))
 
 
-def _one_node(tally: Tally, world: int | None) -> bool:
+def _one_node(tally: SourceIndex, world: int | None) -> bool:
     """True when nothing speaks of a second node and no rank differs from its local rank."""
     hosts = {host for heard in tally.sources.values() for host in heard.hosts}
     ranks = {rank for heard in tally.sources.values() for rank in heard.ranks}
     differ = any(told - {local} for heard in tally.sources.values() for local, told in heard.locals.items())
-    seats = [_seat(source).local_rank for source in tally.sources]
+    seats = [_rank_from_path(source).local_rank for source in tally.sources]
     twice = Counter(seat for seat in seats if seat is not None)
     largest = max([world or 0, *(rank + 1 for rank in ranks)])
     spoke = {local for heard in tally.sources.values() for local in heard.locals}
@@ -241,7 +241,7 @@ def _is_elsewhere(event: Event[Any]) -> bool:
     return event.who.rank is not None and event.who.local_rank not in (None, event.who.rank)
 
 
-def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
+def _by_hosts(tally: SourceIndex, world: int | None) -> dict[str, int]:
     """One process per host: the number in the hosts' names, where it is that of a whole world."""
     told: dict[str, set[int]] = defaultdict(set)
     seats: set[int] = set()
@@ -251,7 +251,7 @@ def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
             told[host] |= ranks
     if seats - {0} or any(len(ranks) > 1 for ranks in told.values()):
         return {}
-    found = [*_replicas(list(told)), *_numbered(list(told))]
+    found = [*_replica_ranks(list(told)), *_numbered_names(list(told))]
     known = {host: next(iter(ranks)) for host, ranks in told.items() if ranks}
     for numbers in found:
         agreed = all(numbers[host] == rank for host, rank in known.items() if host in numbers)
@@ -260,7 +260,7 @@ def _by_hosts(tally: Tally, world: int | None) -> dict[str, int]:
     return {}
 
 
-def _replicas(hosts: Sequence[str]) -> list[dict[str, int]]:
+def _replica_ranks(hosts: Sequence[str]) -> list[dict[str, int]]:
     """Pods of a PyTorchJob: its master is the first, and its workers are counted from 0 behind it."""
     found = [(host, _REPLICA.search(host)) for host in hosts]
     if not any(name and name[1] == "master" for _, name in found):
@@ -268,14 +268,14 @@ def _replicas(hosts: Sequence[str]) -> list[dict[str, int]]:
     return [{host: int(name[2]) + (name[1] == "worker") for host, name in found if name}]
 
 
-def seats(tally: Tally, world: int | None) -> Mapping[str, Who]:
+def ranks_from_paths(tally: SourceIndex, world: int | None) -> Mapping[str, Identity]:
     """Who each file is from: by the word in front of its number, or by the number that tells them apart."""
-    told = {source: _seat(source) for source in tally.sources}
-    for numbers in _numbered(list(tally.sources)):
+    told = {source: _rank_from_path(source) for source in tally.sources}
+    for numbers in _numbered_names(list(tally.sources)):
         contradicted = any(tally.sources[source].ranks - {number} for source, number in numbers.items())
         heard = [tally.sources[source] for source in numbers]
         agreed = any(tally.sources[source].ranks == {number} for source, number in numbers.items())
-        likely = agreed or world == len(numbers) or _together(heard)
+        likely = agreed or world == len(numbers) or _written_together(heard)
         if not contradicted and likely and _is_permutation(numbers.values(), world):
             for source, number in numbers.items():
                 if told[source].rank is None and told[source].local_rank is None:
@@ -288,24 +288,24 @@ def seats(tally: Tally, world: int | None) -> Mapping[str, Who]:
     }
 
 
-def _together(heard: Sequence[Heard]) -> bool:
+def _written_together(heard: Sequence[SourceStats]) -> bool:
     """True for logs that were written at the same time: those of attempts follow each other."""
     spans = [span for one in heard if (span := one.span)]
     return all(begin <= other and start <= end for begin, end in spans for start, other in spans)
 
 
-def _seat(path: str) -> Who:
+def _rank_from_path(path: str) -> Identity:
     """What a path says about the process that wrote it."""
-    from nodedoctor.triage.read.sources import owner
+    from nodedoctor.triage.read.sources import log_owner
 
     ranks, gpus = _NAMED.findall(own_name(path)), _GPU.findall(path)
-    who = owner(path)
+    who = log_owner(path)
     return replace(
         who, rank=int(ranks[-1]) if ranks else who.rank, gpu=int(gpus[-1]) if gpus and ranks else who.gpu
     )
 
 
-def _numbered(names: Sequence[str]) -> list[dict[str, int]]:
+def _numbered_names(names: Sequence[str]) -> list[dict[str, int]]:
     """For each number in which some names differ that are else alike: the names and their numbers."""
     alike: dict[str, list[tuple[str, list[int]]]] = defaultdict(list)
     for name in names:

@@ -34,23 +34,23 @@ class LineNumbers:
         try:
             with open(path, "rb", buffering=0) as file:
                 for offset in offsets:
-                    line, position = _nearest(offset, anchors, (position, line))
-                    line += _newlines(file, position, offset) if position <= offset else 0
-                    line -= _newlines(file, offset, position) if position > offset else 0
+                    line, position = _nearest_line(offset, anchors, (position, line))
+                    line += _count_newlines(file, position, offset) if position <= offset else 0
+                    line -= _count_newlines(file, offset, position) if position > offset else 0
                     position = offset
                     self._lines[path, offset] = line
         except OSError:
             return
 
 
-def _nearest(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
+def _nearest_line(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
     """Number and offset of the known line that is nearest: grep counted those with a hit in them."""
     after = bisect_right(anchors, (offset, 0))
     known = min((last, *anchors[max(0, after - 1) : after + 1]), key=lambda anchor: abs(anchor[0] - offset))
     return known[1], known[0]
 
 
-def _newlines(file: FileIO, begin: int, end: int) -> int:
+def _count_newlines(file: FileIO, begin: int, end: int) -> int:
     """Newlines between two places of a file."""
     file.seek(begin)
     count = 0

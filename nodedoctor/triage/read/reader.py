@@ -13,18 +13,18 @@ from typing import Any, BinaryIO
 from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
-from nodedoctor.triage.lines.envelopes.forms import LARGEST, Form, form_of
-from nodedoctor.triage.lines.normal import Lost, RawLine, normal
+from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
+from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.read import scan
-from nodedoctor.triage.read.archives import BROKEN, WHOLE, Account, Part, Share, parts
-from nodedoctor.triage.read.decode import decoded, encoding_of, is_text
-from nodedoctor.triage.read.identity import Tally
+from nodedoctor.triage.read.archives import BROKEN, WHOLE, UnpackBudget, ArchivePart, ArchiveShare, archive_parts
+from nodedoctor.triage.read.decode import decode_stream, encoding_of, is_text
+from nodedoctor.triage.read.identity import SourceIndex
 from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
-from nodedoctor.triage.read.scan import Depth
-from nodedoctor.triage.read.search import Anchor, Search
-from nodedoctor.triage.read.sources import NoSuchPath, Source
+from nodedoctor.triage.read.scan import ReadDepth
+from nodedoctor.triage.read.search import Anchor, GrepSearch
+from nodedoctor.triage.read.sources import NoSuchPath, LogSource
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20
@@ -38,7 +38,7 @@ BLOCK = 256
 
 
 @dataclass(slots=True)
-class Reading:
+class SourceReading:
     """What was read so far: events in order, bytes, and what could not be read.
 
     `unread` counts lines, members of archives and envelopes that could not be opened, `slow` those of the
@@ -55,13 +55,13 @@ class Reading:
     unread: int = 0
     slow: int = 0
     dumps: list[tuple[str, bytes]] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
-    begun: dict[str, Search] = field(default_factory=dict)
-    depth: Depth = scan.DEEPEST
-    members: dict[int, Reading] = field(default_factory=dict)
+    tally: SourceIndex = field(default_factory=SourceIndex)
+    begun: dict[str, GrepSearch] = field(default_factory=dict)
+    depth: ReadDepth = scan.DEEPEST
+    members: dict[int, SourceReading] = field(default_factory=dict)
     spent: bool = False
 
-    def add(self, part: Reading) -> None:
+    def add(self, part: SourceReading) -> None:
         """Add what was read of another source, its members in their order."""
         for _, member in sorted(part.members.items()):
             self.add(member)
@@ -76,29 +76,29 @@ class Reading:
         self.interrupted = self.interrupted or part.interrupted
 
 
-def read(source: Source, reading: Reading, share: Share = WHOLE) -> None:
+def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare = WHOLE) -> None:
     """Add a source's events, or those of a share of an archive's members; trouble with it becomes a note.
 
     Ctrl-C ends the reading, not the judging.
     """
     try:
         if source.kind == "text" and _is_plain(source):
-            _take(_Text(source.path, reading, _spots(source, reading)))
+            _collect_events(_LogText(source.path, reading, _line_spots(source, reading)))
             reading.size += source.size
             return
-        with _opened(source) as file:
-            account = Account(share)
+        with _open_source(source) as file:
+            account = UnpackBudget(share)
             try:
-                for part in parts(source.path, _Whole(file, source, reading), account, share):
+                for part in archive_parts(source.path, _InputStream(file, source, reading), account, share):
                     _read_member(part, reading)
             finally:
                 reading.spent = account.left < 0
                 for member, note in account.left_out:
-                    inner = reading.members.setdefault(member, Reading())
+                    inner = reading.members.setdefault(member, SourceReading())
                     inner.notes.append(note)
                     inner.unread += 1
     except KeyboardInterrupt:
-        _interrupted(source.path, reading)
+        _until_interrupt(source.path, reading)
     except BROKEN as error:
         reading.notes.append(f"{source.path}: read only in part: {error}")
         reading.unread += 1
@@ -110,11 +110,11 @@ def read(source: Source, reading: Reading, share: Share = WHOLE) -> None:
     except NoSuchPath:
         raise
     except Exception as fault:  # whatever one source does to us costs the others nothing
-        reading.notes.append(unexpected(source.path, fault))
+        reading.notes.append(unexpected_note(source.path, fault))
         reading.unread += 1
 
 
-def unexpected(path: str, fault: Exception) -> str:
+def unexpected_note(path: str, fault: Exception) -> str:
     """A note for a fault that no reader foresaw: it is ours, and the rest of the sources is still judged."""
     last = traceback.extract_tb(fault.__traceback__)[-1:]
     where = "".join(f" in {os.path.basename(frame.filename)}:{frame.lineno}" for frame in last)
@@ -122,63 +122,63 @@ def unexpected(path: str, fault: Exception) -> str:
     return f"{path}: read only in part, a fault of nodedoctor{where}: {type(fault).__name__}: {why}"
 
 
-def _is_plain(source: Source) -> bool:
+def _is_plain(source: LogSource) -> bool:
     """True for text that is read line by line where it lies: then a large file need not be read whole."""
     with open(source.path, "rb") as file:
         head = file.read(HEAD)
     return encoding_of(head) == "utf-8" and form_of(head) is None
 
 
-def _read_member(part: Part, reading: Reading) -> None:
+def _read_member(part: ArchivePart, reading: SourceReading) -> None:
     """Add a part to the reading of the member that it is in: a member that is damaged costs no other one."""
-    inner = reading.members.setdefault(part.member, Reading())
-    inner.depth = min(reading.depth, scan.depth(part.files), key=lambda depth: depth.whole)
+    inner = reading.members.setdefault(part.member, SourceReading())
+    inner.depth = min(reading.depth, scan.choose_depth(part.files), key=lambda depth: depth.whole)
     try:
         _read_part(part, inner)
     except BROKEN as error:
         inner.notes.append(f"{part.name}: read only in part: {error}")
         inner.unread += 1
     except Exception as fault:
-        inner.notes.append(unexpected(part.name, fault))
+        inner.notes.append(unexpected_note(part.name, fault))
         inner.unread += 1
     reading.interrupted = reading.interrupted or inner.interrupted
 
 
-def _read_part(part: Part, reading: Reading) -> None:
+def _read_part(part: ArchivePart, reading: SourceReading) -> None:
     if part.kind in ("pickle", "json"):
-        reading.dumps.append((part.name, _all(part.read, DUMP_LARGEST)))
+        reading.dumps.append((part.name, _read_parts(part.read, DUMP_LARGEST)))
     elif part.kind == "ras":
         _read_ras(part, reading)
     elif not is_text(part.head):
         reading.notes.append(f"{part.name}: left out, it is neither text nor a dump")
         reading.unread += 1
     else:
-        read_bytes = decoded(part.read, encoding_of(part.head))
+        read_bytes = decode_stream(part.read, encoding_of(part.head))
         head = b""
         while len(head) < 65536 and (more := read_bytes(65536)):
             head += more
-        again = _Again(head, read_bytes)
+        again = _PeekedStream(head, read_bytes)
         form = form_of(head)
         if form is None:
-            _take(_Text(part.name, reading, _spotted(part.name, again, reading.depth)))
+            _collect_events(_LogText(part.name, reading, _sampled_lines(part.name, again, reading.depth)))
         else:
             _read_form(form, part.name, again, reading)
 
 
-def _read_form(form: Form, name: str, stream: _Again, reading: Reading) -> None:
+def _read_form(form: EnvelopeForm, name: str, stream: _PeekedStream, reading: SourceReading) -> None:
     """A form whose lines cannot be read one by one; what is no such thing after all is read by lines."""
-    data = _all(stream.read, LARGEST)
+    data = _read_parts(stream.read, LARGEST)
     records = form.records(data) if len(data) < LARGEST else None
     if len(data) >= LARGEST:
         reading.notes.append(f"{name}: too large to be opened as {form.name}, each line was read by itself")
     if records is None:
-        _take(_Text(name, reading, _spotted(name, _Again(data, stream.read), reading.depth)))
+        _collect_events(_LogText(name, reading, _sampled_lines(name, _PeekedStream(data, stream.read), reading.depth)))
     else:
         spots = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
-        _take(_Text(name, reading, spots))
+        _collect_events(_LogText(name, reading, spots))
 
 
-def _all(read_bytes: Callable[[int], bytes], most: int) -> bytes:
+def _read_parts(read_bytes: Callable[[int], bytes], most: int) -> bytes:
     blocks: list[bytes] = []
     left = most
     while left > 0 and (block := read_bytes(min(left, 1 << 20))):
@@ -187,7 +187,7 @@ def _all(read_bytes: Callable[[int], bytes], most: int) -> bytes:
     return b"".join(blocks)
 
 
-class _Again:
+class _PeekedStream:
     """A stream whose first bytes were read already."""
 
     def __init__(self, head: bytes, rest: Callable[[int], bytes]) -> None:
@@ -201,10 +201,10 @@ class _Again:
         return self._rest(size)
 
 
-def _read_ras(part: Part, reading: Reading) -> None:
+def _read_ras(part: ArchivePart, reading: SourceReading) -> None:
     """RAS's answer in its JSON form."""
     try:
-        document = loaded(_all(part.read, RAS_LARGEST), parse_int=json_integer)
+        document = loaded(_read_parts(part.read, RAS_LARGEST), parse_int=json_integer)
     except ValueError as error:
         reading.notes.append(f"{part.name}: {error}")
         return
@@ -213,15 +213,15 @@ def _read_ras(part: Part, reading: Reading) -> None:
 
 
 @dataclass(slots=True)
-class _Text:
+class _LogText:
     """The lines of one log, as they stand in it."""
 
     name: str
-    reading: Reading
+    reading: SourceReading
     lines: Iterator[RawLine]
 
 
-def _take(text: _Text) -> None:
+def _collect_events(text: _LogText) -> None:
     """The events of one log."""
     thin = EventSampler()
     reading = text.reading
@@ -231,14 +231,14 @@ def _take(text: _Text) -> None:
         with patience:
             while True:
                 try:
-                    for event in read_events(_in_blocks(_lines(text), patience)):
+                    for event in read_events(_in_blocks(_log_lines(text), patience)):
                         thin.add(event)
                     break
                 except TooLong:
                     patience.give_up()
                     text = replace(text, lines=patience.lines())
     except KeyboardInterrupt:
-        _interrupted(text.name, reading)
+        _until_interrupt(text.name, reading)
     finally:
         reading.events += thin.events()
         if patience.unread:
@@ -256,16 +256,16 @@ def _in_blocks(lines: Iterator[Line], patience: Patience) -> Iterator[Line]:
         yield from block
 
 
-def _lines(text: _Text) -> Iterator[Line]:
+def _log_lines(text: _LogText) -> Iterator[Line]:
     """The lines of a log; reading stops where Ctrl-C comes."""
     reading = text.reading
-    tally, lost = reading.tally.of(text.name), Lost()
+    tally, lost = reading.tally.of(text.name), LostLines()
     try:
-        for line in normal(text.lines, lost):
-            tally.hear(line)
+        for line in normalise_lines(text.lines, lost):
+            tally.observe(line)
             yield line
     except KeyboardInterrupt:
-        _interrupted(text.name, reading)
+        _until_interrupt(text.name, reading)
     except BROKEN as error:
         reading.notes.append(f"{text.name}: read only in part: {error}")
         reading.unread += 1
@@ -279,15 +279,15 @@ def _lines(text: _Text) -> Iterator[Line]:
             reading.notes.append(f"{text.name}: {lost.lines} lines could not be read")
 
 
-def _interrupted(path: str, reading: Reading) -> None:
+def _until_interrupt(path: str, reading: SourceReading) -> None:
     if not reading.interrupted:
         reading.notes.append(f"{path}: reading was interrupted")
     reading.interrupted = True
 
 
-def _spots(source: Source, reading: Reading) -> Iterator[RawLine]:
+def _line_spots(source: LogSource, reading: SourceReading) -> Iterator[RawLine]:
     """The lines of a plain file by the bytes they begin at; their numbers are counted when they are shown."""
-    for offset, raw in scan.spots(
+    for offset, raw in scan.scan_file(
         source.path,
         source.size,
         reading.anchors.setdefault(source.path, []),
@@ -297,16 +297,16 @@ def _spots(source: Source, reading: Reading) -> Iterator[RawLine]:
         yield RawLine(Place(source.path, offset), raw)
 
 
-def _spotted(name: str, stream: _Again, deep: Depth) -> Iterator[RawLine]:
+def _sampled_lines(name: str, stream: _PeekedStream, deep: ReadDepth) -> Iterator[RawLine]:
     """The lines of a stream; those that matter, where it is long."""
-    for offset, raw in scan.stream(stream.read, deep.whole):
+    for offset, raw in scan.scan_stream(stream.read, deep.whole):
         yield RawLine(Place(name, offset), raw)
 
 
-class _Whole:
+class _InputStream:
     """A file or a pipe, read forward; Ctrl-C is its end, and for a pipe what is there is read at once."""
 
-    def __init__(self, file: BinaryIO, source: Source, reading: Reading) -> None:
+    def __init__(self, file: BinaryIO, source: LogSource, reading: SourceReading) -> None:
         self._file, self._source, self._reading = file, source, reading
         self._read: Callable[[int], bytes] = file.read
         if source.kind in ("stdin", "pipe"):
@@ -319,7 +319,7 @@ class _Whole:
         try:
             data = self._read(size)
         except KeyboardInterrupt:
-            _interrupted(self._source.path, self._reading)
+            _until_interrupt(self._source.path, self._reading)
             return b""
         self._reading.size += len(data)
         return data
@@ -329,7 +329,7 @@ class _Whole:
         return None if self._source.kind in ("stdin", "pipe") else self._file
 
 
-def _opened(source: Source) -> BinaryIO:
+def _open_source(source: LogSource) -> BinaryIO:
     if source.kind == "stdin":
         return open(os.dup(sys.stdin.buffer.fileno()), "rb")
     if source.kind == "pipe":

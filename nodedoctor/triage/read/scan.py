@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import NEEDLES
-from nodedoctor.triage.read.search import CHUNK, WHOLE, Anchor, Search, even
-from nodedoctor.triage.stems import STEMS
+from nodedoctor.triage.read.search import CHUNK, WHOLE, Anchor, GrepSearch, has_short_lines
+from nodedoctor.triage.prefilter import GREP_PREFILTER
 
 AFTER = 8192
 """Bytes read on after a line that matters: the rest of a traceback, the values under a headline."""
@@ -34,7 +34,7 @@ Spot = tuple[int, bytes]
 
 
 @record
-class Depth:
+class ReadDepth:
     """How many bytes of a log are read line by line: all of a short one, the ends and samples of another."""
 
     whole: int = WHOLE
@@ -50,44 +50,44 @@ class Depth:
         return self.whole // (6 * SAMPLE)
 
 
-DEEPEST = Depth()
+DEEPEST = ReadDepth()
 """Of a log by itself."""
 
 
-def depth(logs: int) -> Depth:
+def choose_depth(logs: int) -> ReadDepth:
     """How deep each of so many logs is read: a thousand ranks must not take a thousand times as long."""
-    return Depth(min(WHOLE, max(LEAST, ORDINARY // max(logs, 1))))
+    return ReadDepth(min(WHOLE, max(LEAST, ORDINARY // max(logs, 1))))
 
 
-def spots(
-    path: str, size: int, anchors: list[Anchor], begun: Search | None = None, deep: Depth = DEEPEST
+def scan_file(
+    path: str, size: int, anchors: list[Anchor], begun: GrepSearch | None = None, deep: ReadDepth = DEEPEST
 ) -> Iterator[Spot]:
     """Offset and bytes of every line worth parsing in a regular file, in order; `anchors`: line numbers.
 
     `begun` is a search in it that runs already.
     """
     with open(path, "rb", buffering=0) as file:
-        if size <= deep.whole or not even(file.fileno(), size):
-            yield from stream(file.read)
+        if size <= deep.whole or not has_short_lines(file.fileno(), size):
+            yield from scan_stream(file.read)
             return
         told = 0
-        for spot in _window(file.fileno(), 0, deep.edge, size):  # these are read while the search still runs
+        for spot in _read_window(file.fileno(), 0, deep.edge, size):  # these are read while the search still runs
             told = spot[0] + len(spot[1]) + 1
             yield spot
-        hits = _grep(path, begun) if size > WHOLE else _searched(os.pread(file.fileno(), size, 0))
+        hits = _grep_lines(path, begun) if size > WHOLE else _search_small(os.pread(file.fileno(), size, 0))
         anchors += hits or ()
-        for begin, end in _windows(size, hits, deep):
-            for spot in _window(file.fileno(), max(begin, told), end, size):
+        for begin, end in _byte_windows(size, hits, deep):
+            for spot in _read_window(file.fileno(), max(begin, told), end, size):
                 if spot[0] >= told:
                     yield spot
 
 
-def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
+def scan_stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
     """The same for anything that can only be read forward; memory stays bounded.
 
     So much of its beginning and of its end is read whole.
     """
-    wanted = _wanted()
+    wanted = _is_wanted()
     offset, told, carry, skipping = 0, 0, b"", False
     recent: list[Spot] = []
     while chunk := read(CHUNK):
@@ -102,10 +102,10 @@ def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
         block, carry = data[:cut], data[cut:]
         front = _upto_line(block, whole - offset)
         if front:
-            yield from _split(block[:front], offset)
+            yield from _split_lines(block[:front], offset)
             told = offset + front
         if block[front:]:
-            for spot in _hits(block[front:], offset + front, wanted):
+            for spot in _find_hits(block[front:], offset + front, wanted):
                 told = spot[0] + len(spot[1]) + 1
                 yield spot
             recent = [*recent, (offset, block)][-2:]
@@ -119,7 +119,7 @@ def stream(read: Callable[[int], bytes], whole: int = WHOLE) -> Iterator[Spot]:
     told = max(told, offset - whole)  # the last lines say how far the job came
     for begin, block in recent:
         skipped = _upto_line(block, told - begin)
-        yield from _split(block[skipped:], begin + skipped)
+        yield from _split_lines(block[skipped:], begin + skipped)
     if carry:
         yield offset, carry[:LONG_LINE]
 
@@ -132,25 +132,25 @@ def _upto_line(block: bytes, size: int) -> int:
     return newline + 1 if newline >= 0 else len(block)
 
 
-def _split(block: bytes, offset: int) -> Iterator[Spot]:
+def _split_lines(block: bytes, offset: int) -> Iterator[Spot]:
     for line in block.split(b"\n"):
         if line:
             yield offset, line if b"\r" in line else line[:LONG_LINE]
         offset += len(line) + 1
 
 
-def _hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot]:
+def _find_hits(block: bytes, offset: int, wanted: re.Pattern[bytes]) -> Iterator[Spot]:
     """Lines with a stem, each with what follows it."""
     position = 0
     while found := wanted.search(block, position):
         begin = block.rfind(b"\n", 0, found.start()) + 1
         end = block.find(b"\n", min(found.end() + AFTER, len(block) - 1))
         end = len(block) if end < 0 else end
-        yield from _split(block[max(begin, position) : end], offset + max(begin, position))
+        yield from _split_lines(block[max(begin, position) : end], offset + max(begin, position))
         position = end
 
 
-def _windows(size: int, hits: list[Anchor] | None, deep: Depth) -> list[tuple[int, int]]:
+def _byte_windows(size: int, hits: list[Anchor] | None, deep: ReadDepth) -> list[tuple[int, int]]:
     """Merged byte ranges to read: around every hit, both ends, and samples between."""
     if hits is None:
         return [(0, WHOLE), (size - WHOLE, size)]
@@ -171,16 +171,16 @@ def _within_budget(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The first and the last ranges when all would be too much to parse."""
     if sum(end - begin for begin, end in ranges) <= BUDGET:
         return ranges
-    front = _upto(ranges, BUDGET // 3)
+    front = _lines_up_to(ranges, BUDGET // 3)
     back = [
         (-end, -begin)
-        for begin, end in _upto([(-end, -begin) for begin, end in reversed(ranges)], BUDGET * 2 // 3)
+        for begin, end in _lines_up_to([(-end, -begin) for begin, end in reversed(ranges)], BUDGET * 2 // 3)
     ]
     cut = front[-1][1]
     return front + [(max(begin, cut), end) for begin, end in reversed(back) if end > cut]
 
 
-def _upto(ranges: list[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
+def _lines_up_to(ranges: list[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
     taken: list[tuple[int, int]] = []
     for begin, end in ranges:
         taken.append((begin, min(end, begin + budget)))
@@ -190,7 +190,7 @@ def _upto(ranges: list[tuple[int, int]], budget: int) -> list[tuple[int, int]]:
     return taken
 
 
-def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
+def _read_window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
     """The whole lines of a range; the line a hit stands in is taken from its beginning."""
     lead = os.pread(descriptor, min(begin, CHUNK // 16), max(0, begin - CHUNK // 16))
     start = begin - (len(lead) - (lead.rfind(b"\n") + 1))
@@ -200,31 +200,31 @@ def _window(descriptor: int, begin: int, end: int, size: int) -> Iterator[Spot]:
             rest = os.pread(descriptor, CHUNK // 16, at + len(block))
             block += rest[: rest.find(b"\n")] if b"\n" in rest else rest
         cut = 0 if at == start else block.find(b"\n") + 1
-        yield from _split(block[cut:], at + cut)
+        yield from _split_lines(block[cut:], at + cut)
 
 
 @functools.cache
-def _wanted() -> re.Pattern[bytes]:
-    return re.compile(b"|".join(re.escape(stem.encode()) for stem in STEMS))
+def _is_wanted() -> re.Pattern[bytes]:
+    return re.compile(b"|".join(re.escape(stem.encode()) for stem in GREP_PREFILTER))
 
 
-def _searched(data: bytes) -> list[Anchor]:
+def _search_small(data: bytes) -> list[Anchor]:
     """What grep would find in a file so small that it takes longer to start one."""
     hits: list[Anchor] = []
     last, number = 0, 1
-    for found in _wanted().finditer(data):
+    for found in _is_wanted().finditer(data):
         number += data.count(b"\n", last, found.start())
         last = found.start()
         hits.append((last, number))
     return hits
 
 
-def _grep(path: str, begun: Search | None) -> list[Anchor] | None:
+def _grep_lines(path: str, begun: GrepSearch | None) -> list[Anchor] | None:
     """Lines with a stem; None when grep(1) cannot be asked. In a flood: the first and last needles."""
-    found = (begun or Search(path)).answer()
+    found = (begun or GrepSearch(path)).answer()
     if found is not None and found[1]:
-        found = Search(path, NEEDLES).answer()
+        found = GrepSearch(path, NEEDLES).answer()
     if found is not None and found[1]:
-        first = Search(path, NEEDLES, "-m", "20000").answer()
+        first = GrepSearch(path, NEEDLES, "-m", "20000").answer()
         found = ((first[0] if first else []) + found[0], False)
     return None if found is None else found[0]

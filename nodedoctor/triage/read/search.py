@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from nodedoctor.triage.stems import STEMS
+from nodedoctor.triage.prefilter import GREP_PREFILTER
 
 WHOLE = 384 << 10
 """Files up to this size (bytes) are read line by line; so is this much of a stream's beginning. A line takes
@@ -53,19 +53,19 @@ Anchor = tuple[int, int]
 """Offset and number of a line that grep counted."""
 
 
-class Search:
+class GrepSearch:
     """One search, begun at once; its answer is waited for. A large file is searched in parts at once."""
 
-    def __init__(self, path: str, words: Iterable[str] = STEMS, *options: str) -> None:
+    def __init__(self, path: str, words: Iterable[str] = GREP_PREFILTER, *options: str) -> None:
         words = tuple(words)
         pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
         argv = ("grep", "-abnoE", *options, "-e", pattern)
         path = os.path.abspath(path)
-        cuts = _cuts(path) if not options else ()
+        cuts = _part_bounds(path) if not options else ()
         self._parts = (
-            [_Part(argv, path, cut, words[0] if cut[1] != cuts[-1] else "") for cut in pairwise(cuts)]
+            [_GrepPart(argv, path, cut, words[0] if cut[1] != cuts[-1] else "") for cut in pairwise(cuts)]
             if len(cuts) > 2
-            else [_Part((*argv, "--", path), path)]
+            else [_GrepPart((*argv, "--", path), path)]
         )
 
     def answer(self) -> tuple[list[Anchor], bool] | None:
@@ -105,7 +105,7 @@ class Search:
                         waiting.unregister(part.output)
 
 
-class _Part:
+class _GrepPart:
     """One grep(1), over a file or over a part of one, which ends with a line that holds `mark`."""
 
     def __init__(
@@ -122,7 +122,7 @@ class _Part:
         self._child: subprocess.Popen[bytes] | None = None
         with suppress(OSError):
             if span is not None:
-                self._feeder = _fed(path, span, mark)
+                self._feeder = _feed_part(path, span, mark)
             self._child = subprocess.Popen(
                 argv,
                 stdin=self._feeder.stdout if self._feeder else subprocess.DEVNULL,
@@ -130,7 +130,7 @@ class _Part:
                 stderr=subprocess.DEVNULL,
                 env={**os.environ, "LC_ALL": "C"},
             )
-            _widen(self.output)
+            _widen_pipe(self.output)
         if self._feeder is not None and self._feeder.stdout is not None:
             self._feeder.stdout.close()
 
@@ -184,36 +184,36 @@ class _Part:
         return tuple(child.wait() for child in (self._feeder, self._child) if child is not None)
 
 
-def _fed(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[bytes]:
+def _feed_part(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[bytes]:
     """A process that writes a part of a file, and a line with a mark behind it."""
     with open(path, "rb", buffering=0) as file:
         argv = (sys.executable, "-I", "-S", "-c", _FEED, *map(str, span), mark and f"{mark}\n")
         feeder = subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    _widen(feeder.stdout.fileno() if feeder.stdout else None)
+    _widen_pipe(feeder.stdout.fileno() if feeder.stdout else None)
     return feeder
 
 
-def _widen(pipe: int | None) -> None:
+def _widen_pipe(pipe: int | None) -> None:
     """Let a pipe hold a MiB, so that who writes into it need not wait for who reads."""
     if pipe is not None:
         with suppress(OSError, AttributeError):  # Linux alone has it, and bounds it for each user
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
 
 
-def _cuts(path: str) -> Sequence[int]:
+def _part_bounds(path: str) -> Sequence[int]:
     """The beginnings of a file's parts, which begin with a line, and its end."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     try:
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             many = min(cores, PARTS, size // PART)
-            cuts = {0, size} | {_line(file.fileno(), size * part // many) for part in range(1, many)}
+            cuts = {0, size} | {_next_line(file.fileno(), size * part // many) for part in range(1, many)}
     except OSError:
         return ()
     return sorted(cuts)
 
 
-def _line(descriptor: int, begin: int) -> int:
+def _next_line(descriptor: int, begin: int) -> int:
     """The beginning of the next line; the file's end where none begins."""
     while block := os.pread(descriptor, 65536, begin):
         newline = block.find(b"\n")
@@ -223,16 +223,16 @@ def _line(descriptor: int, begin: int) -> int:
     return begin
 
 
-def ahead(paths: Iterable[str]) -> dict[str, Search]:
+def start_searches(paths: Iterable[str]) -> dict[str, GrepSearch]:
     """Searches in the first large logs among these paths; those that cannot be searched are left out."""
-    begun: dict[str, Search] = {}
+    begun: dict[str, GrepSearch] = {}
     for path in paths:
         if len(begun) < AHEAD and _is_large_text(path):
-            begun[path] = Search(path)
+            begun[path] = GrepSearch(path)
     return begun
 
 
-def even(descriptor: int, size: int) -> bool:
+def has_short_lines(descriptor: int, size: int) -> bool:
     """True when no line is so long that grep would have to hold it in memory."""
     for offset in range(0, size, _STRIDE):
         step = offset
@@ -251,6 +251,6 @@ def _is_large_text(path: str) -> bool:
         if not os.path.isfile(path) or os.path.getsize(path) <= WHOLE:
             return False
         with open(path, "rb", buffering=0) as file:
-            return b"\0" not in file.read(65536) and even(file.fileno(), os.path.getsize(path))
+            return b"\0" not in file.read(65536) and has_short_lines(file.fileno(), os.path.getsize(path))
     except OSError:
         return False

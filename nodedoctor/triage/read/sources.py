@@ -15,9 +15,9 @@ from typing import Literal
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.model import Identity
 from nodedoctor.triage.read.decode import is_text
-from nodedoctor.triage.read.own import READ_BY, own
+from nodedoctor.triage.read.our_documents import READ_BY, document_kind
 
 Kind = Literal[
     "text", "gzip", "bzip2", "xz", "zstd", "zip", "tar", "pickle", "json", "ras", "capture", "stdin", "pipe"
@@ -39,7 +39,7 @@ _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"',
 
 
 @record
-class Source:
+class LogSource:
     """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
 
     path: str
@@ -48,10 +48,10 @@ class Source:
 
 
 @record
-class Found:
+class FoundSources:
     """What the paths came to, and what was left out and why."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[LogSource, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -59,28 +59,28 @@ class NoSuchPath(NodeDoctorError):
     """A path that was given does not exist or cannot be read, in one line."""
 
 
-def find(paths: list[str]) -> Found:
+def find_sources(paths: list[str]) -> FoundSources:
     """The sources behind paths, folders and patterns; NoSuchPath for one that leads nowhere."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, LogSource] = {}
     notes: list[str] = []
     for given in paths:
         if given == "-":
-            sources["-"] = Source("-", "stdin")
+            sources["-"] = LogSource("-", "stdin")
             continue
-        for path, explicit in _paths(given):
+        for path, explicit in _reading_order(given):
             if len(sources) >= FILES_AT_MOST:
                 notes.append(f"only the first {FILES_AT_MOST} files were read")
                 break
-            source = _source(path, explicit, notes)
+            source = _source_of(path, explicit, notes)
             if source is not None:
                 sources.setdefault(os.path.realpath(path), source)
-    return Found(tuple(sources.values()), tuple(notes))
+    return FoundSources(tuple(sources.values()), tuple(notes))
 
 
-def _paths(given: str) -> Iterator[tuple[str, bool]]:
+def _reading_order(given: str) -> Iterator[tuple[str, bool]]:
     """Files in reading order, and whether each was named itself."""
     if os.path.isdir(given):
-        yield from ((path, False) for path in _walk(given))
+        yield from ((path, False) for path in _walk_folder(given))
     elif os.path.lexists(given):
         yield given, True
     else:
@@ -89,12 +89,12 @@ def _paths(given: str) -> Iterator[tuple[str, bool]]:
             raise NoSuchPath(f"{given}: no such file or folder")
         for match in matches:
             if os.path.isdir(match):
-                yield from ((path, False) for path in _walk(match))
+                yield from ((path, False) for path in _walk_folder(match))
             else:
                 yield match, True
 
 
-def _walk(folder: str) -> Iterator[str]:
+def _walk_folder(folder: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
         folders.sort()
         if {"run.json", "samples.jsonl"} <= set(files):  # a black box: its own verdict is no evidence
@@ -104,13 +104,13 @@ def _walk(folder: str) -> Iterator[str]:
             yield os.path.join(root, name)
 
 
-def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
+def _source_of(path: str, explicit: bool, notes: list[str]) -> LogSource | None:
     """What a path is, None when it is left out; a pipe in a folder would be waited for forever."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             if explicit and stat.S_ISFIFO(status.st_mode):
-                return Source(path, "pipe")
+                return LogSource(path, "pipe")
             if explicit:
                 raise NoSuchPath(f"{path}: a {input_files.kind(status.st_mode)}, not a file")
             return None
@@ -123,7 +123,7 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
             raise NoSuchPath(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
         return None
-    if name := own(head):
+    if name := document_kind(head):
         if explicit:
             raise NoSuchPath(f"{path}: {READ_BY[name]}")
         notes.append(f"{path}: left out, {READ_BY[name].partition(',')[0]}")
@@ -132,7 +132,7 @@ def _source(path: str, explicit: bool, notes: list[str]) -> Source | None:
     if kind == "text" and not explicit and not (is_text(head) or is_text(tail)):
         notes.append(f"{path}: left out, it is neither text nor a dump")
         return None
-    return Source(path, kind, status.st_size)
+    return LogSource(path, kind, status.st_size)
 
 
 def kind_of(head: bytes) -> Kind:
@@ -159,10 +159,10 @@ _PADDLE = re.compile(r"(?:^|/)workerlog\.(\d{1,3})$")
 _RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 
 
-def owner(path: str) -> Who:
+def log_owner(path: str) -> Identity:
     """Whose log a file is, where a launcher lays them out: torchrun --log-dir, Paddle, Ray's sessions."""
     elastic, worker = _ELASTIC.search(path) or _PADDLE.search(path), _RAY_WORKER.search(path)
-    return Who(
+    return Identity(
         local_rank=int(elastic[1]) if elastic else None,
         pid=int(worker[1]) if worker else None,
     )

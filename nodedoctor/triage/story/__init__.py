@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.triage.story.model import QUIET, Story, Wait, follows
-from nodedoctor.triage.story.tell import tell
+from nodedoctor.triage.story.model import QUIET, Timeline, CollectiveWait, follows_timeout
+from nodedoctor.triage.story.build import build_timeline
 
-__all__ = ["QUIET", "Story", "Wait", "follows", "tell"]
+__all__ = ["QUIET", "Timeline", "CollectiveWait", "follows_timeout", "build_timeline"]

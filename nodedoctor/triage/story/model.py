@@ -7,74 +7,74 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import LIFE, corruption
-from nodedoctor.triage.events.anew import Anew
-from nodedoctor.triage.events.complaints import Complaint, Outlived, TalkedOn
+from nodedoctor.triage.events import LIVENESS, corruption
+from nodedoctor.triage.events.restarts import Restarted
+from nodedoctor.triage.events.unclassified import UnclassifiedError, SurvivedError, OutputContinued
 from nodedoctor.triage.events.cuda import OfGpu
-from nodedoctor.triage.events.measures import Worked
+from nodedoctor.triage.events.activity import TrainingActivity
 from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.onward import WentOn
-from nodedoctor.triage.events.programs.accelerate import Passed
+from nodedoctor.triage.events.recovery import RecoveredFromError
+from nodedoctor.triage.events.programs.accelerate import CollectiveShape
 from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import (
-    Asleep,
-    Finished,
-    Gone,
-    Mentions,
+    DeliberateSleep,
+    JobFinished,
+    ResourceTrackerWarning,
+    SettingMentioned,
     RankOfPid,
-    Refused,
-    Roster,
-    Serving,
-    Size,
+    RequestRefused,
+    PidRoster,
+    ServerReady,
+    WorldSize,
     TrainingStep,
 )
 from nodedoctor.triage.events.ras import HangFolder, RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
-from nodedoctor.triage.events.seen import Article, Seen
-from nodedoctor.triage.events.system.exits import Ended, Forced, ProcessExit, Stopped
+from nodedoctor.triage.events.not_a_log import NotALog, ProcessState
+from nodedoctor.triage.events.system.exits import LauncherSignalled, ForceKilled, ProcessExit, PeersTerminated
 from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.system.oom import MemoryUser
-from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.tries import Tried
-from nodedoctor.triage.events.watchdog import Blamed, CollectiveStatus, Dying, Failed, Joined, Left, TimedOut
-from nodedoctor.triage.model import CollectiveCall, Event, Who
+from nodedoctor.triage.events.system.lifecycle import RestartAttempt, LauncherStarted, CancelledByUser
+from nodedoctor.triage.events.retry_headings import RetryStarted
+from nodedoctor.triage.events.watchdog import DumpRequested, CollectiveStatus, ProcessAborting, CollectiveFailed, DesyncJoined, CommunicatorDestroyed, TimedOut
+from nodedoctor.triage.model import CollectiveCall, Event, Identity
 
 W = TypeVar("W")
 
 
 QUIET = (
-    *LIFE, Anew, Asleep, Gone, OrderedStop, ShutDown, Refused, Attempt, Begun, Size, RankOfPid, Roster,
-    Mentions, Communicator, SetUp, Stopped, MemoryUser, ActorPid, Left, Joined, Blamed, Seen, Article,
-    Complaint, TalkedOn, Outlived, WentOn, Tried, Worked, Passed, OfGpu, RasCount, RasProcess,
+    *LIVENESS, Restarted, DeliberateSleep, ResourceTrackerWarning, CancelledByUser, ShutDown, RequestRefused, RestartAttempt, LauncherStarted, WorldSize, RankOfPid, PidRoster,
+    SettingMentioned, Communicator, SetUp, PeersTerminated, MemoryUser, ActorPid, CommunicatorDestroyed, DesyncJoined, DumpRequested, ProcessState, NotALog,
+    UnclassifiedError, OutputContinued, SurvivedError, RecoveredFromError, RetryStarted, TrainingActivity, CollectiveShape, OfGpu, RasCount, RasProcess,
     RasRunning, HangFolder, *corruption.ASIDE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
-FATAL = (TimedOut, Dying, ProcessExit, Forced, Failed, Ended, ActorDied, NodeLost)
+FATAL = (TimedOut, ProcessAborting, ProcessExit, ForceKilled, CollectiveFailed, LauncherSignalled, ActorDied, NodeLost)
 """Events no process survives: only a restart ends them."""
 
 
 @record
-class Wait:
+class CollectiveWait:
     """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
 
-    who: Who
+    who: Identity
     work: CollectiveCall
     event: Event[TimedOut]
     began: float | None
 
 
 @record
-class Waiting:
+class EarliestWait:
     """The earliest wait, the ranks that waited, and where the first of them stands in each log."""
 
-    first: Wait | None
+    first: CollectiveWait | None
     ranks: frozenset[int | None]
     begun: dict[str, int]
 
 
 @dataclass(frozen=True)
-class Story:
+class Timeline:
     """The last incident. `hints` are events that are tied to no death: warnings, handled errors, quotations.
     `folded`: Ray merged lines, so that silence proves nothing.
 
@@ -88,7 +88,7 @@ class Story:
     incidents: int = 0
     survived: int = 0
     folded: bool = False
-    waits: tuple[Wait, ...] = ()
+    waits: tuple[CollectiveWait, ...] = ()
     steps: int = 0
     sources: int = 1
     expected: int | None = None
@@ -96,10 +96,10 @@ class Story:
     """By `id` of an event without a time: the time before which it was not printed."""
     earlier: tuple[tuple[Event[Any], ...], ...] = ()
     _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
-    _waiting: list[Waiting] = field(default_factory=list, repr=False, compare=False)
+    _waiting: list[EarliestWait] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> EarliestWait:
         """Who waited, put together once: a thousand ranks are asked about a thousand others."""
         if not self._waiting:
             begun: dict[str, int] = {}
@@ -107,7 +107,7 @@ class Story:
                 place = wait.event.place
                 begun[place.source] = min(begun.get(place.source, place.offset), place.offset)
             first = min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
-            self._waiting.append(Waiting(first, frozenset(wait.who.rank for wait in self.waits), begun))
+            self._waiting.append(EarliestWait(first, frozenset(wait.who.rank for wait in self.waits), begun))
         return self._waiting[0]
 
     def of(self, kind: type[W]) -> list[Event[W]]:
@@ -120,7 +120,7 @@ class Story:
     @property
     def alive(self) -> bool:
         """True where the job made progress, served, or came to an end in good order."""
-        return self.steps > 0 or any(map(self.of, (Finished, OrderedStop, RasRunning, Serving)))
+        return self.steps > 0 or any(map(self.of, (JobFinished, CancelledByUser, RasRunning, ServerReady)))
 
     @property
     def answers(self) -> bool:
@@ -139,7 +139,7 @@ class Story:
         return frozenset(e.who.rank for e in self.events if e.who.rank is not None)
 
     @cached_property
-    def first_wait(self) -> Wait | None:
+    def first_wait(self) -> CollectiveWait | None:
         """The earliest timeout: the rank that waited longest, a victim."""
         return self.waiting.first
 
@@ -151,7 +151,7 @@ class Story:
             event.place.offset,
         )
 
-    def gave_up(self, who: Who) -> bool:
+    def gave_up(self, who: Identity) -> bool:
         """True for a rank or process whose own watchdog gave up."""
         return any(
             (who.rank is not None and who.rank == event.who.rank)
@@ -163,7 +163,7 @@ class Story:
     def given_up(self) -> list[Event[Any]]:
         """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
         failed = [event for event in self.of(CollectiveStatus) if event.what.stuck is not None]
-        return [*(wait.event for wait in self.waits), *failed, *self.of(Dying)]
+        return [*(wait.event for wait in self.waits), *failed, *self.of(ProcessAborting)]
 
     def late(self, event: Event[Any]) -> bool:
         """True when the others had already given up: what comes then is no cause but a consequence."""
@@ -181,7 +181,7 @@ class Story:
         return begun is not None and event.place.offset > begun
 
 
-def follows(story: Story, event: Event[Any]) -> bool:
+def follows_timeout(story: Timeline, event: Event[Any]) -> bool:
     """True for an end that follows from a timeout: of a process that gave up, or told after one did.
 
     Whoever reports ends does so at once: what stands behind a timeout in a log was told after it, whatever
@@ -193,10 +193,10 @@ def follows(story: Story, event: Event[Any]) -> bool:
     )
     if behind or story.late(event) or story.gave_up(event.who):
         return True
-    return isinstance(event.what, (ActorDied, ActorPid)) and _echoed(story)
+    return isinstance(event.what, (ActorDied, ActorPid)) and _all_gave_up(story)
 
 
-def _echoed(story: Story) -> bool:
+def _all_gave_up(story: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself, wherever Ray's lines stand."""
     told = [*story.of(ActorDied), *story.of(ActorPid)]
     named = [event.who for event in told if event.who.pid is not None or event.who.rank is not None]

@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.story.model import Wait
+from nodedoctor.triage.story.model import CollectiveWait
 
 _PACE = re.compile(r"(?<!\d)(?P<value>\d+(?:\.\d+)?) ?(?P<unit>s/it|it/s)\b")
 _TOTAL = re.compile(r"/(\d+)$")
@@ -46,7 +46,7 @@ FROZEN = 600.0
 """Seconds beyond its limit after which a watchdog must have stood still; it looks every second. Ours."""
 
 
-def stood_still(waits: Iterable[Wait]) -> float | None:
+def stood_still(waits: Iterable[CollectiveWait]) -> float | None:
     """Seconds that a watchdog reports beyond its limit, when they are so many that it did not run itself."""
     longest = 0.0
     for wait in waits:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodedoctor.triage.events.complaints import Complaint
-from nodedoctor.triage.events.counters import speaker
-from nodedoctor.triage.events.progress import Mentions, Refused
-from nodedoctor.triage.events.seen import UnreadTrouble
-from nodedoctor.triage.events.trace import Raised
+from nodedoctor.triage.events.unclassified import UnclassifiedError
+from nodedoctor.triage.events.counters import counter_owner
+from nodedoctor.triage.events.progress import SettingMentioned, RequestRefused
+from nodedoctor.triage.events.not_a_log import UnreadTrouble
+from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event
 
 
@@ -21,21 +21,21 @@ def without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
     refused: dict[str, bool] = {}
     """Servers of which nothing came behind a refusal but, where True, the head of its exception."""
     for event in events:
-        what, own = event.what, speaker(event.place, event.who)
-        if own in refused and isinstance(what, _LOGGED) and not isinstance(what, Mentions):
+        what, own = event.what, counter_owner(event.place, event.who)
+        if own in refused and isinstance(what, _LOGGED) and not isinstance(what, SettingMentioned):
             told = refused.pop(own)
             if isinstance(what, UnreadTrouble) and _BEHIND_ANSWER in event.text:
                 refused[own] = True
                 continue
             if told:
-                if not isinstance(what, Raised):
+                if not isinstance(what, ExceptionRaised):
                     refused[own] = True
                 continue
-        if isinstance(what, Refused):
+        if isinstance(what, RequestRefused):
             begin = len(kept)
-            while begin and isinstance(kept[begin - 1].what, _LOGGED) and _speaks(kept[begin - 1], own):
+            while begin and isinstance(kept[begin - 1].what, _LOGGED) and _is_server_line(kept[begin - 1], own):
                 begin -= 1
-            kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, Mentions)]
+            kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, SettingMentioned)]
             refused[own] = False
         kept.append(event)
     return kept
@@ -43,17 +43,17 @@ def without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
 
 _BEHIND_ANSWER = "Exception in ASGI application"
 """uvicorn's word for what a request's handler raised (`uvicorn/protocols/http/httptools_impl.py`)."""
-_LOGGED = (UnreadTrouble, Raised, Complaint, Mentions)
+_LOGGED = (UnreadTrouble, ExceptionRaised, UnclassifiedError, SettingMentioned)
 
 
-def _speaks(event: Event[Any], name: str) -> bool:
+def _is_server_line(event: Event[Any], name: str) -> bool:
     """True for what this process logs: the exception that ends one has neither a logger's mark nor a time."""
-    bare = isinstance(event.what, Raised) and not event.what.logged and event.time is None
-    return speaker(event.place, event.who) == name and not bare
+    bare = isinstance(event.what, ExceptionRaised) and not event.what.logged and event.time is None
+    return counter_owner(event.place, event.who) == name and not bare
 
 
 def of_a_request(event: Event[Any], series: str) -> bool:
     """True for what a server logs of one request: its others go on, which says nothing of other processes."""
-    same = series.startswith(f"{speaker(event.place, event.who)}|")
-    logged = isinstance(event.what, UnreadTrouble) or (isinstance(event.what, Raised) and event.what.logged)
+    same = series.startswith(f"{counter_owner(event.place, event.who)}|")
+    logged = isinstance(event.what, UnreadTrouble) or (isinstance(event.what, ExceptionRaised) and event.what.logged)
     return same and (event.who.pid is not None or logged)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.anew import Anew
-from nodedoctor.triage.events.echoes import OF_LAUNCHERS, is_echo
-from nodedoctor.triage.events.frames import program
-from nodedoctor.triage.events.progress import Finished, LongWork, Serving, Size, TrainingStep
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, Ended, ProcessExit
-from nodedoctor.triage.events.system.slurm import Attempt, Begun, OrderedStop
-from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.events.tries import Tried
+from nodedoctor.triage.events.restarts import Restarted
+from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_secondary
+from nodedoctor.triage.events.frames import program_file
+from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, WorldSize, TrainingStep
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
+from nodedoctor.triage.events.system.lifecycle import RestartAttempt, LauncherStarted, CancelledByUser
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.retry_headings import RetryStarted
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 
@@ -31,14 +31,14 @@ _JOB_ENDED = re.compile(r"\*\*\* JOB (\d+) ON \S+ CANCELLED AT ")
 
 
 @record
-class Run:
+class LoggedRun:
     """The events of one run of a job, and whether it ended in a death."""
 
     events: tuple[Event[Any], ...]
     died: bool = False
 
 
-def runs(events: list[Event[Any]]) -> list[Run]:
+def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
     """The runs in the log of one source, in order; the last one is judged.
 
     Only a launcher that begins again ends a run that died, or a program that says again what it said first
@@ -48,30 +48,30 @@ def runs(events: list[Event[Any]]) -> list[Run]:
     after which neither trouble nor progress is seen leaves the run before it as the last that is known.
     """
     cuts, died = [0], [False]
-    seen = _Seen()
+    seen = _RunState()
     others = _other_jobs(events) | _after_all_had_ended(events)
     anew = _begun_anew(events)
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
-        again = index in others or (isinstance(what, (Begun, Tried)) and seen.over)
-        up = single and not seen.fatal and _serves(event)
-        if again or (seen.trouble and (isinstance(what, Attempt) or index in anew or up)):
+        again = index in others or (isinstance(what, (LauncherStarted, RetryStarted)) and seen.over)
+        up = single and not seen.fatal and _is_server_up(event)
+        if again or (seen.trouble and (isinstance(what, RestartAttempt) or index in anew or up)):
             cuts.append(index)
             died[-1] = seen.fatal or seen.trouble
             died.append(False)
-            seen = _Seen()
+            seen = _RunState()
         seen.read(event)
     shown = others | anew  # these are cut where the run behind them got somewhere
     while len(cuts) > 1 and cuts[-1] not in shown and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]
-    return [Run(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+    return [LoggedRun(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
 
 
 @dataclass(slots=True)
-class _Seen:
+class _RunState:
     """What the run that is read has shown until here."""
 
     fatal: bool = False
@@ -85,7 +85,7 @@ class _Seen:
         what = event.what
         self.fatal = self.fatal or isinstance(what, FATAL)
         self.trouble = self.trouble or not isinstance(what, QUIET)
-        self.done = self.done or isinstance(what, Finished)
+        self.done = self.done or isinstance(what, JobFinished)
         self.moved = self.moved or isinstance(what, TrainingStep)
         self.raised = self.raised or _ends_a_program(event)
         self.several = self.several or _is_of_several(event)
@@ -104,18 +104,18 @@ def of_one_process(events: list[Event[Any]]) -> bool:
 def _is_of_several(event: Event[Any]) -> bool:
     what, who = event.what, event.who
     named = who.rank is not None or who.pid is not None
-    return named or isinstance(what, FATAL) or (isinstance(what, Size) and what.ranks > 1)
+    return named or isinstance(what, FATAL) or (isinstance(what, WorldSize) and what.ranks > 1)
 
 
 def _ends_a_program(event: Event[Any]) -> bool:
     """True for what nobody handled: behind one process that raised it, a launcher is another command."""
     what = event.what
-    return isinstance(what, Raised) and bool(what.frames) and event.manner == "plain" and not what.logged
+    return isinstance(what, ExceptionRaised) and bool(what.frames) and event.manner == "plain" and not what.logged
 
 
-def _serves(event: Event[Any]) -> bool:
+def _is_server_up(event: Event[Any]) -> bool:
     """True where a server says that it is up: what it raised before is over."""
-    return isinstance(event.what, Serving) and _UP in event.text
+    return isinstance(event.what, ServerReady) and _UP in event.text
 
 
 def _begun_anew(events: list[Event[Any]]) -> set[int]:
@@ -126,18 +126,18 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
     another way than the run before it. Where another program fails in it than before, it is the next stage of
     a script, which fails because the stage before it did; where another rank does, it is still the same run.
     """
-    if not any(isinstance(event.what, Anew) for event in events):
+    if not any(isinstance(event.what, Restarted) for event in events):
         return set()
     found: set[int] = set()
     counted: dict[tuple[str, int], int] = {}
     open_at: int | None = None
     works = False
-    failures = [_failed(event) for event in events]
-    before = _carried(failures)
-    after = _carried(failures[::-1])[::-1]
+    failures = [_failed_program(event) for event in events]
+    before = _last_failures(failures)
+    after = _last_failures(failures[::-1])[::-1]
     for index, event in enumerate(events):
         what = event.what
-        if isinstance(what, Anew):
+        if isinstance(what, Restarted):
             (ended, how), (ends, otherwise) = before[index], after[index]
             open_at, works = index if ends in (ended, "") else None, False
             if ends == ended != "" and (what.told or how != otherwise):
@@ -148,7 +148,7 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
                 open_at = None
             elif open_at is not None and what.begins and what.rises >= SURVIVED:
                 found.add(open_at)
-        elif open_at is not None and (isinstance(what, (Finished, Serving)) or (works and _by_hand(what))):
+        elif open_at is not None and (isinstance(what, (JobFinished, ServerReady)) or (works and _by_hand(what))):
             found.add(open_at)
         works = works or isinstance(what, _WORK)
         if isinstance(what, FATAL):
@@ -158,21 +158,21 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
 
 def _by_hand(what: object) -> bool:
     """True where somebody stopped the program at its keyboard."""
-    return isinstance(what, OrderedStop) and what.by_hand
+    return isinstance(what, CancelledByUser) and what.by_hand
 
 
-def _carried(failures: list[Failure]) -> list[Failure]:
+def _last_failures(failures: list[Failure]) -> list[Failure]:
     """In each place the last failure until there."""
     last = NONE
     return [last := failure if failure != NONE else last for failure in failures]
 
 
-def _failed(event: Event[Any]) -> Failure:
+def _failed_program(event: Event[Any]) -> Failure:
     """The program, and its rank, that raised what is no echo of somebody else's end; and what it was."""
     what = event.what
-    if not isinstance(what, Raised) or event.manner != "plain" or is_echo(what):
+    if not isinstance(what, ExceptionRaised) or event.manner != "plain" or is_secondary(what):
         return NONE
-    name = program(what.frames)
+    name = program_file(what.frames)
     if not name:
         return NONE
     # each rank asks for memory where it is: another place is no other way
@@ -189,7 +189,7 @@ def _other_jobs(events: list[Event[Any]]) -> set[int]:
     ended, job = None, ""
     killed, again = None, False
     for index, event in enumerate(events):
-        found = _JOB_ENDED.search(event.text) if isinstance(event.what, OrderedStop) else None
+        found = _JOB_ENDED.search(event.text) if isinstance(event.what, CancelledByUser) else None
         what = event.what
         counts = isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
         moved = counts or isinstance(what, LongWork)
@@ -215,7 +215,7 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
     nothing of the one that failed, unless it counts epochs.
     """
     begins: set[int] = set()
-    world = max((e.what.ranks for e in events if isinstance(e.what, Size)), default=0)
+    world = max((e.what.ranks for e in events if isinstance(e.what, WorldSize)), default=0)
     gone: set[int] = set()
     over: int | None = None
     counted: dict[str, TrainingStep] = {}
@@ -224,7 +224,7 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
         if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
             gone.add(event.who.rank)
             over = index if over is not None or len(gone) >= world > 0 else None
-        elif isinstance(what, Ended) or _of_a_launcher(event):
+        elif isinstance(what, LauncherSignalled) or _of_a_launcher(event):
             over = index
         elif over is None:
             if isinstance(what, TrainingStep) and not gone:
@@ -251,15 +251,15 @@ def _counts_anew(step: TrainingStep, known: TrainingStep | None) -> bool:
 def _of_a_launcher(event: Event[Any]) -> bool:
     """True for the exception in which a launcher ends that takes all its processes with it."""
     what = event.what
-    return isinstance(what, Raised) and what.type.endswith(OF_LAUNCHERS) and event.manner == "plain"
+    return isinstance(what, ExceptionRaised) and what.type.endswith(OF_LAUNCHERS) and event.manner == "plain"
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
     """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
     told = [e for e in after if e.manner == "plain"]
-    if after and _serves(after[0]):
+    if after and _is_server_up(after[0]):
         return True
-    if any(isinstance(e.what, Finished) or not isinstance(e.what, QUIET) for e in told):
+    if any(isinstance(e.what, JobFinished) or not isinstance(e.what, QUIET) for e in told):
         return True
     if any(_by_hand(e.what) for e in after) and any(isinstance(e.what, _WORK) for e in after):
         return True

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodedoctor.triage.document import kind
-from nodedoctor.triage.events.progress import Finished, TrainingStep
+from nodedoctor.triage.document import event_name
+from nodedoctor.triage.events.progress import JobFinished, TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.trace import Raised
-from nodedoctor.triage.model import Event, RankState, Verdict, Who
-from nodedoctor.triage.story.counts import furthest
-from nodedoctor.triage.story.model import Story
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.model import Event, RankState, Verdict, Identity
+from nodedoctor.triage.story.counts import last_steps
+from nodedoctor.triage.story.model import Timeline
 
 MOST = 4096
 """Ranks told one by one."""
@@ -19,30 +19,30 @@ MISSING = 256
 """The same of ranks that nothing was read from; coverage has the ranges of all."""
 
 
-def states(story: Story, verdict: Verdict) -> tuple[RankState, ...]:
+def rank_states(story: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
     """One row per rank that is known or missing, in order."""
     last: dict[tuple[str, int], Event[Any]] = {}
     for event in story.events:
         if event.who.rank is not None and not isinstance(event.what, BarrierMissed):
             last[event.who.world, event.who.rank] = event
-    people: dict[tuple[str, int], Who] = {key: event.who for key, event in last.items()}
+    people: dict[tuple[str, int], Identity] = {key: event.who for key, event in last.items()}
     for who in (*verdict.victims, *verdict.parties, *verdict.culprits):
         if who.rank is not None:
             people[who.world, who.rank] = who.filled(people.get((who.world, who.rank), who))
     if len({world for world, _ in people}) == 1:
         world = next(iter(people))[0]
         for rank in verdict.coverage.ranks_missing[:MISSING]:
-            people.setdefault((world, rank), Who(rank=rank, world=world))
+            people.setdefault((world, rank), Identity(rank=rank, world=world))
     waits = {(wait.who.world, wait.who.rank): wait for wait in story.waits}
-    steps = furthest(story.events) if len({world for world, _ in people}) == 1 else {}
+    steps = last_steps(story.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
     for key in sorted(people)[:MOST]:
         seen, wait = last.get(key), waits.get(key)
         rows.append(
             RankState(
                 people[key],
-                "waited" if wait is not None else _state(seen),
-                kind(seen) if seen is not None else "",
+                "waited" if wait is not None else _rank_state(seen),
+                event_name(seen) if seen is not None else "",
                 wait.work.op if wait is not None else "",
                 wait.work.seq if wait is not None else None,
                 seen.place if seen is not None else None,
@@ -52,11 +52,11 @@ def states(story: Story, verdict: Verdict) -> tuple[RankState, ...]:
     return tuple(rows)
 
 
-def _state(event: Event[Any] | None) -> str:
+def _rank_state(event: Event[Any] | None) -> str:
     if event is None:
         return "missing"
-    if isinstance(event.what, (ProcessExit, Raised)):
+    if isinstance(event.what, (ProcessExit, ExceptionRaised)):
         return "died"
-    if isinstance(event.what, Finished):
+    if isinstance(event.what, JobFinished):
         return "finished"
     return "running" if isinstance(event.what, TrainingStep) else "unknown"

@@ -34,7 +34,7 @@ def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:
     return found
 
 
-def copies(sources: Sequence[list[Event[Any]]]) -> list[list[Event[Any]]]:
+def drop_copies(sources: Sequence[list[Event[Any]]]) -> list[list[Event[Any]]]:
     """The sources without those that say word for word what another one says: a log that was copied."""
     known: set[tuple[Any, ...]] = set()
     kept = []

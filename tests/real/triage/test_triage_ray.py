@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
 
 pytestmark = pytest.mark.real
@@ -34,7 +34,7 @@ def run(python: str, folder: Path, fault: str) -> tuple[Verdict, int]:
     with log.open("wb") as out:
         subprocess.run([python, str(JOB), fault], stdout=out, stderr=out, env=env, timeout=120)
     guilty = next(line for line in log.read_text().splitlines() if line.startswith("guilty: "))
-    return examine([str(log)]).verdict, int(guilty.split()[1])
+    return examine_job([str(log)]).verdict, int(guilty.split()[1])
 
 
 def test_a_killed_worker(python: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 pytestmark = pytest.mark.real
 
@@ -52,7 +52,7 @@ def run(python: str, folder: Path, fault: str, rank: int, **variables: str) -> P
     ],
 )
 def test_log(python: str, fault: str, rank: int, causes: set[str], tmp_path: Path) -> None:
-    verdict = examine([str(run(python, tmp_path, fault, rank))]).verdict
+    verdict = examine_job([str(run(python, tmp_path, fault, rank))]).verdict
     assert verdict.cause in causes
     assert [who.rank for who in verdict.culprits] == ([] if fault == "none" else [rank])
 
@@ -66,7 +66,7 @@ def test_dumps(python: str, fault: str, rank: int, cause: str, tmp_path: Path) -
     dumps = tmp_path / "dumps"
     dumps.mkdir()
     run(python, tmp_path, fault, rank, DUMPS=str(dumps), TORCH_FR_BUFFER_SIZE="2000", TIMEOUT="24")
-    verdict = examine([str(dumps)]).verdict
+    verdict = examine_job([str(dumps)]).verdict
     named = [who.rank for who in verdict.culprits]
     assert verdict.cause == cause
     # Two collectives that meet may abort a rank before it dumps; without it there can be no majority.
@@ -85,11 +85,11 @@ def test_host_memory_runs_out(python: str, memory_cgroup: Path, tmp_path: Path) 
     """Nothing but the kernel's line tells this from any other SIGKILL."""
     before = set(kernel_log())
     log = run(python, tmp_path, "oom", 2, MEMORY_CGROUP=str(memory_cgroup))
-    alone = examine([str(log)]).verdict
+    alone = examine_job([str(log)]).verdict
     assert (alone.cause, [who.rank for who in alone.culprits]) == ("peer_died", [2])
     kernel = tmp_path / "dmesg.txt"
     kernel.write_text("\n".join(line for line in kernel_log() if line not in before) + "\n")
-    both = examine([str(log), str(kernel)]).verdict
+    both = examine_job([str(log), str(kernel)]).verdict
     assert (both.cause, [who.rank for who in both.culprits]) == ("peer_host_oom", [2])
 
 
@@ -110,8 +110,8 @@ def test_a_lost_node(python: str, tmp_path: Path) -> None:
             jobs.append(subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT))
     for job in jobs:
         job.wait(timeout=180)
-    both = examine([str(log) for log in logs]).verdict
-    alone = examine([str(logs[0])]).verdict
+    both = examine_job([str(log) for log in logs]).verdict
+    alone = examine_job([str(logs[0])]).verdict
     assert (both.cause, alone.cause, alone.culprits) == ("peer_died", "peer_died", ())
     said = logs[0].read_text()
     if all(f"[rank{rank}]: RuntimeError" in said for rank in (0, 1)):
@@ -125,7 +125,7 @@ def test_a_lost_node(python: str, tmp_path: Path) -> None:
 def test_mismatch_from_the_log_blames_nobody_wrongly(
     python: str, fault: str, rank: int, tmp_path: Path
 ) -> None:
-    document = examine([str(run(python, tmp_path, fault, rank))]).verdict
+    document = examine_job([str(run(python, tmp_path, fault, rank))]).verdict
     assert document.cause in ("collective_mismatch", "undetermined")
     assert {who.rank for who in document.culprits} <= {rank}, json.dumps(document.headline)
 
@@ -133,5 +133,5 @@ def test_mismatch_from_the_log_blames_nobody_wrongly(
 @pytest.mark.parametrize(("fault", "rank"), [("skip", 2), ("dtype", 1)])
 def test_detail_names_the_odd_rank(python: str, fault: str, rank: int, tmp_path: Path) -> None:
     log = run(python, tmp_path, fault, rank, TORCH_DISTRIBUTED_DEBUG="DETAIL")
-    verdict = examine([str(log)]).verdict
+    verdict = examine_job([str(log)]).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("collective_mismatch", [rank])

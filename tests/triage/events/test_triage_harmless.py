@@ -16,9 +16,9 @@ from test_triage_progress import EXAMPLES
 from test_triage_stories import CALM, STORIES
 from tiers import some
 
-from nodedoctor.triage.events import SUSPICIONS, TOLD_AS_WARNING, read_events
-from nodedoctor.triage.events.sign import Symptom
-from nodedoctor.triage.lines.prefixes import parse
+from nodedoctor.triage.events import SUSPICIONS, ERRORS_LOGGED_AS_WARNING, read_events
+from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Place
 
 HERE = Path(__file__).parent
@@ -60,9 +60,9 @@ def told() -> Iterator[str]:
     texts += [json.loads(row)["text"] for row in (HERE.parent / "lines.jsonl").read_text().splitlines()]
     for text in texts:
         for raw in text.splitlines():
-            for line in parse(raw, Place("x", 0)):
+            for line in parse_line(raw, Place("x", 0)):
                 events = list(read_events([line]))
-                own = [e for e in events if isinstance(e.what, TOLD_AS_WARNING) or _as_warning(e.what)]
+                own = [e for e in events if isinstance(e.what, ERRORS_LOGGED_AS_WARNING) or _as_warning(e.what)]
                 if not own and any(isinstance(event.what, SUSPICIONS) for event in events):
                     yield line.text
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from test_triage_stories import STORIES
 
 from nodedoctor.triage.events import SIGNS
-from nodedoctor.triage.events.needles import needles
-from nodedoctor.triage.events.shapes import PIECE, Index
-from nodedoctor.triage.events.sign import Sign
+from nodedoctor.triage.events.required_literals import required_literals
+from nodedoctor.triage.events.shapes import PIECE, LiteralIndex
+from nodedoctor.triage.events.log_pattern import LogPattern
 
 LOGGED = Path(__file__).parents[1] / "lines.jsonl"
 LINES = [json.loads(row)["text"] for row in LOGGED.read_text().splitlines()]
@@ -26,7 +26,7 @@ def test_every_sign_has_words() -> None:
 
 
 @pytest.mark.parametrize("sign", SIGNS, ids=[sign.pattern.pattern[:40] for sign in SIGNS])
-def test_no_line_is_missed(sign: Sign) -> None:
+def test_no_line_is_missed(sign: LogPattern) -> None:
     missed = [
         text for text in TEXTS if sign.pattern.search(text) and not any(w in text for w in sign.needles)
     ]
@@ -35,7 +35,7 @@ def test_no_line_is_missed(sign: Sign) -> None:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(st.sampled_from(SIGNS), st.data())
-def test_texts_made_from_the_pattern_have_a_word(sign: Sign, data: st.DataObject) -> None:
+def test_texts_made_from_the_pattern_have_a_word(sign: LogPattern, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(sign.pattern))
     assert any(word in text for word in sign.needles)
 
@@ -52,7 +52,7 @@ def test_texts_made_from_the_pattern_have_a_word(sign: Sign, data: st.DataObject
     ],
 )
 def test_words(pattern: str, words: tuple[str, ...]) -> None:
-    assert set(needles(pattern)) == set(words)
+    assert set(required_literals(pattern)) == set(words)
 
 
 def _one_by_one(lists: list[tuple[str, ...]], text: str) -> list[int]:
@@ -61,7 +61,7 @@ def _one_by_one(lists: list[tuple[str, ...]], text: str) -> list[int]:
 
 def test_the_index_finds_every_sign_that_a_search_word_by_word_does() -> None:
     lists = [sign.needles for sign in SIGNS]
-    index = Index(lists)
+    index = LiteralIndex(lists)
     for text in TEXTS:
         assert index.of(text) == _one_by_one(lists, text), text
 
@@ -73,4 +73,4 @@ _SMALL = st.text("abcé ", min_size=PIECE, max_size=6)
     st.lists(st.lists(_SMALL, min_size=1, max_size=4).map(tuple), max_size=5), st.text("abcé ", max_size=30)
 )
 def test_an_index_of_any_words(lists: list[tuple[str, ...]], text: str) -> None:
-    assert Index(lists).of(text) == _one_by_one(lists, text)
+    assert LiteralIndex(lists).of(text) == _one_by_one(lists, text)

@@ -9,8 +9,8 @@ import pytest
 from say import as_document, culprits, judged
 from say_programs import SAID
 
-from nodedoctor.triage.job import examine
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.model import Identity
 
 
 @pytest.mark.parametrize("name", SAID)
@@ -47,7 +47,7 @@ def test_error_files_of_torchelastic_name_their_rank(tmp_path: Path) -> None:
         trace = f'Traceback (most recent call last):\n  File "x.py", line 3, in main\n    load()\n{said}\n'
         message = {"message": said, "extraInfo": {"py_callstack": trace, "timestamp": f"179524030{rank}"}}
         (folder / "error.json").write_text(json.dumps({"message": message}))
-    examined = examine([str(tmp_path)])
+    examined = examine_job([str(tmp_path)])
     assert examined.verdict.cause == "user_code_exception" and culprits(examined) == [1]
 
 
@@ -65,7 +65,7 @@ READS = ("read (ssl.py:1103)", "load (train.py:12)")
 def test_kept_stacks_show_who_is_elsewhere(tmp_path: Path) -> None:
     for rank in range(4):
         (tmp_path / f"rank{rank}.txt").write_text(stack(4000 + rank, *(READS if rank == 2 else WAITS)))
-    examined = examine([str(tmp_path)])
+    examined = examine_job([str(tmp_path)])
     assert examined.verdict.cause == "cpu_stuck_or_slow_rank" and culprits(examined) == [2]
     assert "read (ssl.py:1103)" in examined.verdict.headline
 
@@ -92,7 +92,7 @@ def test_one_kept_stack_accuses_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_roles_by_the_names_of_actors(world: str, role: str) -> None:
-    assert Who(world=world).role == role
+    assert Identity(world=world).role == role
 
 
 def test_a_headline_says_the_role(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from say import judged, steps
 from tiers import some
 
-from nodedoctor.triage.events.talk import is_talk
+from nodedoctor.triage.events.prose import is_prose_about_error
 
 ERRORS = (
     "CUDA out of memory",
@@ -83,7 +83,7 @@ def test_what_a_program_reports_is_no_talk(report: str) -> None:
     for error in ERRORS:
         text = report.format(error)
         start = text.index(error)
-        assert not is_talk(text, start, start + len(error)), text
+        assert not is_prose_about_error(text, start, start + len(error)), text
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from say import caught, culprits
 
-from nodedoctor.triage.events.frames import Frame
-from nodedoctor.triage.flight.dump import Dump, _dump, rank_of, read_dump
-from nodedoctor.triage.flight.judge import report
-from nodedoctor.triage.flight.stitch import HEAD, TAIL, stitched
-from nodedoctor.triage.flight.unpickle import PickleRefused, load
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.flight.dump import RankDump, _make_dump, rank_of, read_dump
+from nodedoctor.triage.flight.judge import judge_dumps
+from nodedoctor.triage.flight.shorten import HEAD, TAIL, shorten_pickle
+from nodedoctor.triage.flight.unpickle import PickleRefused, load_pickle
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import saved
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess, Thread
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
 
 Entry = dict[str, Any]
 
@@ -82,7 +82,7 @@ def behind(ranks: int, missing: int, done: int = 5) -> dict[int, dict[str, Any]]
     "prefix", ["nccl_trace_rank_", "comm_lib_trace_rank_", "node-7.example.org_rank_", "fr_"]
 )
 def test_the_missing_rank(form: str, prefix: str, tmp_path: Path) -> None:
-    examined = examine([write(tmp_path, behind(4, 2), form, prefix)])
+    examined = examine_job([write(tmp_path, behind(4, 2), form, prefix)])
     assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [2])
     assert [who.rank for who in examined.verdict.victims] == [0, 1, 3]
     assert examined.verdict.coverage.ranks_expected == 4
@@ -91,7 +91,7 @@ def test_the_missing_rank(form: str, prefix: str, tmp_path: Path) -> None:
 def test_a_rank_that_runs_ahead_is_no_culprit(tmp_path: Path) -> None:
     dumps = behind(4, 2)
     dumps[0]["entries"] += [entry(seq, state="scheduled") for seq in (6, 7, 8)]
-    assert culprits(examine([write(tmp_path, dumps)])) == [2]
+    assert culprits(examine_job([write(tmp_path, dumps)])) == [2]
 
 
 def black_box(
@@ -103,14 +103,14 @@ def black_box(
     for name in ("run.json", "samples.jsonl"):
         (box / name).write_text("{}")
     look = LiveJob(host, ranks, time=at)
-    (box / "capture.json").write_text(json.dumps(saved.document(look)))
+    (box / "capture.json").write_text(json.dumps(saved.look_document(look)))
     write(box / "fr", dumps or {}, prefix="rank_")
     return box
 
 
 def waiting(rank: int, function: str = "all_reduce", **more: Any) -> RankProcess:
-    frame = Frame("/v/torch/distributed/distributed_c10d.py", 1, function)
-    return RankProcess(100 + rank, rank, 4, 2, ("S", "S"), threads=(Thread((frame,)),), **more)
+    frame = StackFrame("/v/torch/distributed/distributed_c10d.py", 1, function)
+    return RankProcess(100 + rank, rank, 4, 2, ("S", "S"), threads=(PythonThread((frame,)),), **more)
 
 
 def test_the_looks_of_all_nodes_and_their_dumps_are_one_job(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_looks_of_all_nodes_and_their_dumps_are_one_job(tmp_path: Path) -> N
     dumps = behind(4, 2)
     black_box(tmp_path, "n1", waiting(0), waiting(1), at=1e9, dumps={r: dumps[r] for r in (0, 1)})
     black_box(tmp_path, "n2", waiting(2), waiting(3), at=1e9 + 5, dumps={r: dumps[r] for r in (2, 3)})
-    found = examine([str(tmp_path)])
+    found = examine_job([str(tmp_path)])
     assert (found.verdict.cause, culprits(found)) == ("cpu_stuck_or_slow_rank", [2])
     assert found.verdict.coverage.ranks_seen == (0, 1, 2, 3)
     assert [standing.hosts for standing in found.verdict.standings] == [("n1", "n2")]
@@ -129,11 +129,11 @@ def test_an_earlier_hang_in_the_same_folder_is_left_out(tmp_path: Path) -> None:
     old = black_box(tmp_path, "n1", waiting(0), waiting(3, "x"), at=1e9, dumps=behind(4, 3))
     dumps = behind(4, 2)
     black_box(tmp_path, "n1", *map(waiting, range(4)), at=1e9 + 9, dumps=dumps)
-    found = examine([str(tmp_path)])
+    found = examine_job([str(tmp_path)])
     assert culprits(found) == [2]
     assert any(str(old) in note for note in found.verdict.coverage.notes)
     two_jobs = black_box(tmp_path, "n1", waiting(0, job="other"), at=1e9 + 5)
-    notes = examine([str(tmp_path)]).verdict.coverage.notes
+    notes = examine_job([str(tmp_path)]).verdict.coverage.notes
     assert not any(str(two_jobs) in note for note in notes)
     assert any("another job runs there" in note for note in notes)
 
@@ -145,13 +145,13 @@ def test_the_majority_tells_who_differs(odd: dict[str, Any], tmp_path: Path) -> 
         rank: dump([*past, entry(5, state="started", **(odd if rank == 1 else {}))], [0, 1, 2, 3])
         for rank in range(4)
     }
-    examined = examine([write(tmp_path, dumps)])
+    examined = examine_job([write(tmp_path, dumps)])
     assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [1])
 
 
 def test_two_ranks_have_no_majority(tmp_path: Path) -> None:
     dumps = {rank: dump([entry(1, numel=8 + rank, state="started")], [0, 1]) for rank in (0, 1)}
-    examined = examine([write(tmp_path, dumps)])
+    examined = examine_job([write(tmp_path, dumps)])
     assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [])
     assert [who.rank for who in examined.verdict.parties] == [0, 1]
 
@@ -161,7 +161,7 @@ def test_equal_calls_from_different_lines(tmp_path: Path) -> None:
         rank: dump([entry(1, state="started", at="save" if rank == 0 else "step")], [0, 1, 2, 3])
         for rank in range(4)
     }
-    assert culprits(examine([write(tmp_path, dumps)])) == [0]
+    assert culprits(examine_job([write(tmp_path, dumps)])) == [0]
 
 
 def test_the_end_of_the_chain_is_guilty(tmp_path: Path) -> None:
@@ -173,14 +173,14 @@ def test_the_end_of_the_chain_is_guilty(tmp_path: Path) -> None:
         2: dump([entry(4), inner], [0, 1, 2, 3], dp_1=[2, 3]),
         3: dump([entry(4)], [0, 1, 2, 3], dp_1=[2, 3]),
     }
-    examined = examine([write(tmp_path, dumps)])
+    examined = examine_job([write(tmp_path, dumps)])
     assert (examined.verdict.cause, culprits(examined)) == ("cpu_stuck_or_slow_rank", [3])
 
 
 def test_a_rank_without_a_dump(tmp_path: Path) -> None:
     dumps = behind(4, 9)
     del dumps[1]
-    examined = examine([write(tmp_path, dumps)])
+    examined = examine_job([write(tmp_path, dumps)])
     assert (examined.verdict.cause, culprits(examined), examined.verdict.confidence) == (
         "peer_died",
         [1],
@@ -190,23 +190,23 @@ def test_a_rank_without_a_dump(tmp_path: Path) -> None:
 
 def test_most_dumps_missing_blames_nobody(tmp_path: Path) -> None:
     dumps = behind(8, 9)
-    examined = examine([write(tmp_path, {0: dumps[0], 1: dumps[1]})])
+    examined = examine_job([write(tmp_path, {0: dumps[0], 1: dumps[1]})])
     assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
 
 
 def test_all_came_and_none_finished(tmp_path: Path) -> None:
-    examined = examine([write(tmp_path, behind(4, 9))])
+    examined = examine_job([write(tmp_path, behind(4, 9))])
     assert (examined.verdict.cause, culprits(examined)) == ("undetermined", [])
     assert any("data path" in note for note in examined.verdict.coverage.notes)
 
 
 def test_healthy(tmp_path: Path) -> None:
     dumps = {rank: dump([entry(seq) for seq in range(1, 9)], [0, 1]) for rank in (0, 1)}
-    assert examine([write(tmp_path, dumps)]).verdict.outcome == "clean"
+    assert examine_job([write(tmp_path, dumps)]).verdict.outcome == "clean"
 
 
 def test_an_empty_recorder_is_not_healthy(tmp_path: Path) -> None:
-    examined = examine([write(tmp_path, {0: dump([], [0, 1]), 1: dump([], [0, 1])})])
+    examined = examine_job([write(tmp_path, {0: dump([], [0, 1]), 1: dump([], [0, 1])})])
     assert examined.verdict.outcome == "undetermined"
     assert any("was off" in note for note in examined.verdict.coverage.notes)
 
@@ -220,7 +220,7 @@ def test_gloo_means_the_opposite_with_retired(tmp_path: Path) -> None:
     }
     for document in dumps.values():
         document["pg_config"] = {"": {"name": "", "desc": "", "ranks": "[0, 1, 2]"}}
-    assert culprits(examine([write(tmp_path, dumps)])) == [1]
+    assert culprits(examine_job([write(tmp_path, dumps)])) == [1]
 
 
 def test_the_list_that_torch_2_2_wrote(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_the_list_that_torch_2_2_wrote(tmp_path: Path) -> None:
     for rank in range(4):
         records = [old(1, "completed"), *([old(2, "scheduled")] if rank != 3 else [])]
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(records, protocol=2))
-    assert culprits(examine([str(tmp_path)])) == [3]
+    assert culprits(examine_job([str(tmp_path)])) == [3]
 
 
 @pytest.mark.parametrize("form", ["pickle", "json"])
@@ -239,7 +239,7 @@ def test_a_cut_off_dump_still_counts(form: str, tmp_path: Path) -> None:
     write(tmp_path, behind(4, 2, done=40), form)
     path = next(tmp_path.glob("*_1*"))
     path.write_bytes(path.read_bytes()[: -400 if form == "pickle" else -900])
-    examined = examine([str(tmp_path)])
+    examined = examine_job([str(tmp_path)])
     assert culprits(examined) == [2]
     assert any("cut off" in note for note in examined.verdict.coverage.notes)
 
@@ -250,7 +250,7 @@ def test_logs_and_dumps_together(tmp_path: Path) -> None:
         caught(0, seq=5)
         + "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )
-    verdict = examine([str(tmp_path)]).verdict
+    verdict = examine_job([str(tmp_path)]).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_cuda_oom", [2])
 
 
@@ -270,7 +270,7 @@ def test_the_ends_of_a_long_dump_say_what_the_whole_says(
 ) -> None:
     """Loading only the first and last records is a matter of speed: the judgement must not change."""
     folder = tmp_path_factory.mktemp("dumps")
-    whole: list[Dump] = []
+    whole: list[RankDump] = []
     for rank, length in enumerate(lengths):
         counts: dict[str, int] = {}
         records = []
@@ -285,8 +285,8 @@ def test_the_ends_of_a_long_dump_say_what_the_whole_says(
             pickler = pickle.Pickler(file, protocol=2)
             pickler.fast = fast
             pickler.dump(document)
-        whole.append(_dump(str(path), document, "", path.stat().st_size))
-    told = [report(dumps) for dumps in (whole, [read_dump(dump.path) for dump in whole])]
+        whole.append(_make_dump(str(path), document, "", path.stat().st_size))
+    told = [judge_dumps(dumps) for dumps in (whole, [read_dump(dump.path) for dump in whole])]
     assert [(c.cause, c.culprits, c.headline) for c in told[0].candidates] == [
         (c.cause, c.culprits, c.headline) for c in told[1].candidates
     ]
@@ -295,9 +295,9 @@ def test_the_ends_of_a_long_dump_say_what_the_whole_says(
 
 def test_a_long_dump_is_cut() -> None:
     data = pickle.dumps(dump([entry(seq) for seq in range(2000)], [0, 1]), protocol=2)
-    short = stitched(data)
+    short = shorten_pickle(data)
     assert short is not None and len(short) < len(data) / 10
-    seqs = [record["collective_seq_id"] for record in load(short)["entries"]]
+    seqs = [record["collective_seq_id"] for record in load_pickle(short)["entries"]]
     assert seqs[0] == 0 and seqs[-1] == 1999 and len(seqs) == HEAD + TAIL + 1
 
 
@@ -314,7 +314,7 @@ class Payload:
 def test_a_pickle_that_would_run_code_does_not(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     (tmp_path / "trace_rank_0").write_bytes(pickle.dumps({"entries": [Payload(ran)]}, protocol=2))
-    examined = examine([str(tmp_path / "trace_rank_0")])
+    examined = examine_job([str(tmp_path / "trace_rank_0")])
     assert not ran.exists()
     assert any("was not loaded" in note for note in examined.verdict.coverage.notes)
 
@@ -339,7 +339,7 @@ def test_hostile_pickles_are_refused(data: bytes, tmp_path: Path) -> None:
 @given(st.binary(max_size=400))
 def test_any_bytes_load_or_are_refused(data: bytes) -> None:
     try:
-        load(b"\x80\x02" + data)
+        load_pickle(b"\x80\x02" + data)
     except PickleRefused as refused:
         assert str(refused)
 
@@ -357,12 +357,12 @@ def test_any_json_with_entries_is_read(value: Any) -> None:
         {"collective_seq_id": 2, **dict.fromkeys(entry(1), value)},
     ]
     document = {"entries": records, "pg_config": value, "pg_status": {"0": value}, "version": value}
-    assert _dump("trace_rank_0", document, "", 1000).rank == 0
+    assert _make_dump("trace_rank_0", document, "", 1000).rank == 0
     if isinstance(value, list) and all(isinstance(record, dict) for record in value):
-        assert _dump("trace_rank_0", {"entries": value}, "", 1000).entries == len(value)
+        assert _make_dump("trace_rank_0", {"entries": value}, "", 1000).entries == len(value)
     else:
         with pytest.raises(PickleRefused, match="entries"):
-            _dump("trace_rank_0", {"entries": value}, "", 1000)
+            _make_dump("trace_rank_0", {"entries": value}, "", 1000)
 
 
 def test_ranks_in_file_names() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from say import culprits
 from test_triage_flight import Entry, dump, entry, write
 
-from nodedoctor.triage.examined import Examined
+from nodedoctor.triage.result import TriageResult
 from nodedoctor.triage.flight.transfers import open_transfers
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 
 def transfer(number: int, words: str, state: str = "started") -> Entry:
@@ -18,12 +18,12 @@ def transfer(number: int, words: str, state: str = "started") -> Entry:
     return entry(number, words, state=state, is_p2p=True, collective_seq_id=0, p2p_seq_id=number)
 
 
-def judged(folder: Path, ranks: int, **last: list[Entry]) -> Examined:
+def judged(folder: Path, ranks: int, **last: list[Entry]) -> TriageResult:
     """All ranks did one all_reduce; then each did what is given for it."""
     dumps: dict[int, dict[str, Any]] = {
         rank: dump([entry(1), *last.get(f"r{rank}", [])], list(range(ranks))) for rank in range(ranks)
     }
-    return examine([write(folder, dumps)])
+    return examine_job([write(folder, dumps)])
 
 
 def test_a_chain_ends_at_the_rank_that_never_sent(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_two_that_receive_from_each_other(tmp_path: Path) -> None:
 
 def test_a_peer_without_a_dump_is_only_mentioned(tmp_path: Path) -> None:
     dumps = {0: dump([entry(1), transfer(2, "recv 0<-1")], [0, 1])}
-    told = examine([write(tmp_path, dumps)])
+    told = examine_job([write(tmp_path, dumps)])
     assert told.verdict.outcome == "undetermined" and culprits(told) == []
 
 
@@ -64,7 +64,7 @@ def test_ranks_of_a_group_are_translated(tmp_path: Path) -> None:
         2: dump([entry(1), waits], list(range(8)), pp=[2, 6]),
         6: dump([entry(1)], list(range(8)), pp=[2, 6]),
     }
-    assert culprits(examine([write(tmp_path, dumps)])) == [6]
+    assert culprits(examine_job([write(tmp_path, dumps)])) == [6]
 
 
 def test_a_batch_that_completed_leaves_nothing_open() -> None:

@@ -19,13 +19,13 @@ from say import caught, culprits, judged, raised, steps
 from test_triage_stories import STORIES
 from tiers import some
 
-from nodedoctor.triage.examined import Examined
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.envelopes import journal, objects
-from nodedoctor.triage.lines.habits import means
-from nodedoctor.triage.lines.join import width
-from nodedoctor.triage.lines.learned import learned
-from nodedoctor.triage.lines.normal import Lost, RawLine, normal
+from nodedoctor.triage.lines.common_prefix import event_signature
+from nodedoctor.triage.lines.join import broken_width
+from nodedoctor.triage.lines.prefix_pattern import learn_pattern
+from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Place
 
 CRASHES = {
@@ -55,16 +55,16 @@ BROKEN = ("wrapped at words", "a victim that cannot be stopped is no culprit")
 """The line that makes it a victim is broken in three, which cannot be undone; what is left tells less."""
 
 
-def verdict(examined: Examined) -> tuple[str, list[int | None]]:
+def verdict(examined: TriageResult) -> tuple[str, list[int | None]]:
     """What must not change."""
     return examined.verdict.cause, sorted(culprits(examined), key=str)
 
 
-def of_bytes(folder: Path, data: bytes) -> Examined:
+def of_bytes(folder: Path, data: bytes) -> TriageResult:
     """Triage of one file."""
     path = folder / "job.log"
     path.write_bytes(data)
-    return examine([str(path)])
+    return examine_job([str(path)])
 
 
 @cache
@@ -108,16 +108,16 @@ def test_any_text_comes_out_of_any_envelope(name: str, lines: list[str]) -> None
     """Reading never fails, whatever the text is."""
     data = LOSSLESS[name](lines)
     raws = (RawLine(Place("x", n), row) for n, row in enumerate(data.split(b"\n")))
-    assert all(line.place.source == "x" for line in normal(raws, Lost()))
+    assert all(line.place.source == "x" for line in normalise_lines(raws, LostLines()))
 
 
 @given(st.binary(max_size=400), st.sampled_from(["{", "[", "__CURSOR=", "", "a,message\n", "PK\x03\x04"]))
 def test_any_bytes_are_read(data: bytes, begin: str) -> None:
     whole = begin.encode() + data
     raws = (RawLine(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
-    assert isinstance(list(normal(raws, Lost())), list)
-    assert isinstance(list(journal.journal(whole)), list)
-    assert objects.document(whole) is None or objects.document(whole)
+    assert isinstance(list(normalise_lines(raws, LostLines())), list)
+    assert isinstance(list(journal.journal_records(whole)), list)
+    assert objects.document_records(whole) is None or objects.document_records(whole)
 
 
 def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:
     for name in ("docker json-file", "iso zulu", "journald JSON", "grep -Hn", "CRLF"):
         path = tmp_path / "job.log"
         path.write_bytes((LOSSLESS[name])(content.splitlines()))
-        examined = examine([str(path)])
+        examined = examine_job([str(path)])
         assert examined.lines.of(examined.verdict.evidence[0]) == 41, name
 
 
@@ -140,7 +140,7 @@ def test_an_archive_of_all_ranks_logs(tmp_path: Path) -> None:
             info.size = len(content)
             packed.addfile(info, io.BytesIO(content.encode()))
     for name in ("a.zip", "b.tgz"):
-        assert culprits(examine([str(tmp_path / name)])) == [2]
+        assert culprits(examine_job([str(tmp_path / name)])) == [2]
 
 
 def test_a_name_twice_in_an_archive_is_read_once(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_name_twice_in_an_archive_is_read_once(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "w") as archive:
         for _ in range(3):
             archive.writestr("log", raised(1, "ValueError: x"))
-    examined = examine([str(path)])
+    examined = examine_job([str(path)])
     assert culprits(examined) == [1]
     assert sum("comes twice" in note for note in examined.verdict.coverage.notes) == 2
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
     broken = tmp_path / "broken.zip"
     broken.write_bytes(inner[:-30])
     for path in (nested, broken):
-        examined = examine([str(path)])
+        examined = examine_job([str(path)])
         assert examined.verdict.outcome == "nothing"
         assert examined.verdict.coverage.notes
 
@@ -173,23 +173,23 @@ def test_a_bomb_in_an_archive_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.log", raised(1, "ValueError: x"))
         archive.writestr("zeros", b"step 1 loss 2\n" * (1 << 18))
-    examined = examine([str(path)])
+    examined = examine_job([str(path)])
     assert any("GiB" in note for note in examined.verdict.coverage.notes)
     assert culprits(examined) == [1]
 
 
-MEANS = means
+MEANS = event_signature
 ENDS = ("Killed", "Bus error", "Segmentation fault", "Aborted")
 
 
 def test_step_lines_alone_teach_no_prefix() -> None:
-    assert learned([f"step {n} loss: {n}.5" for n in range(100)], lambda _: False, MEANS) is None
+    assert learn_pattern([f"step {n} loss: {n}.5" for n in range(100)], lambda _: False, MEANS) is None
     assert (
-        learned(["RuntimeError: a", "RuntimeError: b c", "RuntimeError: 1 2 d"], lambda _: False, MEANS)
+        learn_pattern(["RuntimeError: a", "RuntimeError: b c", "RuntimeError: 1 2 d"], lambda _: False, MEANS)
         is None
     )
     assert (
-        learned([f"srun: error: n{n}: task {n}: {w}" for n, w in enumerate(ENDS)], lambda _: False, MEANS)
+        learn_pattern([f"srun: error: n{n}: task {n}: {w}" for n, w in enumerate(ENDS)], lambda _: False, MEANS)
         is None
     )
 
@@ -200,8 +200,8 @@ def test_lines_that_are_as_long_as_others_are_not_broken() -> None:
         *["│" + f" line {n} ".ljust(78) + "│" for n in range(9)],
         "╰" + "─" * 78 + "╯",
     ]
-    assert width(box) == 0
-    assert width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
+    assert broken_width(box) == 0
+    assert broken_width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_long_lines_of_one_thing_take_no_time(unit: str, tmp_path: Path) -> None
         (unit * 300_000 + "\n") * 6 + "[rank1]: Traceback (most recent call last):\n"
     )
     began = time.process_time()
-    examine([str(tmp_path / "log")], look_here=False)
+    examine_job([str(tmp_path / "log")], look_here=False)
     assert time.process_time() - began < 10
 
 
@@ -252,7 +252,7 @@ def test_of_a_long_log_with_the_newest_line_first_the_oldest_are_left_out_aloud(
     stamped = [f"2026-11-21T10:{n // 60:02d}:{n % 60:02d}.000Z {line}" for n, line in enumerate(lines)]
     for many, said in ((len(lines), True), (700, False)):
         path.write_bytes(text(stamped[-many:][::-1]))
-        examined = examine([str(path)])
+        examined = examine_job([str(path)])
         assert examined.verdict.cause == "user_code_exception"
         notes = " ".join(examined.verdict.coverage.notes)
         left = f"the {len(lines) - 912} oldest lines were not read"
@@ -264,20 +264,20 @@ def test_garbled_lines_are_counted(tmp_path: Path) -> None:
     noise = bytes(range(128, 256)) * 2
     path = tmp_path / "log"
     path.write_bytes(text(["step 1 loss: 2.0"] * 3) + b"\n".join([noise] * 5) + b"\n")
-    assert any("5 lines could not be read" in note for note in examine([str(path)]).verdict.coverage.notes)
+    assert any("5 lines could not be read" in note for note in examine_job([str(path)]).verdict.coverage.notes)
 
 
 def test_fields_of_an_envelope_say_who_speaks(tmp_path: Path) -> None:
     rows = json_lines(lambda n, line: {"message": line, "rank": 3, "hostname": "gpu-7", "pid": 4711})
     (tmp_path / "log").write_bytes(rows(CRASHES["traceback"].splitlines()))
-    who = examine([str(tmp_path / "log")]).verdict.culprits[0]
+    who = examine_job([str(tmp_path / "log")]).verdict.culprits[0]
     assert (who.rank, who.host, who.pid) == (3, "gpu-7", 4711)
 
 
 def test_an_exception_in_a_field_of_its_own(tmp_path: Path) -> None:
     row = {"message": "training failed", "levelname": "ERROR", "rank": 2, "exc_info": CRASHES["traceback"]}
     (tmp_path / "log").write_text(json.dumps(row) + "\n")
-    assert verdict(examine([str(tmp_path / "log")])) == ("user_code_exception", [2])
+    assert verdict(examine_job([str(tmp_path / "log")])) == ("user_code_exception", [2])
 
 
 def test_plain_logs_are_judged_as_before(tmp_path: Path) -> None:
@@ -302,9 +302,9 @@ def test_the_severity_of_each_line_counts(tmp_path: Path) -> None:
         )
         for error in ("CUDA out of memory. Tried to allocate 2.00 GiB", "RuntimeError: boom"):
             path.write_bytes(text([*before, row("INFO", error), *(after if row is as_json else [])]))
-            assert examine([str(path)]).verdict.outcome != "failure"
+            assert examine_job([str(path)]).verdict.outcome != "failure"
             for level in ("ERROR", "FATAL"):
                 path.write_bytes(text([*before, row(level, error)]))
-                assert examine([str(path)]).verdict.outcome == "failure", level
+                assert examine_job([str(path)]).verdict.outcome == "failure", level
             path.write_bytes(text([*before, row("FATAL", f"no use in retrying after {error}")]))
-            assert examine([str(path)]).verdict.outcome in ("failure", "undetermined")
+            assert examine_job([str(path)]).verdict.outcome in ("failure", "undetermined")

@@ -17,13 +17,13 @@ from say import caught, culprits, elastic
 from nodedoctor.blackbox import capture
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.triage.events import ras
-from nodedoctor.triage.events.frames import Frame
-from nodedoctor.triage.flight.physics import physics
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.flight.transfer_time import transfer_time
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live.running_job import Child, LiveJob, RankProcess, Thread, threads
+from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, RankProcess, PythonThread, parse_threads
 from nodedoctor.triage.model import CollectiveCall, Place
-from nodedoctor.triage.nodes import NotANode, read_node
+from nodedoctor.triage.node_reports import NotANode, read_node
 
 LOGS = Path(__file__).parents[1] / "logs"
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4001, name=python, GPU has fallen off the bus."
@@ -61,27 +61,27 @@ def test_the_raylets_open_files(tmp_path: Path) -> None:
     node = report(
         tmp_path, "limits.nofile", "raylet may open 1024 files and has 1011 open", "Max open files 1024", "n"
     )
-    verdict = examine([str(LOGS / "skyrl_policy_train.log")], [read_node(node)]).verdict
+    verdict = examine_job([str(LOGS / "skyrl_policy_train.log")], [read_node(node)]).verdict
     assert (verdict.cause, verdict.confidence, verdict.culprits) == ("shm_or_limits", "medium", ())
 
 
 def test_an_xid_is_joined_by_pid_and_time(tmp_path: Path) -> None:
     near = report(tmp_path, "kernel.xid", "Xid 79", f"Nov 21 10:12:00 node-1 kernel: {XID}")
-    examined = examine([job(tmp_path)], [read_node(near)])
+    examined = examine_job([job(tmp_path)], [read_node(near)])
     assert (examined.verdict.cause, culprits(examined)) == ("gpu_hardware_xid", [1])
 
 
 @pytest.mark.parametrize(("when", "host"), [("Nov 20 03:00:00", "node-1"), ("Nov 21 10:12:00", "node-7")])
 def test_an_xid_of_another_time_or_node_is_left_out(when: str, host: str, tmp_path: Path) -> None:
     far = report(tmp_path, "kernel.xid", "Xid 79", f"{when} {host} kernel: {XID}", host)
-    assert examine([job(tmp_path)], [read_node(far)]).verdict.cause != "gpu_hardware_xid"
+    assert examine_job([job(tmp_path)], [read_node(far)]).verdict.cause != "gpu_hardware_xid"
 
 
 def test_a_healthy_job_is_not_blamed_for_a_sick_node(tmp_path: Path) -> None:
     path = tmp_path / "ok.log"
     path.write_text("step 1 loss: 2\nstep 2 loss: 2\n")
     node = report(tmp_path, "limits.nofile", "few", "x")
-    assert examine([str(path)], [read_node(node)]).verdict.outcome == "clean"
+    assert examine_job([str(path)], [read_node(node)]).verdict.outcome == "clean"
 
 
 def test_a_recording_is_judged_by_the_checks() -> None:
@@ -101,8 +101,8 @@ def rank(
     number: int, function: str, file: str = "/v/torch/distributed/distributed_c10d.py", **more: Any
 ) -> RankProcess:
     """A process whose main thread is in one function, seen twice the same."""
-    main = Thread(
-        (Frame(file, 10, function), Frame("/job/train.py", 20, "main")),
+    main = PythonThread(
+        (StackFrame(file, 10, function), StackFrame("/job/train.py", 20, "main")),
         active=True,
         **more.pop("thread", {}),
     )
@@ -111,7 +111,7 @@ def rank(
 
 def judged(*processes: RankProcess) -> tuple[str, list[int | None], str]:
     """The first candidate of a look at these processes."""
-    found = live_judge.candidates(LiveJob("node-1", processes))
+    found = live_judge.live_candidates(LiveJob("node-1", processes))
     return (
         (found[0].cause, [who.rank for who in found[0].culprits], found[0].headline)
         if found
@@ -138,10 +138,10 @@ def test_the_rank_that_saves() -> None:
     assert (cause, who) == ("timeout_too_short_legit_work", [2])
 
 
-def loader(pid: int, *frames: tuple[str, str]) -> Child:
+def loader(pid: int, *frames: tuple[str, str]) -> ChildProcess:
     """A data loader's process, its innermost frame first."""
     loop = ("/v/torch/utils/data/_utils/worker.py", "_worker_loop")
-    return Child(pid, (Thread(tuple(Frame(file, 7, name) for file, name in (*frames, loop))),))
+    return ChildProcess(pid, (PythonThread(tuple(StackFrame(file, 7, name) for file, name in (*frames, loop))),))
 
 
 def test_the_data_loader_that_a_rank_waits_for() -> None:
@@ -154,7 +154,7 @@ def test_the_data_loader_that_a_rank_waits_for() -> None:
 
 
 def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
-    told = live_judge.events(LiveJob("n", (rank(1, "all_reduce", gpu_percent=100),)))
+    told = live_judge.live_events(LiveJob("n", (rank(1, "all_reduce", gpu_percent=100),)))
     assert "GPU 100 % busy" in told[0].text
 
 
@@ -208,7 +208,7 @@ def test_different_collectives_that_prove_no_disagreement(other: RankProcess) ->
 
 def standing(number: int, function: str, line: int = 1, wchan: str = "", **more: Any) -> RankProcess:
     """A rank in a program's own code: no library that we know waits there."""
-    main = Thread((Frame("/job/own.py", line, function), Frame("/job/own.py", 90, "<module>")))
+    main = PythonThread((StackFrame("/job/own.py", line, function), StackFrame("/job/own.py", 90, "<module>")))
     return RankProcess(100 + number, number, 4, 4, states=("S", "S"), threads=(main,), wchan=wchan, **more)
 
 
@@ -237,16 +237,16 @@ def test_two_halves_and_three_places_blame_nobody() -> None:
 
 def test_counts_that_move_prove_life() -> None:
     first = "  4 ranks have launched up to operation 17\n"
-    events = live_judge.events(LiveJob("n", (), (first, first.replace("17", "18"))))
+    events = live_judge.live_events(LiveJob("n", (), (first, first.replace("17", "18"))))
     assert [type(event.what).__name__ for event in events] == ["RasRunning"]
-    assert live_judge.events(LiveJob("n", (), (first, first)))[0].what == ras.RasCount(4, 17)
+    assert live_judge.live_events(LiveJob("n", (), (first, first)))[0].what == ras.RasCount(4, 17)
 
 
 @given(
     st.text(max_size=200) | st.recursive(st.none() | st.integers(), st.lists, max_leaves=5).map(json.dumps)
 )
 def test_any_answer_of_py_spy(text: str) -> None:
-    assert isinstance(threads(text), tuple)
+    assert isinstance(parse_threads(text), tuple)
 
 
 def test_a_process_that_went_away_between_the_looks() -> None:
@@ -281,12 +281,12 @@ def test_any_ras_document(value: Any) -> None:
 def test_whether_size_explains_the_wait(
     work: CollectiveCall, ranks: int | None, explains: bool | None
 ) -> None:
-    told = physics(work)
+    told = transfer_time(work)
     assert (told.implied_ranks, told.can_explain) == (ranks, explains)
 
 
 def test_the_times_of_the_article() -> None:
-    told = physics(CollectiveCall("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000))
+    told = transfer_time(CollectiveCall("_ALLGATHER_BASE", 1, 68125120, 545000960, 600000))
     assert told.bytes_by_dtype == {"bf16": 1090001920, "fp32": 2180003840}
     assert told.expected_seconds["nvlink4"] == pytest.approx(0.0026, rel=0.02)
     assert told.expected_seconds["ethernet_10g"] == pytest.approx(0.87, rel=0.01)

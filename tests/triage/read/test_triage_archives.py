@@ -22,11 +22,11 @@ from mutate import HOW, Edit, apply
 from say import as_document, caught, raised, steps
 from test_triage_flight import behind
 
-from nodedoctor.triage.job import examine
-from nodedoctor.triage.read import archives, many
-from nodedoctor.triage.read.archives import Share
-from nodedoctor.triage.read.reader import Reading
-from nodedoctor.triage.read.sources import Source, find, kind_of
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.read import archives, parallel
+from nodedoctor.triage.read.archives import ArchiveShare
+from nodedoctor.triage.read.reader import SourceReading
+from nodedoctor.triage.read.sources import LogSource, find_sources, kind_of
 
 Files = Mapping[str, bytes]
 
@@ -75,7 +75,7 @@ ODD: Files = {
 @pytest.fixture(autouse=True)
 def _small_work_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real threshold takes seconds of CPU."""
-    monkeypatch.setattr(many, "ENOUGH", 0)
+    monkeypatch.setattr(parallel, "ENOUGH", 0)
 
 
 def on(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +85,8 @@ def on(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def read_on(cores: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     """All that is read of a file: the same reading on one core and on several is the same judgement."""
     on(cores, monkeypatch)
-    reading = Reading()
-    many.read_all(find([str(path)]).sources, reading)
+    reading = SourceReading()
+    parallel.read_all(find_sources([str(path)]).sources, reading)
     return (
         reading.events,
         reading.notes,
@@ -99,7 +99,7 @@ def read_on(cores: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[An
 
 def loads(path: Path) -> int:
     """How many processes read it."""
-    return len(many._loads(find([str(path)]).sources, Reading()))
+    return len(parallel._assign_loads(find_sources([str(path)]).sources, SourceReading()))
 
 
 @pytest.mark.parametrize("pack", PACKS)
@@ -113,7 +113,7 @@ def test_members_are_read_on_several_cores_as_on_one(
     assert alone[0]
     for cores in (2, 3, 16):
         assert read_on(cores, path, monkeypatch) == alone
-        assert loads(path) == min(cores, many.OF_A_STREAM if pack != "zip" else len(files))
+        assert loads(path) == min(cores, parallel.OF_A_STREAM if pack != "zip" else len(files))
 
 
 @pytest.mark.parametrize("pack", PACKS)
@@ -128,7 +128,7 @@ def test_an_archive_says_what_the_unpacked_folder_says(
     on(3, monkeypatch)
     said = []
     for path, front in ((folder.parent, f"{folder.parent}/"), (packed, f"{packed}!")):
-        document = as_document(examine([str(path)]))
+        document = as_document(examine_job([str(path)]))
         document["coverage"].pop("files")
         document["coverage"].pop("bytes")
         rows = json.dumps(document, indent=1).replace(front, "").splitlines()
@@ -150,7 +150,7 @@ def test_damaged_archives_are_read_on_several_cores_as_on_one(
     path = tmp_path_factory.mktemp("damaged") / "logs"
     path.write_bytes(apply(whole, data.draw(st.lists(edits, min_size=1, max_size=4)), [whole]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(many, "ENOUGH", 0)
+        patch.setattr(parallel, "ENOUGH", 0)
         assert read_on(1, path, patch) == read_on(3, path, patch)
 
 
@@ -176,7 +176,7 @@ def test_one_damaged_member_costs_no_other(tmp_path: Path) -> None:
     at = whole.index(b"trace_rank_0") + 40
     path = tmp_path / "logs.zip"
     path.write_bytes(whole[:at] + bytes(byte ^ 0x55 for byte in whole[at : at + 20]) + whole[at + 20 :])
-    coverage = examine([str(path)]).verdict.coverage
+    coverage = examine_job([str(path)]).verdict.coverage
     assert coverage.ranks_seen == (1,) and coverage.unread == 1
     assert any("trace_rank_0" in note for note in coverage.notes)
 
@@ -185,8 +185,8 @@ def test_one_damaged_member_costs_no_other(tmp_path: Path) -> None:
 def test_what_has_one_member_is_read_by_one(name: str, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(PACKED[name](caught(1).splitlines()))
-    (source,) = find([str(path)]).sources
-    assert archives.members(source) == 1
+    (source,) = find_sources([str(path)]).sources
+    assert archives.count_members(source) == 1
 
 
 def test_small_archives_beside_others_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,18 +194,18 @@ def test_small_archives_beside_others_are_read_whole(tmp_path: Path, monkeypatch
     on(2, monkeypatch)
     for node in range(16):
         (tmp_path / f"node{node}.tgz").write_bytes(PACKS["tar.gz"](RANKS))
-    tasks = [task for load in many._loads(find([str(tmp_path)]).sources, Reading()) for task in load]
-    assert len(tasks) == 16 and all(task.share == Share() for task in tasks)
+    tasks = [task for load in parallel._assign_loads(find_sources([str(tmp_path)]).sources, SourceReading()) for task in load]
+    assert len(tasks) == 16 and all(task.share == ArchiveShare() for task in tasks)
 
 
 def test_every_member_is_in_one_share() -> None:
     for of in range(1, 9):
         for member in range(40):
-            assert sum(Share(first, of).has(member) for first in range(of)) == 1
+            assert sum(ArchiveShare(first, of).has(member) for first in range(of)) == 1
 
 
 def test_what_cannot_be_opened_has_one_member(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for data in (b"", b"PK\3\4", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", zipped(RANKS)[:-40]):
         path.write_bytes(data)
-        assert archives.members(Source(str(path), kind_of(data), len(data))) == 1
+        assert archives.count_members(LogSource(str(path), kind_of(data), len(data))) == 1

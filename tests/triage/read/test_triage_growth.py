@@ -10,11 +10,11 @@ import pytest
 from say import caught
 from tiers import some
 
-from nodedoctor.triage.events import SIGNS, complaints, progress
-from nodedoctor.triage.events.sign import Sign
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.events import SIGNS, unclassified, progress
+from nodedoctor.triage.events.log_pattern import LogPattern
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
-from nodedoctor.triage.lines.prefix.said import Reader
+from nodedoctor.triage.lines.prefix.info import Reader
 from nodedoctor.triage.lines.prefixes import LONGEST
 
 UNITS = (
@@ -48,7 +48,7 @@ def pumped(word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("sign", some(SIGNS, 8), ids=lambda sign: sign.expression[:40])
-def test_no_sign_takes_the_square_of_a_line(sign: Sign) -> None:
+def test_no_sign_takes_the_square_of_a_line(sign: LogPattern) -> None:
     for word in sign.needles:
         for text in pumped(word):
             assert took(lambda text=text: sign.read(text)) < AT_MOST, text[:60]
@@ -63,8 +63,8 @@ def test_no_prefix_takes_the_square_of_a_line(reader: Reader) -> None:
 @pytest.mark.parametrize("front", ["", "Downloading ", "Saving ", "100%|[", "timeout", "error ", "\x1b[0m"])
 def test_no_sign_of_life_and_no_complaint_takes_the_square_of_a_line(front: str) -> None:
     for text in (front * 2 + unit * (LONGEST // len(unit)) + "\x01" for unit in (*UNITS, front or "*")):
-        assert took(lambda text=text: progress.read(text)) < AT_MOST, text[:60]
-        assert took(lambda text=text: complaints._GIVEN.search(text)) < AT_MOST, text[:60]
+        assert took(lambda text=text: progress.read_liveness(text)) < AT_MOST, text[:60]
+        assert took(lambda text=text: unclassified._GIVEN.search(text)) < AT_MOST, text[:60]
 
 
 LINES = 10_000
@@ -87,4 +87,4 @@ def test_no_number_of_lines_takes_its_square(kind: str, tmp_path: Path) -> None:
     """Ten thousand ranks that ended, each asked about every other one, once took a quarter of a minute."""
     path = tmp_path / "log"
     path.write_text("".join(map(MANY[kind], range(LINES))))
-    assert _once(lambda: examine([str(path)], look_here=False)) < 8
+    assert _once(lambda: examine_job([str(path)], look_here=False)) < 8

@@ -21,8 +21,8 @@ from tiers import some
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.flight.dump import read_dump
 from nodedoctor.triage.flight.unpickle import PickleRefused
-from nodedoctor.triage.job import examine
-from nodedoctor.triage.lines.prefixes import parse
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Coverage, Place
 
 DIGITS = "9" * 5000
@@ -92,7 +92,7 @@ def identities_are_small(message: str, numbers: list[int]) -> None:
     """A rank below 2**20 and a pid of at most 2**22, whatever stands in their place."""
     for number in numbers:
         message = message.replace("{n}", str(number), 1)
-    lines = [line for raw in message.split("\n") for line in parse(raw, Place("x", 0))]
+    lines = [line for raw in message.split("\n") for line in parse_line(raw, Place("x", 0))]
     for event in read_events(lines):
         assert event.who.rank is None or 0 <= event.who.rank < 1 << 20
         assert event.who.pid is None or 0 <= event.who.pid <= 1 << 22
@@ -170,7 +170,7 @@ def test_entries_that_are_none_do_not_mean_that_the_recorder_was_off(
         read_dump(
             str(Path(write(tmp_path, {0: document}, form)) / ("trace_rank_0" + ".json" * (form == "json")))
         )
-    notes = examine([str(tmp_path)]).verdict.coverage.notes
+    notes = examine_job([str(tmp_path)]).verdict.coverage.notes
     assert notes and not any("was off" in note for note in notes)
 
 
@@ -180,18 +180,18 @@ def test_a_long_number_in_a_dump_leaves_its_other_records(tmp_path: Path) -> Non
         text = json.dumps(document)
         text = text.replace('"op_id": 1,', f'"op_id": {DIGITS},', 1)
         (tmp_path / f"trace_rank_{rank}.json").write_text(text)
-    assert culprits(examine([str(tmp_path)])) == [2]
+    assert culprits(examine_job([str(tmp_path)])) == [2]
 
 
 def test_records_without_a_number_are_not_calm(tmp_path: Path) -> None:
     write(tmp_path, {rank: dump([entry(1), entry(10**30)], [0, 1]) for rank in (0, 1)})
-    verdict = examine([str(tmp_path)]).verdict
+    verdict = examine_job([str(tmp_path)]).verdict
     assert verdict.outcome == "undetermined"
     assert any("1 of its 2 records" in note for note in verdict.coverage.notes)
 
 
 def test_some_of_the_dumps_are_not_calm(tmp_path: Path) -> None:
     calm = {rank: dump([entry(1), entry(2)], [0, 1, 2, 3]) for rank in range(4)}
-    assert examine([write(tmp_path, calm)]).verdict.outcome == "clean"
+    assert examine_job([write(tmp_path, calm)]).verdict.outcome == "clean"
     (tmp_path / "trace_rank_2").unlink()
-    assert examine([str(tmp_path)]).verdict.outcome == "undetermined"
+    assert examine_job([str(tmp_path)]).verdict.outcome == "undetermined"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from say import caught, steps
 
-from nodedoctor.triage.document import document
-from nodedoctor.triage.job import examine
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.document import make_document
+from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.model import Identity
 from nodedoctor.triage.read.hosts import hosts_of
-from nodedoctor.triage.read.identity import Tally
+from nodedoctor.triage.read.identity import SourceIndex
 
 HOSTS = [
     "rank_{r}_gpu-{h:03}.log", "rank{r}.gpu-{h:03}.out", "gpu-{h:03}/rank_{r}.log", "gpu{h:02}-rank-{r}.log",
@@ -29,12 +29,12 @@ NO_HOSTS = [
 ]  # fmt: skip
 
 
-def heard(names: Mapping[int, str]) -> tuple[Tally, dict[str, Who]]:
+def heard(names: Mapping[int, str]) -> tuple[SourceIndex, dict[str, Identity]]:
     """Files of ranks, in whose lines nothing names a host."""
-    tally = Tally()
+    tally = SourceIndex()
     for name in names.values():
         tally.of(name)
-    return tally, {name: Who(rank=rank) for rank, name in names.items()}
+    return tally, {name: Identity(rank=rank) for rank, name in names.items()}
 
 
 def named(form: str, ranks: int, per_host: int) -> dict[int, str]:
@@ -66,11 +66,11 @@ def test_ranks_dealt_out_in_turns():
 
 
 def test_the_same_rank_with_two_words_is_of_two_runs():
-    tally = Tally()
+    tally = SourceIndex()
     names = [f"gpu-{host:03}_rank_{rank}.log" for host in range(2) for rank in range(4)]
     for name in names:
         tally.of(name)
-    assert hosts_of(tally, {name: Who(rank=number % 4) for number, name in enumerate(names)}) == {}
+    assert hosts_of(tally, {name: Identity(rank=number % 4) for number, name in enumerate(names)}) == {}
 
 
 def test_one_word_in_all_names_proves_nothing():
@@ -100,8 +100,8 @@ def test_the_verdict_names_the_host(tmp_path: Path):
     for rank in range(16):
         name = f"rank_{rank}_gpu-{rank // 4:03}.log"
         (tmp_path / name).write_text(steps(1, 4) + (BOOM if rank == 9 else caught(rank)))
-    examined = examine([str(tmp_path)])
-    found = document(examined.verdict, examined.lines.of)
+    examined = examine_job([str(tmp_path)])
+    found = make_document(examined.verdict, examined.lines.of)
     assert [(who["rank"], who["host"]) for who in found["culprits"]] == [(9, "gpu-002")]
     assert [rank["host"] for rank in found["ranks"]] == [f"gpu-{rank // 4:03}" for rank in range(16)]
 

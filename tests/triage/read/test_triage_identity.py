@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from say import caught, culprits, elastic, raised, steps
 
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.job import examine_job
 
 BOOM = 'Traceback (most recent call last):\n  File "/job/train.py", line 4, in f\n    g()\nValueError: boom\n'
 
@@ -17,7 +17,7 @@ def said(folder: Path, content: str, name: str = "job.log") -> list[int | None]:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
-    return culprits(examine([str(path)]))
+    return culprits(examine_job([str(path)]))
 
 
 def each(prefix: str, ranks: int = 4, guilty: int = 2, world: int = 4) -> str:
@@ -106,7 +106,7 @@ def test_names_of_files(name: str, tmp_path: Path) -> None:
         path = tmp_path / "logs" / name.format(n=rank)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("world_size=4\n" + steps(1, 4) + (BOOM if rank == 2 else ""))
-    assert culprits(examine([str(tmp_path / "logs")])) == [2]
+    assert culprits(examine_job([str(tmp_path / "logs")])) == [2]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_logs_of_attempts_are_not_those_of_ranks(tmp_path: Path) -> None:
     for attempt in (0, 1):
         log = "".join(f"2026-11-21 1{attempt}:00:0{n} {line}\n" for n, line in enumerate(BOOM.splitlines()))
         (tmp_path / f"run-{attempt}.log").write_text(log)
-    assert culprits(examine([str(tmp_path)])) in ([], [None])
+    assert culprits(examine_job([str(tmp_path)])) in ([], [None])
 
 
 def test_ranks_renumbered_move_the_culprit(tmp_path: Path) -> None:

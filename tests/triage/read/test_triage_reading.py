@@ -20,17 +20,17 @@ from say import as_document, caught, judged, raised, steps
 from test_triage_stories import STORIES
 
 from nodedoctor.triage.events import SIGNS, progress, read_events
-from nodedoctor.triage.events.seen import unread
-from nodedoctor.triage.events.shapes import Shapes
-from nodedoctor.triage.job import examine
+from nodedoctor.triage.events.not_a_log import trouble_announced
+from nodedoctor.triage.events.shapes import LineShapes
+from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
-from nodedoctor.triage.lines.prefixes import LONGEST, parse
+from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import STATED, Coverage, Line, Place
-from nodedoctor.triage.read import many, scan, search
-from nodedoctor.triage.read.reader import Reading
-from nodedoctor.triage.read.sources import find
-from nodedoctor.triage.story import tell
-from nodedoctor.triage.verdict import judge
+from nodedoctor.triage.read import parallel, scan, search
+from nodedoctor.triage.read.reader import SourceReading
+from nodedoctor.triage.read.sources import find_sources
+from nodedoctor.triage.story import build_timeline
+from nodedoctor.triage.verdict import judge_incident
 
 HERE = Place("train.log", 0)
 RECORDED = Path(__file__).parents[1] / "logs" / "cases"
@@ -38,7 +38,7 @@ FILLER = "node-1:28710:28710 [3] NCCL INFO Channel 07/32 : 3[3] -> 4[4] via P2P/
 
 
 def one(text: str) -> Line:
-    (line,) = parse(text, HERE)
+    (line,) = parse_line(text, HERE)
     return line
 
 
@@ -80,12 +80,12 @@ def test_a_short_month_and_a_year_mean_the_same_time() -> None:
 
 
 def test_the_rank_of_a_second_line_inside_a_line() -> None:
-    lines = list(parse("step 3 loss 1.2[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] text", HERE))
+    lines = list(parse_line("step 3 loss 1.2[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] text", HERE))
     assert [(line.who.rank, line.text) for line in lines] == [(None, "step 3 loss 1.2"), (1, "[Rank 1] text")]
 
 
 def test_progress_bars_overwrite_themselves() -> None:
-    assert [line.text for line in parse(" 1%|   | 1/9\r 2%|   | 2/9\r[rank1]: boom", HERE)][-1] == "boom"
+    assert [line.text for line in parse_line(" 1%|   | 1/9\r 2%|   | 2/9\r[rank1]: boom", HERE)][-1] == "boom"
 
 
 def test_ray_counts_what_it_folded() -> None:
@@ -97,7 +97,7 @@ def test_ray_counts_what_it_folded() -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_makes_lines_and_events(text: str) -> None:
-    lines = list(parse(text, HERE))
+    lines = list(parse_line(text, HERE))
     assert all(len(line.text) <= LONGEST for line in lines)
     assert all(event.place == HERE for event in read_events(lines))
 
@@ -110,7 +110,7 @@ def test_stories_cut_anywhere_still_end_in_a_verdict(texts: list[str], data: st.
     whole = "".join(texts)
     begin = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(begin, len(whole)))
-    lines = [line for raw in whole[begin:end].split("\n") for line in parse(raw, HERE)]
+    lines = [line for raw in whole[begin:end].split("\n") for line in parse_line(raw, HERE)]
     assert all(event.text for event in read_events(lines))
 
 
@@ -122,9 +122,9 @@ def test_a_fast_search_finds_what_matters(name: str) -> None:
     """
     text, cause, ranks = STORIES[name]
     read = io.BytesIO((FILLER * 900 + text + FILLER * 900).encode())
-    spots = list(scan.stream(lambda _: read.read(32768), whole=0))
-    lines = [line for offset, raw in spots for line in parse(raw.decode(), Place("train.log", offset))]
-    verdict = judge(tell(list(read_events(lines))), Coverage())
+    spots = list(scan.scan_stream(lambda _: read.read(32768), whole=0))
+    lines = [line for offset, raw in spots for line in parse_line(raw.decode(), Place("train.log", offset))]
+    verdict = judge_incident(build_timeline(list(read_events(lines))), Coverage())
     named = [who.rank for who in verdict.culprits]
     assert verdict.cause == cause
     assert named == ranks or (name.startswith("Ray") and named == [None])
@@ -137,7 +137,7 @@ def test_a_large_file_gives_the_same_verdict_and_lines(tmp_path: Path) -> None:
     count = size // len(FILLER)
     path = tmp_path / "large.log"
     path.write_text(steps(1, 2) + FILLER * count + text + FILLER * count)
-    examined = examine([str(path)])
+    examined = examine_job([str(path)])
     assert [who.rank for who in examined.verdict.culprits] == [2]
     numbers = [examined.lines.of(event) for event in examined.verdict.evidence]
     assert numbers[0] == 2 + count + 1
@@ -148,14 +148,14 @@ def test_compressed_logs(packer: object, tmp_path: Path) -> None:
     assert callable(packer)
     path = tmp_path / "log"
     path.write_bytes(packer((caught(0) + caught(1) + caught(3)).encode()))
-    assert [who.rank for who in examine([str(path)]).verdict.culprits] == [2]
+    assert [who.rank for who in examine_job([str(path)]).verdict.culprits] == [2]
 
 
 def test_a_cut_off_archive_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = tmp_path / "log.gz"
     text = (steps(1, 3000) + caught(0)).encode()
     path.write_bytes(gzip.compress(text, 0)[:-40])
-    examined = examine([str(path)])
+    examined = examine_job([str(path)])
     assert examined.verdict.coverage.notes and "in part" in examined.verdict.coverage.notes[0]
 
 
@@ -166,8 +166,8 @@ def test_folders_patterns_and_other_files(tmp_path: Path) -> None:
         (folder / f"{rank}.err").write_text(caught(rank))
     (folder / "model.bin").write_bytes(b"\0\1\2" * 100)
     os.mkfifo(folder / "pipe")
-    assert [who.rank for who in examine([str(folder)]).verdict.culprits] == [2]
-    assert [who.rank for who in examine([str(folder / "*.err")]).verdict.culprits] == [2]
+    assert [who.rank for who in examine_job([str(folder)]).verdict.culprits] == [2]
+    assert [who.rank for who in examine_job([str(folder / "*.err")]).verdict.culprits] == [2]
 
 
 def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
@@ -176,22 +176,22 @@ def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
     (folder / "stderr.log").write_text("Traceback (most recent call last):\nValueError: x\n")
     worker = tmp_path / f"worker-{'0a' * 28}-01000000-4711.err"
     worker.write_text("ValueError: x\n")
-    assert examine([str(folder)]).verdict.evidence[0].who.local_rank == 3
-    assert examine([str(worker)]).verdict.evidence[0].who.pid == 4711
+    assert examine_job([str(folder)]).verdict.evidence[0].who.local_rank == 3
+    assert examine_job([str(worker)]).verdict.evidence[0].who.pid == 4711
     (tmp_path / "workerlog.5").write_text("ValueError: x\n")
-    assert examine([str(tmp_path / "workerlog.5")]).verdict.evidence[0].who.local_rank == 5
+    assert examine_job([str(tmp_path / "workerlog.5")]).verdict.evidence[0].who.local_rank == 5
 
 
 def test_a_line_without_an_end(tmp_path: Path) -> None:
     path = tmp_path / "one"
     path.write_bytes(b"x" * (scan.WHOLE + (40 << 20)))
-    assert examine([str(path)]).verdict.outcome == "nothing"
+    assert examine_job([str(path)]).verdict.outcome == "nothing"
 
 
 def test_any_bytes(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
     path.write_bytes(os.urandom(scan.WHOLE + 4096))
-    assert examine([str(path)]).verdict.outcome == "nothing"
+    assert examine_job([str(path)]).verdict.outcome == "nothing"
 
 
 @pytest.mark.slow
@@ -246,7 +246,7 @@ def test_a_prefix_is_found_by_its_first_character(text: str) -> None:
     matching = [
         read for pattern, read, _ in prefixes._READERS if (found := pattern.match(text)) and found.end()
     ]
-    asked = [read for pattern, read in prefixes._readers(text[0]) if (m := pattern.match(text)) and m.end()]
+    asked = [read for pattern, read in prefixes._prefix_readers(text[0]) if (m := pattern.match(text)) and m.end()]
     assert asked == matching
 
 
@@ -256,7 +256,7 @@ def test_bars_drawn_again_in_the_first_line_are_no_table(tmp_path: Path) -> None
     )
     path = tmp_path / "bars.log"
     path.write_text(bars * 80 + "\n" + "".join(caught(rank) for rank in (0, 1, 3)))
-    examined = examine([str(path)])
+    examined = examine_job([str(path)])
     assert examined.verdict.cause == "cpu_stuck_or_slow_rank" and examined.verdict.coverage.unread == 0
     assert examined.verdict.coverage.notes == ()
 
@@ -264,9 +264,9 @@ def test_bars_drawn_again_in_the_first_line_are_no_table(tmp_path: Path) -> None
 def test_a_search_begun_ahead_finds_the_same(tmp_path: Path) -> None:
     path = tmp_path / "large.log"
     path.write_text(steps(1, 60_000) + "".join(caught(rank) for rank in (0, 1, 3)) + steps(7, 9_000))
-    begun = search.ahead([str(path), str(tmp_path), "/nowhere"])
+    begun = search.start_searches([str(path), str(tmp_path), "/nowhere"])
     assert list(begun) == [str(path)]
-    first, second = examine([str(path)], begun=begun), examine([str(path)])
+    first, second = examine_job([str(path)], begun=begun), examine_job([str(path)])
     assert as_document(first) == as_document(second) and begun == {}
 
 
@@ -275,10 +275,10 @@ def test_a_search_in_parts_finds_what_one_search_finds(
 ) -> None:
     path = tmp_path / "large.log"
     path.write_text((FILLER * 700 + caught(1) + "no end of line: Error\r" * 9) * 8 + "Error")
-    whole = search.Search(str(path)).answer()
+    whole = search.GrepSearch(str(path)).answer()
     monkeypatch.setattr(search, "PART", 1 << 16)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
-    parted = search.Search(str(path))
+    parted = search.GrepSearch(str(path))
     assert parted.answer() == whole and whole is not None and len(whole[0]) > 8 * 10
     assert parted.ended
 
@@ -290,7 +290,7 @@ def test_trouble_behind_a_bar_that_is_drawn_for_hours(tmp_path: Path) -> None:
     for name in (path, path.with_suffix(".gz")):
         if name.suffix == ".gz":
             name.write_bytes(gzip.compress(path.read_bytes(), 1))
-        examined = examine([str(name)])
+        examined = examine_job([str(name)])
         assert examined.verdict.cause == "user_code_exception", name
         assert [who.rank for who in examined.verdict.culprits] == [2], name
 
@@ -299,9 +299,9 @@ def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "table.log"
     row = "2026-11-21T10:00:00Z,step 1 loss: 2\n"
     path.write_text("time,message\n" + row * 20_000)
-    begun = search.ahead([str(path)])
+    begun = search.start_searches([str(path)])
     held = next(iter(begun.values()))
-    examine([str(path)], begun=begun)
+    examine_job([str(path)], begun=begun)
     assert held.ended
 
 
@@ -310,33 +310,33 @@ ENOUGH = 1 << 17
 
 
 def test_many_logs_are_read_as_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "ENOUGH", ENOUGH)
+    monkeypatch.setattr(parallel, "ENOUGH", ENOUGH)
     for rank in range(8):
         body = steps(1, 900) + ("" if rank == 3 else caught(rank))
         (tmp_path / f"rank{rank}.log").write_text(body)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    alone = as_document(examine([str(tmp_path)]))
+    alone = as_document(examine_job([str(tmp_path)]))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    assert as_document(examine([str(tmp_path)])) == alone
+    assert as_document(examine_job([str(tmp_path)])) == alone
     assert [who["rank"] for who in alone["culprits"]] == [3]
 
 
 def test_every_recorded_log_is_read_alike_on_one_core_and_on_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "ENOUGH", ENOUGH)
-    sources = [source for source in find([str(RECORDED)]).sources if source.kind == "text"]
+    monkeypatch.setattr(parallel, "ENOUGH", ENOUGH)
+    sources = [source for source in find_sources([str(RECORDED)]).sources if source.kind == "text"]
     read = []
     for cores in ({0}, {0, 1, 2}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
-        reading = Reading()
-        many.read_all(sources, reading)
+        reading = SourceReading()
+        parallel.read_all(sources, reading)
         read.append((reading.events, reading.notes, reading.unread, reading.anchors, reading.tally.sources))
     assert read[0] == read[1] and len(read[0][0]) > 4 * len(sources)
 
 
 def test_what_is_searched_here_is_what_grep_finds() -> None:
     for path in RECORDED.iterdir():
-        found = search.Search(str(path)).answer()
-        assert found is not None and scan._searched(path.read_bytes()) == found[0], path.name
+        found = search.GrepSearch(str(path)).answer()
+        assert found is not None and scan._search_small(path.read_bytes()) == found[0], path.name
 
 
 def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
@@ -345,22 +345,22 @@ def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
         line.text
         for path in RECORDED.iterdir()
         for raw in path.read_text(errors="replace").split("\n")
-        for line in parse(raw, HERE)
+        for line in parse_line(raw, HERE)
     } | {f"{done}/{done} [00:01<00:0{done}, 3it/s] epoch {done} step: {done}" for done in range(3)}
-    shapes = Shapes(SIGNS)
+    shapes = LineShapes(SIGNS)
     for text in texts:
         shape = shapes.of(text)
         assert all(sign in shape.signs for sign in SIGNS if sign.read(text)), text
-        assert shape.alive or progress.read(text) is None, text
-        assert shape.announces or unread(Line(text, HERE)) is None, text
+        assert shape.alive or progress.read_liveness(text) is None, text
+        assert shape.announces or trouble_announced(Line(text, HERE)) is None, text
         counted = next((found for read in shape.counters if (found := read(text))), None)
-        assert counted == progress.counter(text), text
+        assert counted == progress.step_counter(text), text
 
 
 def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "ENOUGH", ENOUGH)
+    monkeypatch.setattr(parallel, "ENOUGH", ENOUGH)
     for rank in range(8):
         (tmp_path / f"rank{rank}.log").write_text(steps(1, 900) + ("" if rank == 3 else caught(rank)))
     parent = os.getpid()
@@ -370,8 +370,8 @@ def test_what_a_reader_of_a_share_does_not_hand_back_is_read_again(
         os._exit(1)
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(many.pickle, "dump", fails)
-    assert [who.rank for who in examine([str(tmp_path)]).verdict.culprits] == [3]
+    monkeypatch.setattr(parallel.pickle, "dump", fails)
+    assert [who.rank for who in examine_job([str(tmp_path)]).verdict.culprits] == [3]
 
 
 @given(st.lists(st.sampled_from([b"", b"step 7 loss: 2.0", b"x" * 300, b"an rror"]), max_size=80), st.data())
@@ -381,7 +381,7 @@ def test_lines_of_a_stream_come_once_and_in_order(lines: list[bytes], data: st.D
     file = io.BytesIO(content)
     whole = data.draw(st.sampled_from([0, 300, 4000, len(content)]))
     size = data.draw(st.integers(1, 3000))
-    spots = list(scan.stream(lambda _: file.read(size), whole))
+    spots = list(scan.scan_stream(lambda _: file.read(size), whole))
     assert all(content[offset:].split(b"\n")[0] == line for offset, line in spots)
     offsets = [offset for offset, _ in spots]
     assert offsets == sorted(set(offsets))
@@ -393,5 +393,5 @@ def test_lines_of_a_stream_come_once_and_in_order(lines: list[bytes], data: st.D
 def test_of_a_long_stream_the_lines_between_its_ends_are_searched_only() -> None:
     """Otherwise sixteen packed logs of 10 MB take seven times as long as the same in a folder."""
     content = b"".join(b"step %d loss: 2.0 grad_norm: 1.5\n" % n for n in range(200_000))
-    read = sum(len(line) + 1 for _, line in scan.stream(io.BytesIO(content).read))
+    read = sum(len(line) + 1 for _, line in scan.scan_stream(io.BytesIO(content).read))
     assert 2 * scan.WHOLE <= read <= 2 * scan.WHOLE + 200

@@ -100,7 +100,7 @@ class SlurmAsking:
         try:
             async with contextlib.aclosing(listen(command, parting=PARTING)) as lines:
                 async for fd, line in lines:
-                    said = step.hear(fd, line)
+                    said = step.observe(fd, line)
                     if said is not None and said.host in hosts:
                         self._answered(said, arrives)
         except OSError as error:

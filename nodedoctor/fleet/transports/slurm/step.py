@@ -109,7 +109,7 @@ class SlurmStep:
         self._packed: dict[int, _Packed] = {}
         self._said: dict[int, str] = {}
 
-    def hear(self, fd: int, line: str) -> Said | None:
+    def observe(self, fd: int, line: str) -> Said | None:
         """Take in one line of srun; the answer it completes, if it does."""
         labelled = _LABELLED.fullmatch(line)
         if labelled is None:

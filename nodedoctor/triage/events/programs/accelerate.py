@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern
 
 DIFFER = "DistributedOperationException"
 """What it raises where they differ; a line for each process follows."""
 
 
 @record
-class Passed:
+class CollectiveShape:
     """The shape of what one process passed: behind the exception, one of those that differ."""
 
     shape: str
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"^\s*(?:- )?Process (?P<rank>\d{1,6}): (?P<shape>\[[\d, ]{0,120}\])$",
-        lambda found: Passed(found["shape"]),
+        lambda found: CollectiveShape(found["shape"]),
     ),
 )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.sign import Sign, symptom
+from nodedoctor.triage.events.log_pattern import LogPattern, symptom_pattern
 
-SIGNS: tuple[Sign, ...] = (
-    symptom(
+SIGNS: tuple[LogPattern, ...] = (
+    symptom_pattern(
         "gpu_hardware_xid",
         "amdgpu-reset",
         r"amdgpu\S*:? .*(?:GPU reset begin|MODE[12] reset|GPU Recovery Failed)",
         "the driver reset a GPU that hung: the GPU or its firmware, less often a kernel of the program",
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "cuda-program-fault",
         r"amdgpu\S*:? .*page fault \(src_id|HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION"
@@ -21,7 +21,7 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "gpu_hardware_xid",
         "hsa-hardware",
         r"HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception",

@@ -6,28 +6,28 @@ coordination_service_agent.cc, xla/pjrt/distributed/client.h, xla/service/rendez
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.sign import Sign, rank_number, sign, symptom
+from nodedoctor.triage.events.log_pattern import LogPattern, rank_number, log_pattern, symptom_pattern
 from nodedoctor.triage.events.store import BarrierMissed, StoreWait
-from nodedoctor.triage.events.watchdog import Dying, TimedOut
+from nodedoctor.triage.events.watchdog import ProcessAborting, TimedOut
 from nodedoctor.triage.model import CollectiveCall
 
 _TASK = r"/job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7})"
 
-SIGNS: tuple[Sign, ...] = (
-    symptom(
+SIGNS: tuple[LogPattern, ...] = (
+    symptom_pattern(
         "peer_died",
         "task-lost",
         rf"Task {_TASK} heartbeat timeout",
         "the coordination service no longer hears from it: its process ended or its node is lost",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "network_socket_interface",
         "rendezvous-failed",
         r"cluster registration failed|Barrier timed out\. (?:Id: \[Init\]|Barrier_id: PjRT_Client_Connect)",
         "not all tasks registered with the coordination service: some never started, died or cannot reach it",
     ),
-    symptom(
+    symptom_pattern(
         "network_socket_interface",
         "coordinator-unreachable",
         r"UNAVAILABLE: ?failed to connect to all addresses|Failed to connect to remote host:"
@@ -35,13 +35,13 @@ SIGNS: tuple[Sign, ...] = (
         r"|calling /tensorflow\.CoordinationService/RegisterTask",
         "the coordinator's address does not answer: it never started, it ended, or the way to it is blocked",
     ),
-    sign(r"DEADLINE_EXCEEDED: GetKeyValue\(\) timed out", lambda _: StoreWait(None, False)),
-    sign(rf"^{_TASK}$", lambda found: BarrierMissed((rank_number(found["rank"]),))),
-    sign(
+    log_pattern(r"DEADLINE_EXCEEDED: GetKeyValue\(\) timed out", lambda _: StoreWait(None, False)),
+    log_pattern(rf"^{_TASK}$", lambda found: BarrierMissed((rank_number(found["rank"]),))),
+    log_pattern(
         r"Terminating process because the (?:JAX )?\w+ service detected fatal errors",
-        lambda _: Dying("another task died, or the coordination service went away"),
+        lambda _: ProcessAborting("another task died, or the coordination service went away"),
     ),
-    sign(
+    log_pattern(
         r"(?:\[rank=(?P<rank>\d{1,7})\].{0,90})?Termination timeout .{0,2000}exceeded",
         lambda _: TimedOut(CollectiveCall(), None, fresh=True),
     ),

@@ -5,15 +5,15 @@ The texts are those of mindspore/python/mindspore/parallel/cluster/process_entit
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.sign import Sign, ranks_in, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, ranks_in, log_pattern
 from nodedoctor.triage.events.system.exits import ProcessExit
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"\bWorker process (?P<pid>\d+) exit with exception",
         lambda _: ProcessExit(1, told=False),
     ),
-    sign(
+    log_pattern(
         r"\bTime out nodes are \[(?P<tasks>'\d+'(?:, ?'\d+')*)\]",
         lambda found: ProcessExit(1, first=True, told=False, tasks=ranks_in(found["tasks"])),
     ),

@@ -6,16 +6,16 @@ launch/job/container.py.
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.sign import Sign, numeral, ranks_in, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, ranks_in, log_pattern
 from nodedoctor.triage.events.system.exits import ProcessExit
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"trainer process(?:es)? with rank=\[(?P<tasks>\d[\d, ]*)\] (?:was|were) aborted",
         lambda found: ProcessExit(1, first=True, told=False, tasks=ranks_in(found["tasks"])),
     ),
-    sign(  # it counts the containers of its own pod
+    log_pattern(  # it counts the containers of its own pod
         r"\bContainer rank (?P<local>\d+) status failed cmd \[.*\] code (?P<code>-?[1-9]\d{0,2})\b",
-        lambda found: ProcessExit(numeral(found["code"])),
+        lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
 )

@@ -7,9 +7,9 @@ vllm/distributed/device_communicators/shm_broadcast.py and sglang/srt/managers/s
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
-from nodedoctor.triage.events.system.exits import ProcessExit, Stopped
-from nodedoctor.triage.events.watchdog import Heartbeat
+from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, log_pattern, symptom_pattern
+from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
+from nodedoctor.triage.events.watchdog import WatchdogStuck
 
 
 @record
@@ -17,8 +17,8 @@ class ShutDown:
     """A server takes itself down: it was asked to, or something in it failed before."""
 
 
-SIGNS: tuple[Sign, ...] = (
-    symptom(
+SIGNS: tuple[LogPattern, ...] = (
+    symptom_pattern(
         "peer_died",
         "engine-died",
         r"Worker proc (?:\w+-(?P<rank>\d{1,6})|\S+) died unexpectedly"
@@ -27,14 +27,14 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         of_another=True,
     ),
-    symptom(
+    symptom_pattern(
         "peer_cuda_oom",
         "engine-crowded",
         r"Free memory on device .{0,60} is less than desired GPU memory utilization",
         "less of the GPU was free than an inference engine is set to take",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "peer_cuda_oom",
         "engine-no-cache",
         r"No available memory for the cache blocks"
@@ -42,7 +42,7 @@ SIGNS: tuple[Sign, ...] = (
         "the model left an inference engine no GPU memory for its cache",
         personal=True,
     ),
-    symptom(  # vllm/v1/core/kv_cache_utils.py; before, vllm/worker/worker.py
+    symptom_pattern(  # vllm/v1/core/kv_cache_utils.py; before, vllm/worker/worker.py
         "peer_cuda_oom",
         "engine-too-long",
         r"KV cache is needed, which is larger than the available KV cache memory"
@@ -50,7 +50,7 @@ SIGNS: tuple[Sign, ...] = (
         "the longest sequence that an inference engine is set to take does not fit into its cache",
         personal=True,
     ),
-    symptom(
+    symptom_pattern(
         "cpu_stuck_or_slow_rank",
         "engine-waits",
         r"No available shared memory broadcast block found in \d+ ?s|RPC call to \w+ timed out",
@@ -58,31 +58,31 @@ SIGNS: tuple[Sign, ...] = (
         decisive=False,
         as_warning=True,
     ),
-    sign(
+    log_pattern(
         r"[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<limit>\d+)",
-        lambda found: Heartbeat(number(found["limit"]), of_server=True),
+        lambda found: WatchdogStuck(optional_integer(found["limit"]), of_server=True),
     ),
-    sign(
+    log_pattern(
         r"\[shutdown\] (?:API server: shutdown triggered|\w+: trigger received signal)"
         r"|SIG(?:TERM|INT) received\b.{0,60}(?:[Dd]raining|[Ss]hutting down)"
         r"|Shutting down FastAPI HTTP server|[Ss]ignal received, starting graceful shutdown"
         r"|^Application shutdown complete\.$",
         lambda _: ShutDown(),
     ),
-    sign(  # text-generation-inference (launcher/src/main.rs)
+    log_pattern(  # text-generation-inference (launcher/src/main.rs)
         r"\bShard process was signaled to shutdown with signal (?P<signal>\d{1,2})(?: rank=(?P<rank>\d+))?",
-        lambda found: ProcessExit(-numeral(found["signal"], 64)),
+        lambda found: ProcessExit(-bounded_integer(found["signal"], 64)),
     ),
-    sign(
+    log_pattern(
         r"\bShard (?P<rank>\d+) (?:failed to start|crashed)\b|\bShardCannotStart\b",
         lambda found: ProcessExit(1, told=False) if found["rank"] else None,
     ),
-    sign(  # its code stands in the next line
+    log_pattern(  # its code stands in the next line
         r"\b[Rr]ank (?P<local>\d+) scheduler (?:is dead|died)\b",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
-    sign(
+    log_pattern(
         r"Received sigquit from a child proces",  # SGLang then kills its whole tree
-        lambda _: Stopped(by_kill=True),
+        lambda _: PeersTerminated(by_kill=True),
     ),
 )

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.model import LARGEST_PID, Event, Line, Who
+from nodedoctor.triage.model import LARGEST_PID, Event, Line, Identity
 from nodedoctor.whole_numbers import whole
 
 _ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(?! )(.*)$")
@@ -24,7 +24,7 @@ class ElasticBlock:
     def __init__(self) -> None:
         self._root = False
         self._row: dict[str, str] = {}
-        self._of: Who | None = None
+        self._of: Identity | None = None
         self._indent: str | None = None
 
     def said(self, line: Line) -> Line:
@@ -67,18 +67,18 @@ class ElasticBlock:
         code = re.match(r"(-?\d{1,10})\b", done["exitcode"])
         if code is None:
             return None
-        who = _who(line, done)
+        who = _list_identity(line, done)
         self._of, self._indent = (who if who.rank is not None else None), None
         what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""))
         said = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
         return Event(what, line.place, who, line.time, said, line.repeated)
 
 
-def _who(line: Line, row: dict[str, str]) -> Who:
+def _list_identity(line: Line, row: dict[str, str]) -> Identity:
     """The identity that the list gives."""
     rank = _RANK.match(row.get("rank", ""))
     pid = re.search(r"\(pid: (\d+)\)", row["exitcode"])
-    return Who(
+    return Identity(
         rank=int(rank[1]) if rank else line.who.rank,
         local_rank=int(rank[2]) if rank and rank[2] else None,
         host=row.get("host") or line.who.host,

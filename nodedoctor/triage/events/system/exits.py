@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.seen import UnreadTrouble
-from nodedoctor.triage.events.sign import Sign, number, numeral, sign, symptom
-from nodedoctor.triage.events.system.slurm import OrderedStop
+from nodedoctor.triage.events.not_a_log import UnreadTrouble
+from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, log_pattern, symptom_pattern
+from nodedoctor.triage.events.system.lifecycle import CancelledByUser
 from nodedoctor.triage.model import LARGEST_WORLD
 
 SIGNALS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8,
@@ -52,12 +52,12 @@ class ProcessExit:
 
 
 @record
-class Forced:
+class ForceKilled:
     """A process ignored SIGTERM for 30 s and had to be killed: it was frozen, or stuck in a call."""
 
 
 @record
-class Stopped:
+class PeersTerminated:
     """The launcher sends the others home: whoever dies after this is no culprit.
 
     `by_kill`: it does so with SIGKILL at once. `for_a_task`: because one of its tasks failed, as srun says.
@@ -68,7 +68,7 @@ class Stopped:
 
 
 @record
-class Ended:
+class LauncherSignalled:
     """A launcher got a signal and took its workers down: the terminal closed, or somebody ended it.
 
     `what`: who got it, where it was no launcher.
@@ -80,7 +80,7 @@ class Ended:
 
 def signal_of(word: str) -> int:
     """The code of a process that the signal of a name, a shell's word or a number ended: it is negative."""
-    return -(SIGNALS.get(word) or _WORDS.get(word) or number(word) or 9)
+    return -(SIGNALS.get(word) or _WORDS.get(word) or optional_integer(word) or 9)
 
 
 def tasks_of(text: str) -> tuple[int, ...]:
@@ -88,150 +88,150 @@ def tasks_of(text: str) -> tuple[int, ...]:
     told: list[int] = []
     for piece in text.strip(",-").split(","):
         first, _, last = piece.partition("-")
-        begin = numeral(first, LARGEST_WORLD - 1)
-        end = numeral(last, LARGEST_WORLD - 1) if last else begin
+        begin = bounded_integer(first, LARGEST_WORLD - 1)
+        end = bounded_integer(last, LARGEST_WORLD - 1) if last else begin
         told += range(begin, min(end, begin + TASKS) + 1)
     return tuple(told[:TASKS])
 
 
-def _prose(found: re.Match[str]) -> ProcessExit | None:
-    code = number(found["code"]) if found["code"] else signal_of(found["signal"]) if found["signal"] else None
+def _is_prose(found: re.Match[str]) -> ProcessExit | None:
+    code = optional_integer(found["code"]) if found["code"] else signal_of(found["signal"]) if found["signal"] else None
     return ProcessExit(code, first=True) if code else None
 
 
-def _deepspeed(found: re.Match[str]) -> ProcessExit | None:
-    code = numeral(found[1])
+def _deepspeed_exit(found: re.Match[str]) -> ProcessExit | None:
+    code = bounded_integer(found[1])
     return ProcessExit(code) if code else None
 
 
-def _ended(signal: int) -> Ended | OrderedStop:
-    return OrderedStop("interrupted from the keyboard") if signal == 2 else Ended(signal)
+def _launcher_signalled(signal: int) -> LauncherSignalled | CancelledByUser:
+    return CancelledByUser("interrupted from the keyboard") if signal == 2 else LauncherSignalled(signal)
 
 
 _NODE = r"error: (?P<host>[\w.-]+): task(?:s)? (?P<rank>\d+)(?![\d,-])(?:[\d,-]*): "
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)",
-        lambda found: ProcessExit(numeral(found["code"]), first=True),
+        lambda found: ProcessExit(bounded_integer(found["code"]), first=True),
     ),
-    sign(
+    log_pattern(
         r"Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal"
         r"|SignalException: Process \d+ got signal: (?:Signals\.)?(?P<signal>\d+|SIG[A-Z]+)",
-        lambda found: _ended(-signal_of(found["name"] or found["signal"])),
+        lambda found: _launcher_signalled(-signal_of(found["name"] or found["signal"])),
     ),
-    sign(
+    log_pattern(
         r"Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit",
-        lambda _: Forced(),
+        lambda _: ForceKilled(),
     ),
-    sign(r"Sending process (?P<pid>\d+) closing signal", lambda _: Stopped()),
-    sign(
+    log_pattern(r"Sending process (?P<pid>\d+) closing signal", lambda _: PeersTerminated()),
+    log_pattern(
         r"Job step aborted|(?P<task>Terminating (?:StepId|job step))\b"
         r"|sigkill_handler\] Killing subprocess (?P<pid>\d+)",
-        lambda found: Stopped(for_a_task=found["task"] is not None),
+        lambda found: PeersTerminated(for_a_task=found["task"] is not None),
     ),
-    sign(
+    log_pattern(
         r"[Rr]oot (?:[Cc]ause|failure)(?: on"
         r"|:)? (?P<who>rank):? ?(?P<rank>\d+)\b(?:.{0,20}exit ?code:? ?(?P<code>-?\d+))?"
         r"(?:.{0,20}(?P<signal>SIG[A-Z]+))?",
-        _prose,
+        _is_prose,
     ),
-    sign(
+    log_pattern(
         r"rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *(?P<code>-?\d+) "
         r"\(pid: (?P<pid>\d+)\)",
-        lambda found: ProcessExit(numeral(found["code"]), first=True),
+        lambda found: ProcessExit(bounded_integer(found["code"]), first=True),
     ),
-    sign(
+    log_pattern(
         r"process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>\d+))",
-        _prose,
+        _is_prose,
     ),
-    sign(  # torch.multiprocessing's, of the first that ended: how may be cut off
+    log_pattern(  # torch.multiprocessing's, of the first that ended: how may be cut off
         r"Exception: process (?P<rank>\d+) terminated with(?: signal| exit(?: code)?)?[ .]*$",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
-    sign(
+    log_pattern(
         r"^(?:-- )?Process (?P<rank>\d+) terminated with the following error",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
-    sign(  # Abseil's handler of signals, which Ray installs
+    log_pattern(  # Abseil's handler of signals, which Ray installs
         r"\b(?P<name>SIG(?:TERM|SEGV|ABRT|BUS|FPE|ILL)) received at time=\d",
         lambda found: (
-            Ended(15, "process") if found["name"] == "SIGTERM" else ProcessExit(signal_of(found["name"]))
+            LauncherSignalled(15, "process") if found["name"] == "SIGTERM" else ProcessExit(signal_of(found["name"]))
         ),
     ),
-    sign(  # launchers that count ranks
+    log_pattern(  # launchers that count ranks
         r"\b[Rr]ank (?P<rank>\d+)\b(?: \((?:PID|pid) (?P<pid>\d+)\))?"
         r" (?:crashed|exited|died|failed|terminated|ended) with (?:exit |return )?(?:code|status):?"
         r" (?P<code>-?[1-9]\d{0,4})\b",
-        lambda found: ProcessExit(numeral(found["code"])),
+        lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
-    sign(  # handlers that programs and compiled frameworks install themselves
+    log_pattern(  # handlers that programs and compiled frameworks install themselves
         r"\bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception"
         r"|Illegal instruction)\b.{0,24}\b(?:from|on|in|of) (?:[a-zA-Z_]{3,14} )?rank (?P<rank>\d+)",
         lambda found: ProcessExit(signal_of(found["signal"])),
     ),
-    sign(  # of a TPU pod: gcloud's
+    log_pattern(  # of a TPU pod: gcloud's
         r"^#* ?Command execution on worker (?P<rank>\d+) failed with exit status (?P<code>[1-9]\d{0,2})\b",
-        lambda found: ProcessExit(numeral(found["code"])),
+        lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
-    sign(  # DeepSpeed's launcher
+    log_pattern(  # DeepSpeed's launcher
         r"\bMain process received (?P<name>SIG[A-Z]{3,4}), exiting",
-        lambda found: _ended(-signal_of(found["name"])),
+        lambda found: _launcher_signalled(-signal_of(found["name"])),
     ),
-    sign(
+    log_pattern(
         _NODE + r"(?P<signal>Killed|Segmentation fault|Bus error|Aborted|Floating point exception"
         r"|Illegal instruction)",
         lambda found: ProcessExit(signal_of(found["signal"])),
     ),
-    sign(
+    log_pattern(
         _NODE + r"Exited with exit code (?P<code>\d+)",
-        lambda found: ProcessExit(numeral(found["code"])),
+        lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
-    sign(
+    log_pattern(
         r"error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?:(?P<signal>Killed|Segmentation fault"
         r"|Bus error|Aborted)|Exited with exit code (?P<code>\d+))",
         lambda found: ProcessExit(
-            numeral(found["code"]) if found["code"] else signal_of(found["signal"]),
+            bounded_integer(found["code"]) if found["code"] else signal_of(found["signal"]),
             tasks=tasks_of(found["tasks"]),
         ),
     ),
-    sign(r"exits with return code = (-?\d+)", _deepspeed),
-    sign(
+    log_pattern(r"exits with return code = (-?\d+)", _deepspeed_exit),
+    log_pattern(
         # pip tells so of a command that it tried, behind a line of its box
         r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b",
-        lambda found: ProcessExit(numeral(found["code"])),
+        lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
-    sign(  # the training operator and kubectl; a message about a pod does not say which container ended first
+    log_pattern(  # the training operator and kubectl; a message about a pod does not say which container ended first
         r"pod (?P<host>[\w.-]+) container \S+ exitCode: (?P<code>[1-9]\d*)"
         r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
-        lambda found: ProcessExit(numeral(found["code"] or found["pods"])),
+        lambda found: ProcessExit(bounded_integer(found["code"] or found["pods"])),
     ),
-    sign(  # of Kubernetes about a pod that has not begun
+    log_pattern(  # of Kubernetes about a pod that has not begun
         r"\b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b",
         lambda _: UnreadTrouble(),
     ),
-    symptom(
+    symptom_pattern(
         "peer_died",
         "crash-loop",
         r"\bCrashLoopBackOff\b|Back-off restarting failed container",
         "a container ends each time that it is started (CrashLoopBackOff)",
         decisive=False,
     ),
-    sign(
+    log_pattern(
         r"^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)"
         r"(?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$",
         lambda found: ProcessExit(signal_of(found["signal"])),
     ),
-    sign(
+    log_pattern(
         r"^\S*: line \d+: +(?P<pid>\d+) +(?P<signal>Floating point exception|Illegal instruction)"
         r"(?: +\(core dumped\))?(?: +\S.*)?$",
         lambda found: ProcessExit(signal_of(found["signal"])),
     ),
-    sign(
+    log_pattern(
         r"^\S*: line \d+: +(?P<pid>\d+) +Hangup(?: +\S.*)?$",
-        lambda _: Ended(SIGNALS["SIGHUP"]),
+        lambda _: LauncherSignalled(SIGNALS["SIGHUP"]),
     ),
-    sign(
+    log_pattern(
         r"(?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+)(?::\d+){1,2}\] )?Caught signal (?P<n>11|7) "
         r"|Fatal Python error: (?P<fatal>Segmentation fault|Bus error|Aborted"
         r"|Floating point exception|Illegal instruction)"
@@ -240,23 +240,23 @@ SIGNS: tuple[Sign, ...] = (
             -int(found["n"] or found["n2"] or -signal_of(found["fatal"] or found["signal"]))
         ),
     ),
-    sign(  # gdb, of a process that runs under it and of a core dump
+    log_pattern(  # gdb, of a process that runs under it and of a core dump
         r"^(?:Program|Thread \d{1,6} \"[^\"]{0,40}\") (?:received|terminated with) signal"
         r" (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL))\b",
         lambda found: ProcessExit(signal_of(found["signal"])),
     ),
-    sign(  # glog's and Ray's handlers of signals
+    log_pattern(  # glog's and Ray's handlers of signals
         r"(?P<received>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80}?)? received"
         r"(?: by PID (?P<pid>\d+))?",
         lambda found: ProcessExit(signal_of(found["received"])),
     ),
-    sign(  # Open MPI's handler of signals, MPICH's and Intel MPI's hydra
+    log_pattern(  # Open MPI's handler of signals, MPICH's and Intel MPI's hydra
         r"(?:^|\[(?P<host>[\w.-]+):(?P<pid>\d+)\] )Signal: [A-Z][A-Za-z -]{2,30} \((?P<signal>4|6|7|8|11)\)"
         r"|EXIT STRING: [A-Z][A-Za-z ]{2,30} \(signal (?P<exit>\d{1,2})\)"
         r"|KILLED BY SIGNAL: (?P<killed>\d{1,2})",
-        lambda found: ProcessExit(-numeral(found["signal"] or found["exit"] or found["killed"], 64)),
+        lambda found: ProcessExit(-bounded_integer(found["signal"] or found["exit"] or found["killed"], 64)),
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "not-begun",
         r"^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )"
@@ -267,7 +267,7 @@ SIGNS: tuple[Sign, ...] = (
         personal=True,
         owner="CONFIG",
     ),
-    symptom(
+    symptom_pattern(
         "user_code_exception",
         "panic",
         r"^thread '[^']{0,60}' (?:\(\d+\) )?panicked at ",
@@ -275,7 +275,7 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
-    symptom(  # glibc's assert(3) and abseil's and glog's CHECK, which then end the process
+    symptom_pattern(  # glibc's assert(3) and abseil's and glog's CHECK, which then end the process
         "user_code_exception",
         "assertion",
         r": Assertion [`'].{1,300}' failed\.|\bCheck failed: |^Assertion failed: ",
@@ -283,17 +283,17 @@ SIGNS: tuple[Sign, ...] = (
         quoted=True,
         personal=True,
     ),
-    sign(  # of a unit: the job's or any other one's, so that a mere code says little
+    log_pattern(  # of a unit: the job's or any other one's, so that a mere code says little
         r"\.(?:service|scope): Main process exited, code=(?P<how>exited|killed|dumped),"
         r" status=(?P<code>[1-9]\d*)",
         lambda found: (
-            UnreadTrouble() if found["how"] == "exited" else ProcessExit(-numeral(found["code"], 64))
+            UnreadTrouble() if found["how"] == "exited" else ProcessExit(-bounded_integer(found["code"], 64))
         ),
     ),
-    sign(
+    log_pattern(
         r"(?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}"
         r"(?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)"
         r"(?:.{0,12}\bpid ?[:=] ?(?P<pid>\d+))?",
-        lambda found: ProcessExit(numeral(found["code"])),
+        lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
 )

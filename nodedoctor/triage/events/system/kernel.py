@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, numeral, sign, symptom
+from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, log_pattern, symptom_pattern
 
 
 @record
-class Xid:
+class XidReported:
     """The driver reported a GPU error; `code` 0 stands for an SXid of an NVSwitch."""
 
     code: int
@@ -23,28 +23,28 @@ class Xid:
 
 
 @record
-class Stalled:
+class KernelTaskHung:
     """A task hung in the kernel, usually in storage."""
 
     says: str
 
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"(?P<kind>S?Xid) \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?:, pid='?(?P<pid>\d+)'?)?"
         r"(?:.*\bcaused by previous Xid (?P<previous>\d+))?",
-        lambda found: Xid(
-            numeral(found["previous"] or found["code"]), found["pci"].lower(), found["kind"] == "SXid"
+        lambda found: XidReported(
+            bounded_integer(found["previous"] or found["code"]), found["pci"].lower(), found["kind"] == "SXid"
         ),
     ),
-    symptom(
+    symptom_pattern(
         "network_ib",
         "link-down",
         r"(?:mlx\d|ib\d|hfi1|bnxt|irdma|port \d).*[Ll]ink (?:is )?(?:down|DOWN)",
         "a network link went down",
         of_node=True,
     ),
-    symptom(
+    symptom_pattern(
         "gpu_hardware_xid",
         "pcie-fatal",
         r"AER:.*Uncorrect\w{0,9} \((?:Fatal|Non-Fatal)\)|AER: .*[Ff]atal error",
@@ -52,10 +52,10 @@ SIGNS: tuple[Sign, ...] = (
         decisive=False,
         of_node=True,
     ),
-    sign(
+    log_pattern(
         r"task (?P<name>\S+):(?P<pid>\d+) blocked for more than \d+ seconds"
         r"|nfs: server (?P<srv>\S+) not responding"
         r"|Lustre(?:Error)?:.*(?:connection lost|was lost|evicted)",
-        lambda found: Stalled(found[0][:120]),
+        lambda found: KernelTaskHung(found[0][:120]),
     ),
 )

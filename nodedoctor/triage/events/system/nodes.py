@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.sign import Sign, sign
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern
 
 
 @record
@@ -35,17 +35,17 @@ _LOST = (
 )
 """What launchers, agents and schedulers say of a node that does not answer any more."""
 
-SIGNS: tuple[Sign, ...] = (
-    sign(
+SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(
         r"DUE TO NODE FAILURE|Node failure on (?P<host>\S+)|\bNODE_FAIL\b",
         lambda _: NodeLost(),
     ),
-    *(sign(pattern, lambda _: NodeLost()) for pattern in _LOST),
-    sign(  # srun (src/api/step_launch.c)
+    *(log_pattern(pattern, lambda _: NodeLost()) for pattern in _LOST),
+    log_pattern(  # srun (src/api/step_launch.c)
         r"Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<why>.{1,80})",
         lambda found: NodeLost(found["why"].strip()),
     ),
-    sign(
+    log_pattern(
         r"health check failed|missed too many heartbeats|node was terminated unexpectedly"
         r"|Node is dead|NodeDiedError",
         lambda _: NodeLost(),

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodedoctor.triage.lines.envelopes.objects import said
-from nodedoctor.triage.lines.envelopes.records import Record, who_of
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.lines.envelopes.objects import object_records
+from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord, who_of
+from nodedoctor.triage.model import Identity
 
 
 def is_journal(head: str) -> bool:
@@ -16,7 +16,7 @@ def is_journal(head: str) -> bool:
     return bool(re.match(r"__CURSOR=|__REALTIME_TIMESTAMP=", head))
 
 
-def journal(data: bytes) -> Iterator[Record]:
+def journal_records(data: bytes) -> Iterator[EnvelopeRecord]:
     """The records of a journal export; a text of several lines has its length in front, in eight bytes."""
     fields: dict[str, Any] = {}
     position = 0
@@ -26,7 +26,7 @@ def journal(data: bytes) -> Iterator[Record]:
         name, found, value = data[position:end].decode("utf-8", "replace").partition("=")
         position = end + 1
         if not name and not found:
-            yield from _entry(fields)
+            yield from _entry_record(fields)
             fields = {}
         elif found:
             fields[name.lower()] = value
@@ -34,10 +34,10 @@ def journal(data: bytes) -> Iterator[Record]:
             size = int.from_bytes(data[position : position + 8], "little")
             fields[name.lower()] = data[position + 8 : position + 8 + size].decode("utf-8", "replace")
             position += 9 + size
-    yield from _entry(fields)
+    yield from _entry_record(fields)
 
 
-def _entry(fields: Mapping[str, Any]) -> Iterator[Record]:
+def _entry_record(fields: Mapping[str, Any]) -> Iterator[EnvelopeRecord]:
     text = fields.get("message")
     if isinstance(text, str):
-        yield from said(text, fields, who_of(fields, Who()))
+        yield from object_records(text, fields, who_of(fields, Identity()))

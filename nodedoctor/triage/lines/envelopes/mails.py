@@ -6,7 +6,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from nodedoctor.triage.lines.envelopes.records import Record
+from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
 from nodedoctor.triage.read.decode import is_text
 
 _HEADER = re.compile(r"(?:From .*\n)?(?:[A-Za-z][\w-]{1,60}:.*\n(?:[ \t].*\n)*)+\n")
@@ -25,14 +25,14 @@ def is_mail(head: str) -> bool:
     return found is not None and _OF_MAIL.search(found[0]) is not None
 
 
-def mail(data: bytes) -> Iterator[Record]:
+def mail_lines(data: bytes) -> Iterator[EnvelopeRecord]:
     """The lines of a mail's texts, attached ones too."""
     import email  # which takes as long to load as a small log to be read
 
     for part in email.message_from_bytes(data).walk():
         text = part.get_payload(decode=True) if part.get_content_maintype() == "text" else None
         if isinstance(text, bytes):
-            yield from _lines(text)
+            yield from _text_lines(text)
 
 
 def is_quoted_printable(head: str) -> bool:
@@ -42,9 +42,9 @@ def is_quoted_printable(head: str) -> bool:
     return soft > 0 and longest <= 78 and not _BARE.search(head)
 
 
-def quoted_printable(data: bytes) -> Iterator[Record]:
+def quoted_printable(data: bytes) -> Iterator[EnvelopeRecord]:
     """The lines of such a text."""
-    yield from _lines(binascii.a2b_qp(data))
+    yield from _text_lines(binascii.a2b_qp(data))
 
 
 def is_base64(head: str) -> bool:
@@ -52,15 +52,15 @@ def is_base64(head: str) -> bool:
     return _BASE64.match(head) is not None
 
 
-def coded(data: bytes) -> Iterator[Record] | None:
+def base64_lines(data: bytes) -> Iterator[EnvelopeRecord] | None:
     """The lines of a text in base64; None for what is something else."""
     try:
         text = binascii.a2b_base64(b"".join(data.split()))
     except binascii.Error:
         return None
-    return _lines(text) if is_text(text[:4096]) else None
+    return _text_lines(text) if is_text(text[:4096]) else None
 
 
-def _lines(text: bytes) -> Iterator[Record]:
+def _text_lines(text: bytes) -> Iterator[EnvelopeRecord]:
     lines = text.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n").split("\n")
-    yield from map(Record, lines)
+    yield from map(EnvelopeRecord, lines)

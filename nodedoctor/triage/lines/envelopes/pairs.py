@@ -6,9 +6,9 @@ import ast
 import html
 import re
 
-from nodedoctor.triage.lines.envelopes.objects import said
-from nodedoctor.triage.lines.envelopes.records import TEXT, Record, who_of
-from nodedoctor.triage.model import Who
+from nodedoctor.triage.lines.envelopes.objects import object_records
+from nodedoctor.triage.lines.envelopes.records import TEXT, EnvelopeRecord, who_of
+from nodedoctor.triage.model import Identity
 
 _ELEMENT = re.compile(r"\s*<\w")
 _OPENED = re.compile(r"<(message|msg|text|log|body|line|event)>")
@@ -23,7 +23,7 @@ def has_text(text: str) -> bool:
     return "=" in text[:40] and _FIELDS.match(text) is not None
 
 
-def fields(text: str) -> list[Record] | None:
+def parse_fields(text: str) -> list[EnvelopeRecord] | None:
     """The record in a line of nothing but `key=value` pairs, one of them a quoted text; None for others."""
     if not _FIELDS.match(text):
         return None
@@ -35,11 +35,11 @@ def fields(text: str) -> list[Record] | None:
     name = next((name for name in TEXT if named.get(name, "")[:1] in ("'", '"')), "")
     if end < len(text) or not name:
         return None
-    plain = {key: unquoted(value) or value for key, value in named.items()}
-    return list(said(plain[name], plain, who_of(plain, Who())))
+    plain = {key: unquote_text(value) or value for key, value in named.items()}
+    return list(object_records(plain[name], plain, who_of(plain, Identity())))
 
 
-def unquoted(text: str) -> str | None:
+def unquote_text(text: str) -> str | None:
     """What stands in quotes, as Python and Go write them; None for a text that is not one quoted thing."""
     found = _QUOTED.match(text)
     if found is None:
@@ -51,11 +51,11 @@ def unquoted(text: str) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def tagged(text: str) -> Record | None:
+def element_text(text: str) -> EnvelopeRecord | None:
     """The text in a line that is an element of XML; None for others."""
     begun = _ELEMENT.match(text)
     opened = _OPENED.search(text, begun.end()) if begun else None
     closed = text.rfind(f"</{opened[1]}>") if opened else -1
     if opened is None or closed < opened.end() or not _CLOSES.fullmatch(text, closed):
         return None
-    return Record(html.unescape(text[opened.end() : closed]))
+    return EnvelopeRecord(html.unescape(text[opened.end() : closed]))

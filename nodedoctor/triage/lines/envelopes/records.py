@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.lines.times import moment
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Who
+from nodedoctor.triage.lines.times import parse_time
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Identity
 from nodedoctor.whole_numbers import whole
 
 TEXT = (
@@ -44,19 +44,19 @@ _LEVELS = {
 
 
 @record
-class Record:
+class EnvelopeRecord:
     """The text of one envelope and what it says beside it; not `whole` when the text goes on in the next
     of its `stream`."""
 
     text: str
-    who: Who = Who()
+    who: Identity = Identity()
     time: float | None = None
     level: str = ""
     whole: bool = True
     stream: str = ""
 
 
-def who_of(named: Mapping[str, Any], known: Who) -> Who:
+def who_of(named: Mapping[str, Any], known: Identity) -> Identity:
     """Identity from the fields of an object, and of those in it that describe it."""
     fields = dict(named)
     for item in named.values():
@@ -70,7 +70,7 @@ def who_of(named: Mapping[str, Any], known: Who) -> Who:
     host = next((item for name in _HOST if isinstance(item := fields.get(name), str) and item), None)
     rank = next((n for name in _RANK if (n := whole(fields.get(name), LARGEST_WORLD - 1)) is not None), None)
     pid = next((n for name in ("_pid", "pid") if (n := whole(fields.get(name), LARGEST_PID))), None)
-    told = Who(
+    told = Identity(
         rank=rank,
         local_rank=whole(fields.get("local_rank"), LARGEST_WORLD - 1),
         host=host[:200] if host else None,
@@ -93,26 +93,26 @@ def level_of(named: Mapping[str, Any]) -> str:
 
 def time_of(named: Mapping[str, Any]) -> float | None:
     """The time that the fields of an object give."""
-    return next((found for name in _TIME if (found := moment(named.get(name))) is not None), None)
+    return next((found for name in _TIME if (found := parse_time(named.get(name))) is not None), None)
 
 
-def filled(entry: Record, named: Mapping[str, Any]) -> Record:
+def fill_record(entry: EnvelopeRecord, named: Mapping[str, Any]) -> EnvelopeRecord:
     """A record, its time and severity from the object around it where it has none."""
     time = entry.time if entry.time is not None else time_of(named)
-    return Record(entry.text, entry.who, time, entry.level or level_of(named), entry.whole, entry.stream)
+    return EnvelopeRecord(entry.text, entry.who, time, entry.level or level_of(named), entry.whole, entry.stream)
 
 
-def ordered(found: list[Record]) -> list[Record]:
+def order_records(found: list[EnvelopeRecord]) -> list[EnvelopeRecord]:
     """Consoles of clouds show the newest first: turned round when the times only fall."""
     times = [entry.time for entry in found if entry.time is not None]
     if len(times) > 1 and times[0] > times[-1] and all(a >= b for a, b in pairwise(times)):
-        return _turned(found)
+        return _newest_last(found)
     return found
 
 
-def _turned(found: list[Record]) -> list[Record]:
+def _newest_last(found: list[EnvelopeRecord]) -> list[EnvelopeRecord]:
     """Newest last; lines of one text, which share its time, stay in their order."""
-    groups: list[list[Record]] = []
+    groups: list[list[EnvelopeRecord]] = []
     for entry in found:
         if groups and groups[-1][0].time == entry.time and entry.time is not None:
             groups[-1].append(entry)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.json_shapes import loaded
-from nodedoctor.triage.lines.envelopes.pairs import unquoted
-from nodedoctor.triage.lines.envelopes.records import SEVERAL, Record
+from nodedoctor.triage.lines.envelopes.pairs import unquote_text
+from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
 from nodedoctor.whole_numbers import json_integer
 
 HEAD = 65536
@@ -21,7 +21,7 @@ def mark_of_lines(head: str) -> str:
     rows = head.rstrip().count("\n")
     if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
         return ""
-    if rows == 0 and unquoted(head.strip()) is not None:
+    if rows == 0 and unquote_text(head.strip()) is not None:
         return "\\n"
     for mark in _MARKS:
         count = head.count(mark)
@@ -32,13 +32,13 @@ def mark_of_lines(head: str) -> str:
     return ""
 
 
-def marked(data: bytes) -> Iterator[Record]:
+def marked_lines(data: bytes) -> Iterator[EnvelopeRecord]:
     """The lines of such a log."""
     text = data.decode("utf-8", "replace")
     mark = mark_of_lines(text[:HEAD])
-    value = unquoted(text.strip()) if mark == "\\n" else None
+    value = unquote_text(text.strip()) if mark == "\\n" else None
     lines = text.replace(mark or "\n", "\n") if value is None else value
-    yield from (Record(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
+    yield from (EnvelopeRecord(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
 
 
 def is_screen(head: str) -> bool:
@@ -46,7 +46,7 @@ def is_screen(head: str) -> bool:
     return bool(re.match(r'\{(?=[^\n]*"version": ?[23]\b)(?=[^\n]*"(?:width|term)")[^\n]*\}\s*\n\[', head))
 
 
-def screen(data: bytes) -> Iterator[Record]:
+def screen_lines(data: bytes) -> Iterator[EnvelopeRecord]:
     """The lines that a recorded terminal showed: what was written stands there piece by piece."""
     shown: list[str] = []
     for row in data.split(b"\n")[1:]:
@@ -56,4 +56,4 @@ def screen(data: bytes) -> Iterator[Record]:
             continue
         if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
             shown.append(event[-1])
-    yield from (Record(line.rstrip("\r")) for line in "".join(shown).split("\n"))
+    yield from (EnvelopeRecord(line.rstrip("\r")) for line in "".join(shown).split("\n"))

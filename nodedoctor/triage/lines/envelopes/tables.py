@@ -6,19 +6,19 @@ import csv
 import io
 from collections.abc import Iterator
 
-from nodedoctor.triage.lines.envelopes.objects import column, table
-from nodedoctor.triage.lines.envelopes.records import TEXT, Record
+from nodedoctor.triage.lines.envelopes.objects import column_name, table_records
+from nodedoctor.triage.lines.envelopes.records import TEXT, EnvelopeRecord
 
 HEAD = 65536
 """Bytes by which it is told what separates the columns."""
 
 
-def records(data: bytes) -> Iterator[Record]:
+def csv_records(data: bytes) -> Iterator[EnvelopeRecord]:
     """The records of a table."""
-    return table(_rows(data, separator(data[:HEAD].decode("utf-8", "replace")) or ","))
+    return table_records(_split_rows(data, find_separator(data[:HEAD].decode("utf-8", "replace")) or ","))
 
 
-def _rows(data: bytes, mark: str) -> Iterator[list[str]]:
+def _split_rows(data: bytes, mark: str) -> Iterator[list[str]]:
     """The rows of a table with this separator; a cell may hold several lines."""
     csv.field_size_limit(1 << 24)
     text = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\0", "")
@@ -32,13 +32,13 @@ LONGEST_HEADING = 4096
 """Characters of the first line of a table, at most."""
 
 
-def separator(head: str) -> str:
+def find_separator(head: str) -> str:
     """What separates the columns of a table that begins like this; '' when it is none."""
     first, _, rest = head.partition("\n")
     if len(first) > LONGEST_HEADING or "\r" in first.rstrip("\r"):  # bars that are drawn again and again
         return ""
     for mark in (",", "\t", ";"):
-        names = list(map(column, next(csv.reader([first], delimiter=mark), [])))
+        names = list(map(column_name, next(csv.reader([first], delimiter=mark), [])))
         if len(names) > 1 and any(name in TEXT for name in names) and all(len(name) < 40 for name in names):
             row = _first_row(rest, mark)
             return mark if abs(len(row) - len(names)) < 2 else ""

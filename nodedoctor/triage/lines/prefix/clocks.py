@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said, nothing
-from nodedoctor.triage.lines.times import moment, seconds
+from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo, ignore_prefix
+from nodedoctor.triage.lines.times import parse_time, year_seconds
 
 _DATE = re.compile(
     r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
@@ -39,51 +39,51 @@ _SYSLOG = re.compile(
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def _read_clock(found: re.Match[str], said: Said) -> None:
+def _read_clock(found: re.Match[str], said: PrefixInfo) -> None:
     said.logged = True
 
 
-def read_date(found: re.Match[str], said: Said) -> None:
+def read_date(found: re.Match[str], said: PrefixInfo) -> None:
     """Take the time of a year, a month, a day, an hour, a minute, a second and a fraction, in this order."""
     month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
-    said.time = seconds(month, day, hour, minute, second, found[7])
+    said.time = year_seconds(month, day, hour, minute, second, found[7])
     said.logged = True
 
 
-def _read_short_date(found: re.Match[str], said: Said) -> None:
+def _read_short_date(found: re.Match[str], said: PrefixInfo) -> None:
     month, day, hour, minute, second = (int(found[i]) for i in range(1, 6))
-    said.time = seconds(month, day, hour, minute, second, found[6])
+    said.time = year_seconds(month, day, hour, minute, second, found[6])
     said.logged = True
 
 
-def _read_worded(found: re.Match[str], said: Said) -> None:
+def _read_worded(found: re.Match[str], said: PrefixInfo) -> None:
     name = found[1] or found[4]
     if name in _MONTHS:
         day, hour, minute, second = (
             int(text) for text in (found[2] or found[3], found[5], found[6], found[7])
         )
-        said.time = seconds(_MONTHS.index(name) + 1, day, hour, minute, second, found[8])
+        said.time = year_seconds(_MONTHS.index(name) + 1, day, hour, minute, second, found[8])
         said.logged = True
 
 
-def _read_seconds(found: re.Match[str], said: Said) -> None:
-    said.time = moment(found[1] + "." + (found[2] or found[3] or "0"))
+def _read_seconds(found: re.Match[str], said: PrefixInfo) -> None:
+    said.time = parse_time(found[1] + "." + (found[2] or found[3] or "0"))
     said.logged = True
 
 
-def _read_syslog(found: re.Match[str], said: Said) -> None:
+def _read_syslog(found: re.Match[str], said: PrefixInfo) -> None:
     if found[1] in _MONTHS:
         month = _MONTHS.index(found[1]) + 1
-        said.time = seconds(month, int(found[2]), int(found[3]), int(found[4]), int(found[5]), found[6])
+        said.time = year_seconds(month, int(found[2]), int(found[3]), int(found[4]), int(found[5]), found[6])
     elif found[7]:
         month, day, hour, minute, second = (int(found[i]) for i in range(8, 13))
-        said.time = seconds(month, day, hour, minute, second, found[13])
+        said.time = year_seconds(month, day, hour, minute, second, found[13])
     said.know(host=found[14])
     if found[15]:
         said.state(int(found[15]))
 
 
-def _read_rfc5424(found: re.Match[str], said: Said) -> None:
+def _read_rfc5424(found: re.Match[str], said: PrefixInfo) -> None:
     read_date(found, said)
     said.know(host=found[8] if found[8] != "-" else None)
 
@@ -95,4 +95,4 @@ CLOCK: Reader = (_CLOCK, _read_clock, "[" + DIGITS)
 WORDED: Reader = (_WORDED, _read_worded, "[(" + UPPER + DIGITS)
 SECONDS: Reader = (_SECONDS, _read_seconds, "1")
 SHORT_DATE: Reader = (_SHORT_DATE, _read_short_date, DIGITS)
-UPTIME: Reader = (_UPTIME, nothing, "[<")
+UPTIME: Reader = (_UPTIME, ignore_prefix, "[<")

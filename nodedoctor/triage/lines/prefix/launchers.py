@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.lines.prefix.clocks import read_date
-from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said
+from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
 from nodedoctor.whole_numbers import whole
 
@@ -48,39 +48,39 @@ _PDSH = re.compile(
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 
-def _read_rank(found: re.Match[str], said: Said) -> None:
+def _read_rank(found: re.Match[str], said: PrefixInfo) -> None:
     if said.seated and not said.labels and said.who.rank is None:
         said.state(int(found[1]))
     else:
         said.know(rank=int(found[1]))
 
 
-def _read_mpi(found: re.Match[str], said: Said) -> None:
+def _read_mpi(found: re.Match[str], said: PrefixInfo) -> None:
     said.state(int(found[1] or found[2]))
 
 
-def _read_logger_rank(found: re.Match[str], said: Said) -> None:
+def _read_logger_rank(found: re.Match[str], said: PrefixInfo) -> None:
     if said.who.rank is None:
         said.state(int(found[1] or found[2]))
 
 
-def _read_composer(found: re.Match[str], said: Said) -> None:
+def _read_composer(found: re.Match[str], said: PrefixInfo) -> None:
     said.state(int(found[1]))
     said.know(pid=whole(found[2], LARGEST_PID))
     said.level = {"C": "F", None: ""}.get(found[3], found[3])
     said.severities += (False,)
 
 
-def _read_tee(found: re.Match[str], said: Said) -> None:
+def _read_tee(found: re.Match[str], said: PrefixInfo) -> None:
     said.sit(int(found[2]))
 
 
-def _read_seat(found: re.Match[str], said: Said) -> None:
+def _read_seat(found: re.Match[str], said: PrefixInfo) -> None:
     said.know(host=found[1])
     said.labels = (("seat", int(found[2])),)
 
 
-def _read_ray(found: re.Match[str], said: Said) -> None:
+def _read_ray(found: re.Match[str], said: PrefixInfo) -> None:
     world, rank = found[1] or DEFAULT_WORLD, whole(found[2], LARGEST_WORLD - 1)
     verl, vllm = _VERL.match(world), _VLLM.match(world)
     if verl:  # the name of verl's actors ends in the number of their node and their rank on it
@@ -92,32 +92,32 @@ def _read_ray(found: re.Match[str], said: Said) -> None:
     said.know(world=world, pid=whole(found[3], LARGEST_PID), host=found[4], rank=rank)
 
 
-def _read_raylet(found: re.Match[str], said: Said) -> None:
+def _read_raylet(found: re.Match[str], said: PrefixInfo) -> None:
     said.origin = found[1]
     said.know(host=found[2])
 
 
-def _read_ray_log(found: re.Match[str], said: Said) -> None:
+def _read_ray_log(found: re.Match[str], said: PrefixInfo) -> None:
     read_date(found, said)
     said.level = "F" if found[8] == "C" else found[8]
     said.severities += (False,)
     said.origin = found[9] or said.origin
 
 
-def _read_pod(found: re.Match[str], said: Said) -> None:
+def _read_pod(found: re.Match[str], said: PrefixInfo) -> None:
     said.know(host=found[1] or found[2] or found[3])
 
 
-def _read_sky(found: re.Match[str], said: Said) -> None:
+def _read_sky(found: re.Match[str], said: PrefixInfo) -> None:
     said.know(host=found[3] or found[1])
     said.labels += (("seat", int(found[2])),)
 
 
-def _read_pdsh(found: re.Match[str], said: Said) -> None:
+def _read_pdsh(found: re.Match[str], said: PrefixInfo) -> None:
     said.know(host=found["slurm"] or found["pdsh"])
 
 
-def _read_sglang(found: re.Match[str], said: Said) -> None:
+def _read_sglang(found: re.Match[str], said: PrefixInfo) -> None:
     read_date(found, said)
     # beside a rank of data or pipeline it is no global one, but where that of experts is the same
     alone = re.fullmatch(r"(?: DP\d+)? TP(\d+) EP\1| TP(\d+)", found[8])

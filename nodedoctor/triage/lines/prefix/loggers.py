@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.lines.prefix.said import DIGITS, LOWER, UPPER, Reader, Said, nothing
-from nodedoctor.triage.lines.times import moment, seconds
+from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo, ignore_prefix
+from nodedoctor.triage.lines.times import parse_time, year_seconds
 from nodedoctor.triage.model import COMPILED, LARGEST_PID
 from nodedoctor.whole_numbers import whole
 
@@ -52,7 +52,7 @@ _UCX = re.compile(
 """UCX's and UCC's logger, behind its time: host, pid and thread, place and severity (ucs/debug/log.c)."""
 
 
-def name_ends(text: str, said: Said) -> int:
+def name_ends(text: str, said: PrefixInfo) -> int:
     """Where a logger's name ends with which a text begins, behind a time or a severity; 0 without one."""
     found = _LOGGER.match(text)
     if found is None and said.level and (said.basic or not _VALUE.match(text)):
@@ -67,55 +67,55 @@ def name_ends(text: str, said: Said) -> int:
     return found.end()
 
 
-def _letter(severity: str) -> str:
+def _severity_letter(severity: str) -> str:
     """The letter for one of `_PADDED`."""
     return {"S": "I", "T": "D", "N": "I", "C": "F"}.get(severity[0], severity[0])
 
 
-def _read_level(found: re.Match[str], said: Said) -> None:
-    said.level = _letter(found[1] or found[2])
+def _read_level(found: re.Match[str], said: PrefixInfo) -> None:
+    said.level = _severity_letter(found[1] or found[2])
     said.severities += (True,)
     said.logged = True
     said.basic = found[0].endswith(":")
 
 
-def _read_named_level(found: re.Match[str], said: Said) -> None:
-    said.level = _letter(found[1])
+def _read_named_level(found: re.Match[str], said: PrefixInfo) -> None:
+    said.level = _severity_letter(found[1])
     said.severities += (True,)
 
 
-def _read_command(found: re.Match[str], said: Said) -> None:
+def _read_command(found: re.Match[str], said: PrefixInfo) -> None:
     said.level = {"error": "E", "warning": "W"}.get(found[1] or found[2], said.level)
     said.severities += (True,)
 
 
-def _read_glog(found: re.Match[str], said: Said) -> None:
+def _read_glog(found: re.Match[str], said: PrefixInfo) -> None:
     said.level = found[1]
     said.origin = found[9]
     said.severities += (not COMPILED.search(found[9]),)
     if found[8]:
-        said.time = moment(found[8])
+        said.time = parse_time(found[8])
     if found[2]:
         month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
-        said.time = seconds(month, day, hour, minute, second, found[7])
+        said.time = year_seconds(month, day, hour, minute, second, found[7])
 
 
-def _read_nccl(found: re.Match[str], said: Said) -> None:
+def _read_nccl(found: re.Match[str], said: PrefixInfo) -> None:
     said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
 
 
-def _read_ucx(found: re.Match[str], said: Said) -> None:
+def _read_ucx(found: re.Match[str], said: PrefixInfo) -> None:
     said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
     said.level = {"FATAL": "F", "ERROR": "E", "WARN": "W", "DIAG": "I", "INFO": "I"}.get(found[3], "D")
     said.severities += (False,)
 
 
 GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
-PRIORITY: Reader = (_PRIORITY, nothing, "<")
+PRIORITY: Reader = (_PRIORITY, ignore_prefix, "<")
 NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
 UCX: Reader = (_UCX, _read_ucx, "[")
 NAMED_LEVEL: Reader = (_NAMED_LEVEL, _read_named_level, "[")
 LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
-FIELD: Reader = (_FIELD, nothing, " ")
+FIELD: Reader = (_FIELD, ignore_prefix, " ")
 COMMAND: Reader = (_COMMAND, _read_command, "#:")
-MARKUP: Reader = (_MARKUP, nothing, " \t#>*-`")
+MARKUP: Reader = (_MARKUP, ignore_prefix, " \t#>*-`")

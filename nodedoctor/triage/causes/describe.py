@@ -1,0 +1,79 @@
+"""Names for culprits, and how they are told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nodedoctor.triage.model import Identity
+
+
+def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
+    """One identity per global rank; those without a rank are left out: they cannot be named."""
+    known: dict[tuple[str, int], Identity] = {}
+    for who in people:
+        if who.rank is not None:
+            key = (who.world, who.rank)
+            known[key] = known[key].filled(who) if key in known else who
+    return sorted(known.values(), key=lambda who: (who.world, who.rank or 0))
+
+
+def blameable_identities(*people: Identity) -> tuple[Identity, ...]:
+    """Identities by rank; by process where no rank is known, and by GPU where no process is."""
+    ranked = tuple(distinct_ranks(people))
+    processes = {(who.host, who.pid): who for who in people if who.pid is not None}
+    gpus = {(who.host, who.gpu): who for who in people if who.gpu is not None}
+    return ranked or tuple(processes.values()) or tuple(gpus.values())
+
+
+def nodes_of(people: Iterable[Identity]) -> tuple[Identity, ...]:
+    """The one rank that is in trouble with its node, else the nodes that people are on, else the people."""
+    people = tuple(people)
+    hosts = sorted({who.host for who in people if who.host is not None})
+    ranked = tuple(distinct_ranks(people))
+    return ranked if len(ranked) == 1 else tuple(Identity(host=host) for host in hosts) or blameable_identities(*people)
+
+
+def describe_briefly(people: Iterable[Identity]) -> str:
+    """`node gpu-07` and `nodes a and b` for nodes, as `called` for the people that are known better."""
+    people = tuple(people)
+    hosts = sorted({who.host for who in people if who == Identity(host=who.host) and who.host is not None})
+    if not hosts:
+        return describe_identities(people)
+    return f"node {hosts[0]}" if len(hosts) == 1 else f"nodes {comma_list(hosts)}"
+
+
+def describe_identities(people: Iterable[Identity]) -> str:
+    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, `the process on GPU 2`, or nothing."""
+    people = tuple(people)
+    ranks = sorted({who.rank for who in people if who.rank is not None})
+    roles = {who.role for who in people}
+    role = f"{roles.pop()} " if len(roles) == 1 and "" not in roles else ""
+    if len(ranks) == 1:
+        host = next((who.host for who in people if who.rank == ranks[0] and who.host), None)
+        return f"{role}rank {ranks[0]}" + (f" on {host}" if host else "")
+    if ranks:
+        return f"{role}ranks {rank_ranges(ranks)}"
+    pids = sorted({who.pid for who in people if who.pid is not None})
+    if pids:
+        return f"process {pids[0]}" if len(pids) == 1 else f"processes {comma_list(pids)}"
+    gpus = sorted({who.gpu for who in people if who.gpu is not None})
+    if not gpus:
+        hosts = sorted({who.host for who in people if who.host is not None})
+        return f"a process on {hosts[0]}" if len(hosts) == 1 else ""
+    return f"the process on GPU {gpus[0]}" if len(gpus) == 1 else f"the processes on GPUs {rank_ranges(gpus)}"
+
+
+def rank_ranges(ranks: Iterable[int]) -> str:
+    """`0`, `0 and 1`, `0, 1 and 5`, `0-7`; long lists are cut."""
+    ranks = sorted(ranks)
+    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
+        return f"{ranks[0]}-{ranks[-1]}"
+    return comma_list(ranks)
+
+
+def comma_list(numbers: Sequence[int | str]) -> str:
+    """As `listed`, where what follows each other belongs together no more than others: process ids, hosts."""
+    shown = [str(number) for number in numbers[:12]]
+    if len(numbers) > 12:
+        return ", ".join(shown) + f" and {len(numbers) - 12} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

@@ -1,0 +1,118 @@
+"""How a line says what it says: as an error, as a warning, as something handled, or as a mere quotation.
+
+A program that warns goes on, and a message in a configuration, a help text or a list is no event at all. The
+words around a message tell; the message itself is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from nodedoctor.triage.events.handling import handled
+from nodedoctor.triage.events.prose import is_prose_about_error
+from nodedoctor.triage.model import Line
+
+Assertion = Literal["plain", "warning", "handled", "described", "quoted"]
+
+_PYTHON_WARNS = re.compile(r"\b[A-Z]\w*Warning\b(?!: CUDA initialization:)\W|\bwarnings?\.warn\b")
+"""Python's own; torch tells in one that CUDA could not be initialised, and that is an error."""
+_WARNS = re.compile(
+    r"^\W{0,3}(?:WARN(?:ING)?|[Ww]arning|INFO|DEBUG|NOTICE)\b"
+    r"|(?: - |\[|\|\s{0,3}|\s)(?:WARN(?:ING)?|INFO|DEBUG)(?: - |\]|\s{0,3}\||: )"
+)
+"""The levels of loggers. NCCL's own WARN is the level of its errors, and a label."""
+_LABEL = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ee]xception|[Ff]ail(?:ed|s|ure)?)\b|\w(?:Error|Exception)\b|\bWARN\b|what\(\)"
+)
+"""What announces an error; a message behind it is one."""
+_LEVEL_IN_FRONT = re.compile(
+    r"\W{0,3}(?:\d[\d:.,TZ/ +-]{4,40}\W{0,3})?(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE"
+    r"|warn(?:ing)?|info|debug|notice|trace|[WID](?=\]))\b(?! NCCL)(?=\W)"
+)
+"""A level below error at the beginning of a line: it outweighs the name of an exception behind it."""
+_SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
+"""What outweighs that level: the line passes on what another program calls an error."""
+_OPTION = re.compile(r"^\s*(?:-\w, )?--[a-z][\w-]*")
+_SETTING = re.compile(
+    r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
+)
+"""`retry_on: ...`: a lower-case name, indented or made of several words."""
+_TOLD_KEYS = re.compile(
+    r"(?:error|exception|reason|message|msg|detail|status|state|cause|what|kernel|stderr|stdout|exit|exitcode|code"
+    r"|signal|output|log|text|event|warning|failed|pid|rank|host|node|name)s?$"
+)
+"""Keys whose values are what happened."""
+_VARIABLE = re.compile(r"(?:export |declare -x |set )?(?P<key>[A-Z_][A-Z0-9_]*)=(?!=)")
+"""A line of `env`, which job scripts print: what stands in a variable happened to nobody."""
+_TOLD_IN = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
+"""Names of variables whose values are what happened."""
+_TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
+"""Settings that end in such a word."""
+_OF_A_SCREEN = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
+"""How an X server marks its lines (`man Xorg`, its log), which bug reports hold: it is no part of a job."""
+_REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
+"""What compilers and asserts print behind the name of a program, which may look like that of a setting."""
+_WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
+PROSE = 4
+"""Ordinary words in a row before a message that make it part of a sentence about it."""
+
+
+def is_warning(text: str, end: int) -> bool:
+    """True when one of Python's warnings says what ends at `end`."""
+    return _PYTHON_WARNS.search(text[:end]) is not None
+
+
+def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> Assertion:
+    """How a line says what stands in it from `start` to `end`; its first word may stand at `words` only."""
+    text = line.text
+    if is_warning(text, end) or line.severity in ("W", "I", "D"):
+        return "warning"
+    if line.level != "F" and is_handled(text):  # what ends a program is not handled, whatever it says
+        return "handled"
+    if _OPTION.match(text) or _OF_A_SCREEN.match(text) or _is_setting(text, end):
+        return "quoted"
+    if not line.level and is_prose_about_error(text, start if words is None else words, end):
+        return "quoted"
+    outside, quoted = _split_quotes(text[:start], text[start:])
+    level = _LEVEL_IN_FRONT.match(outside)
+    if (level or line.level in ("W", "I", "D")) and not _SEVERE.search(outside, level.end() if level else 0):
+        return "warning"
+    if _LABEL.search(outside):
+        return "plain"
+    if line.level == "W" or _WARNS.search(text[: start + 40]):
+        return "warning"
+    if quoted:
+        return "quoted"
+    clause = re.split(r"[:\])>|]", outside)[-1]
+    return "described" if len(_WORD.findall(clause)) >= PROSE else "plain"
+
+
+def _is_setting(text: str, end: int) -> bool:
+    """True when a setting's name stands at the line's beginning, before what ends at `end`."""
+    variable = _VARIABLE.match(text)
+    if variable is not None and variable.end() <= end:
+        return _TOLD_IN.search(variable["key"]) is None
+    found = _SETTING.match(text)
+    if found is None or found.end("key") > end or _REPORTS.match(text, found.end() - 1):
+        return False
+    key = found["key"]
+    told = _TOLD_KEYS.search(key) is not None and not _TO_DO.search(key)
+    return not told and ("_" in key or text[:1] in " -")
+
+
+def _split_quotes(lead: str, rest: str) -> tuple[str, bool]:
+    """What of a line's beginning stands outside quotation marks, and whether its end stands inside."""
+    outside: list[str] = []
+    quote, before = "", " "
+    for index, char in enumerate(lead):
+        after = lead[index + 1 : index + 2] or rest[:1] or " "
+        if quote:
+            if char == quote and not after.isalnum():
+                quote = ""
+        elif char in "'\"" and not before.isalnum() and before not in "])":
+            quote = char
+        else:
+            outside.append(char)
+        before = char
+    return "".join(outside), bool(quote) and quote in rest

@@ -1,0 +1,70 @@
+"""Sentences about errors: an article, a help text, a commit message or a chat that stands in a log.
+
+A program says that something went wrong; a person says what it means when it does. The words of the error are
+the same, those around them are not: they are general, and of the present.
+"""
+
+from __future__ import annotations
+
+import re
+
+_OWN = re.compile(
+    r"(?:[\w.]{0,99}(?:Error|Exception|Warning)|CUDA error|NCCL WARN|ERROR|FATAL"
+    r"|(?:[Ff]atal )?[Ee]rror):? {0,9}$"
+)
+"""What an error's own text begins with, in front of the words that a sign reads."""
+_CLAUSES = re.compile(r"[.:;!?]\s+|[|>\]]\s*")
+_BEGINS = re.compile(
+    r"\W*(?:if|when(?:ever)?|in (?:this|that|such a) case|how to|why (?:do|does|did|is|are)"
+    r"|what (?:does|is|to)"
+    r"|(?:a |an |the )?(?:common|typical|usual|frequent|known)|errors? (?:such as|like)"
+    r"|(?:the|this|an?) (?:error|message|exception|line)(?: message)? (?:says|reads|shows|[\"'`])"
+    r"|(?:the|this) (?:error|message|exception)(?: message)?$)(?!\w)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that tells when an error comes, or what it is."""
+_BEFORE = re.compile(
+    r"\b(?:such as|for example|e\.g\.|i\.e\.|(?:happens?|occurs?|appears?) (?:if|when)|means?|usually|often"
+    r"|typically|commonly|you (?:may|might|can|will|get|see|hit|run into|encounter)"
+    r"|we (?:\w+ )?(?:saw|seen|see|get|hit)|(?:fix|solve|solving|fixing|avoid|avoiding|debugging)"
+    r"|(?:the|your) logs? (?:shows?|says?))\b",
+    re.IGNORECASE,
+)
+"""What such a sentence has in front of the error's words."""
+_AFTER = re.compile(
+    r"[^.:;({\n]{0,60}?,? (?:means?|indicates?|appears?|occurs?|happens?|which (?:usually|means|is)"
+    r"|(?:is|are) (?:usually|often|typically|mostly|an?|the|printed|shown|raised|caused|consequences|only)"
+    r"|(?:when|if) you|(?:can|may|might) (?:mean|happen|occur|come))\b"
+)
+"""How it goes on behind them."""
+_REPORTED = re.compile(r"\b(?:[Ff]ail(?:ed|s|ure)?|[Ee]rrors?|raised|died|crashed|ended|exited|got|with)\b")
+"""What announces an error, in front of its words in Markdown's quotes."""
+_QUOTES = {'"': '"', "'": "'", "`": "`", "\u201c": "\u201d"}
+REACH = 400
+"""Characters of a line on either side of the words that are looked at: sentences are shorter."""
+
+SENTENCE = 60
+"""Characters from an error's first word on that a sentence may need to show how it begins."""
+
+
+def is_prose_about_error(text: str, start: int, end: int) -> bool:
+    """True for a line that speaks about what stands in it from `start` to `end`, and does not report it."""
+    lead, behind = text[max(0, start - REACH) : start], text[end : end + REACH]
+    while own := _OWN.search(lead):
+        lead = lead[: own.start()]
+    closing = _QUOTES.get(lead[-1:], "")
+    if behind.startswith("`") and text.count("`") % 2:  # the other one is gone with the bullet of its list
+        return True
+    if closing and closing in behind:
+        behind = behind.partition(closing)[2]
+    else:
+        closing = ""
+    before = lead.rstrip("\"'`*\u201c ")
+    if before.endswith((":", "=", ">", "|")):
+        return False
+    clause = _CLAUSES.split(before)[-1]
+    if _BEFORE.search(clause) or (closing == "`" and not _REPORTED.search(clause)):
+        return True
+    if _BEGINS.match(f"{clause} {closing or text[start : start + SENTENCE]}") or _BEGINS.match(clause):
+        return True
+    return _AFTER.match(behind) is not None

@@ -1,0 +1,84 @@
+"""Who waits for whom between pairs of ranks: the end of the chain is the rank that never sent or received."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodedoctor.triage.causes.describe import describe_identities, rank_ranges
+from nodedoctor.triage.flight.dump import RankDump
+from nodedoctor.triage.flight.transfers import Transfer
+from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Place, ProcessGroup, Identity
+
+Edges = Mapping[int, Mapping[int, Transfer]]
+_OTHER = {"send": "recv", "recv": "send"}
+
+
+def peer_waits(dumps: Sequence[RankDump]) -> Edges:
+    """Per rank the peers that have not begun their side of an open transfer with it."""
+    sides = {(d.rank, d_peer, t.kind) for d in dumps for t in d.transfers for d_peer in [t.across(d.members)]}
+    found: dict[int, dict[int, Transfer]] = {}
+    for dump in dumps:
+        for transfer in dump.transfers:
+            peer = transfer.across(dump.members)
+            if dump.rank is None or peer is None or (peer, dump.rank, _OTHER[transfer.kind]) in sides:
+                continue
+            found.setdefault(dump.rank, {}).setdefault(peer, transfer)
+    return found
+
+
+def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset[int]) -> Iterator[Candidate]:
+    """The rank that others wait for; `busy` ranks wait in a collective themselves and are not blamed."""
+    present = {dump.rank: dump for dump in dumps}
+    awaited = {peer for peers in edges.values() for peer in peers}
+    ends = [
+        rank
+        for rank in sorted(awaited - set(edges) - busy)
+        if rank in present and present[rank].whole and present[rank].entries
+    ]
+    if ends:
+        culprits = tuple(Identity(rank=rank) for rank in ends)
+        victims = sorted(rank for rank, peers in edges.items() if set(peers) & set(ends))
+        first = next(edges[victims[0]][end] for end in ends if end in edges[victims[0]])
+        stuck = tuple(Identity(rank=rank) for rank in victims)
+        headline = f"{describe_identities(culprits)} never came to {_describe_wait(first)}; {describe_identities(stuck)} cannot go on"
+        yield Candidate(
+            "cpu_stuck_or_slow_rank", "absence", "medium", headline,
+            tuple(wait_events(edges, dumps))[:4], culprits, stuck,
+            collective=CollectiveCall(op=first.kind.upper(), group=ProcessGroup(first.group)),
+        )  # fmt: skip
+        return
+    crossed = sorted(rank for rank, peers in edges.items() if any(rank in edges.get(p, {}) for p in peers))
+    if crossed:
+        parties = tuple(Identity(rank=rank) for rank in crossed)
+        headline = f"{describe_identities(parties)} wait for each other: both receive, or both send, in the same order"
+        evidence = tuple(wait_events(edges, dumps))[:4]
+        yield Candidate(
+            "collective_mismatch", "absence", "medium", headline, evidence, (), (), parties=parties
+        )
+
+
+def wait_events(edges: Edges, dumps: Sequence[RankDump]) -> Iterator[Event[Transfer]]:
+    """What each waiting rank waits for, in words."""
+    paths = {dump.rank: dump.path for dump in dumps}
+    for rank, peers in sorted(edges.items()):
+        for peer, transfer in sorted(peers.items()):
+            text = f"rank {rank} waits in {_describe_wait(transfer)}: rank {peer} shows no matching "
+            yield Event(
+                transfer, Place(paths[rank], 0), Identity(rank=rank), None, text + _OTHER[transfer.kind]
+            )  # fmt: skip
+
+
+def transfer_notes(dumps: Sequence[RankDump], edges: Edges) -> list[str]:
+    """Open transfers whose both sides have begun, or whose peer left no dump."""
+    present = {dump.rank for dump in dumps}
+    gone = sorted({peer for peers in edges.values() for peer in peers} - present)
+    said = [f"sends or receives wait for ranks {rank_ranges(gone)}, which left no dump"] if gone else []
+    both = sorted(d.rank for d in dumps if d.transfers and d.rank is not None and d.rank not in edges)
+    if both:
+        said.append(f"ranks {rank_ranges(both)} are in sends or receives that their peers have begun, too")
+    return said
+
+
+def _describe_wait(transfer: Transfer) -> str:
+    arrow = "->" if transfer.kind == "send" else "<-"
+    return f"{transfer.kind} {transfer.mine}{arrow}{transfer.peer} of group {transfer.group}"

@@ -1,0 +1,250 @@
+"""What a file's lines have in common in front is no text of the program: it is learned from the file.
+
+`ts`, `date`, `grep -Hn`, `cat -n`, `parallel --tag`, a collector and a colleague's editor all put something
+in front of every line. Digits, severities and names of months differ from line to line, the rest does not.
+What is left after the prefixes that `lines` knows is compared by its shape, each shape once, so that ten
+thousand equal step lines have one vote; what most shapes begin with is the prefix. No line may mean
+less without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, pairwise
+
+MOST = 0.6
+"""Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
+SAME = 0.85
+"""Share of those that go on alike behind a possible end of the prefix: then it ends later. Ours."""
+FEWEST = 2
+"""Different shapes from which something can be learned, and that follow a prefix."""
+TRIED = 50
+"""Lines that are asked whether a known prefix follows."""
+MANY, ALL = 8, 0.95
+"""So many shapes, of which nearly all begin with the same plain word, begin with a name; ALL is that."""
+FEW = 4
+"""Shapes of so few must all have it."""
+SHOWN = 160
+"""Characters in front of a line in which a prefix ends."""
+LEVELS = (
+    "DEBUG", "INFO", "NOTICE", "WARNING", "WARN", "ERROR", "ERR", "CRITICAL", "FATAL", "TRACE", "SUCCESS",
+    "Debug", "Info", "Notice", "Warning", "Error", "Critical",
+)  # fmt: skip
+_TOKEN = re.compile(r"^ *\d+|(?<! ) {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
+_HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
+_NUMBER = re.compile(r"\d+")
+_MONTHS = [
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+    "Mon",
+    "Tue",
+    "Wed",
+    "Thu",
+    "Fri",
+    "Sat",
+    "Sun",
+]
+_MASKS = {**dict.fromkeys(LEVELS, "L"), **dict.fromkeys(_MONTHS, "M")}
+_PIECES = {
+    "0": r" *(\d+)",
+    "L": r"(?:" + "|".join(LEVELS) + r") *",
+    "S": "[-:]",
+    "M": r"(?:" + "|".join(_MONTHS) + r")",
+}
+_NOT_IN_ONE = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
+"""What stands at the beginning of texts and never in front of them."""
+COUNTS = "TrainingStep"
+"""What a line about progress means."""
+LABEL = r" *(\d+)[-:]\ "
+"""What `srun --label` prints is known already, and means more."""
+
+
+def learn_pattern(
+    texts: Sequence[str], known: Callable[[str], bool], means: Callable[[str], frozenset[str]]
+) -> re.Pattern[str] | None:
+    """The prefix of most different lines, as a pattern with a group for each number; None without one.
+
+    It ends where a prefix begins that is `known`, and nothing that a line `means` is lost without it.
+    """
+    shapes = list({_line_shape(text) for text in {_NUMBER.sub("0", text[:SHOWN]) for text in texts}} - {()})
+    common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
+    for end in ends:
+        if end < len(common) and common[end] == " ":
+            continue
+        pattern = re.compile("".join(map(_token_pattern, common[:end])))
+        rests = [text[found.end() :] for text in texts[:TRIED] if (found := pattern.match(text))]
+        if end == len(common) or sum(map(known, rests)) * 2 > len(rests) > 0:
+            if (before := _shorter_prefix(pattern, common, ends, texts, known)) is not None:
+                pattern = before
+            lossy = pattern.pattern == LABEL or _loses_meaning(pattern, texts, means)
+            return None if lossy else pattern
+    return None
+
+
+def _shorter_prefix(
+    pattern: re.Pattern[str],
+    common: Sequence[str],
+    ends: Iterable[int],
+    texts: Sequence[str],
+    known: Callable[[str], bool],
+) -> re.Pattern[str] | None:
+    """A shorter prefix, where what most lines that have this one go on with behind it is a known prefix."""
+    mine = list(islice((text for text in texts if pattern.match(text)), TRIED))
+    for end in ends:
+        shorter = re.compile("".join(map(_token_pattern, common[:end])))
+        rests = [text[found.end() :] for text in mine if (found := shorter.match(text))]
+        if shorter.pattern != pattern.pattern and sum(map(known, rests)) * 2 > len(rests) > 0:
+            return shorter
+    return None
+
+
+def _loses_meaning(pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]) -> bool:
+    """Whether a line says less without this prefix: then it is no prefix. It may well say something else.
+
+    What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
+    """
+    texts = list(texts)
+    fronts = {found[0] for text in texts if (found := pattern.match(text))}
+    nothing = frozenset({COUNTS}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
+    for found in islice((found for text in texts if (found := pattern.match(text))), TRIED * 4):
+        whole, rest = means(found.string) - nothing, means(found.string[found.end() :])
+        if whole - rest and not rest - whole:
+            return True
+    return False
+
+
+def _token_pattern(token: str) -> str:
+    return _PIECES[token[0]] if _mask_token(token) else re.escape(token)
+
+
+def _mask_token(token: str) -> bool:
+    return token in ("0\0", "L\0", "M\0", "S\0")
+
+
+def _line_shape(text: str) -> tuple[str, ...]:
+    """The tokens of a line's beginning, those that differ from line to line masked; of numbers any digit."""
+    tokens: list[str] = []
+    for token in _TOKEN.findall(text):
+        if token[-1].isdigit():
+            tokens.append("0\0")
+        elif token in _MASKS:
+            tokens.append(_MASKS[token] + "\0")
+        elif token == " " and tokens and tokens[-1] == "L\0":
+            continue  # severities are padded to one width
+        elif tokens == ["0\0"] and token in "-:":
+            tokens.append("S\0")
+        else:
+            tokens.append(token)
+    return tuple(tokens)
+
+
+def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], list[int]]:
+    """The longest beginning that enough shapes share, and where the prefix may end in it.
+
+    Behind the prefix the shapes part: what only some of them go on with is text.
+    """
+    rest, common, ends, last = list(shapes), list[str](), list[int](), 0
+    least = len(shapes) if len(shapes) <= FEW else max(MOST * len(shapes), FEWEST)
+    while True:
+        votes = Counter(shape[len(common)] for shape in rest if len(shape) > len(common))
+        token, count = votes.most_common(1)[0] if votes else ("", 0)
+        in_json = token == '"' and common[-1:] == ["{"]  # an envelope is no part of what is in front of it
+        if count < least or in_json or _NOT_IN_ONE.match(token):
+            return common[:last], [end for end in ends if end <= last]
+        rest = [shape for shape in rest if len(shape) > len(common) and shape[len(common)] == token]
+        common.append(token)
+        sure = len(shapes) >= MANY or any(token[0] in "0-_[(<|" for token in common)
+        if _may_end_prefix(common) or (token == " " and sure and len(rest) >= ALL * len(shapes)):
+            ends.append(len(common))
+            if len({shape[len(common) : len(common) + 2] for shape in rest}) >= FEWEST:
+                last, least = len(common), max(least, SAME * len(rest))
+
+
+def _may_end_prefix(common: Sequence[str]) -> bool:
+    """Whether a prefix may end here: at punctuation or a tab, or at a blank that follows no plain word."""
+    last, before = common[-1], common[-2] if len(common) > 1 else ""
+    if last.isspace() and all(token.isspace() for token in common):
+        return False
+    if last in ("S\0", "\t", "|", ">", "]", ")", ":", "}", ";", "│", "+"):
+        return not (last == "\t" and before == " ")
+    plain = before.isalpha() and (len(common) < 3 or common[-3].isspace())
+    return last == " " and bool(before) and not before.isspace() and not plain
+
+
+def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
+    """Which numbers of a prefix come again and again: a rank does, the number of a line does not."""
+    seen: dict[int, Counter[str]] = {}
+    for text in texts:
+        found = pattern.match(text)
+        for index, digits in enumerate(found.groups() if found else ()):
+            seen.setdefault(index, Counter())[digits] += 1
+    clocks = _of_clocks(pattern)
+    return frozenset(
+        index
+        for index, counts in seen.items()
+        if index not in clocks and 2 * len(counts) <= sum(counts.values())
+    )
+
+
+def _of_clocks(pattern: re.Pattern[str]) -> frozenset[int]:
+    """Which numbers of a prefix are of a clock: three with one mark between them, or two of a fraction."""
+    between = pattern.pattern.split(r" *(\d+)")[1:-1]
+    threes = (
+        first
+        for first, marks in enumerate(pairwise(between))
+        if marks[0] == marks[1] and marks[0] in (":", "/", "-", r"\-")
+    )
+    twos = (first for first, mark in enumerate(between) if mark in (r"\.", ","))
+    return frozenset(
+        [index for first in threes for index in (first, first + 1, first + 2)]
+        + [index for first in twos for index in (first, first + 1)]
+    )
+
+
+HEADINGS = 8
+"""Lines above an indented block at most. Ours."""
+
+
+def block_indent(texts: Sequence[str], known: Callable[[str], bool]) -> int:
+    """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without.
+
+    Between sentences the log's own lines must show that it is one: a stack is indented, too.
+    """
+    rows = [text for text in texts if text.strip()]
+    depths = [len(text) - len(text.lstrip(" ")) for text in rows]
+    for index in reversed(range(min(HEADINGS, len(rows) - 1))):
+        below = min(depths[index + 1 :])
+        if below > depths[index] and _HEADING.match(rows[index]) and "Traceback" not in rows[index]:
+            return below
+    first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
+    inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
+    below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
+    if not below or first + last > HEADINGS or any(_begins_output(text, known) for text in outside):
+        return 0
+    return below if any(_begins_output(text[below:], known) for text in inside) else 0
+
+
+def _begins_output(text: str, known: Callable[[str], bool]) -> bool:
+    """Whether a text is the first of what a process prints."""
+    return text.startswith("Traceback (most recent") or (text[:1] != "#" and known(text))
+
+
+def common_indent(texts: Iterable[str]) -> int:
+    """White space in front of every line: pasted text is often indented as a whole."""
+    blanks = [text[: len(text) - len(text.lstrip())] for text in texts if text.strip()]
+    if len(blanks) < 2:
+        return 0
+    first, last = min(blanks), max(blanks)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))

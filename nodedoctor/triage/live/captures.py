@@ -1,0 +1,69 @@
+"""Looks at a job that black boxes kept while it hung, found in a folder of one or many of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from nodedoctor import input_files
+from nodedoctor.record import record
+from nodedoctor.triage.live import saved
+from nodedoctor.triage.live.running_job import LiveJob
+from nodedoctor.wording import agree, counted
+
+APART = 3600.0
+"""Seconds between two looks at one hang, at most: nodes notice it at different times, by their own steps."""
+
+
+@record
+class KeptJob:
+    """The newest hang as one job, and notes about what was not read; `older` are folders of earlier ones."""
+
+    live: LiveJob
+    notes: tuple[str, ...] = ()
+    older: tuple[str, ...] = ()
+
+    def is_older(self, path: str) -> bool:
+        """True for a file that belongs to an earlier hang."""
+        return any(path.startswith(folder + os.sep) for folder in self.older)
+
+
+def read_captures(paths: Iterable[str]) -> KeptJob | None:
+    """The looks in these documents as one job; None when there is none."""
+    looks: list[tuple[str, LiveJob]] = []
+    notes: list[str] = []
+    for path in paths:
+        try:
+            look = saved.read_look(input_files.read(path))
+        except OSError as problem:
+            notes.append(f"{path}: {problem.strerror}")
+            continue
+        if look is not None:
+            looks.append((os.path.dirname(path), look))
+    if not looks:
+        return None
+    newest, older = _newest_looks(looks)
+    if older:
+        count = len(older)
+        notes.append(
+            f"{counted(count, 'folder')} {agree(count, 'is', 'are')} of an earlier hang, and "
+            f"{agree(count, 'was', 'were')} left out: {', '.join(older[:3])}"
+        )
+    return KeptJob(saved.merge_looks(newest), tuple(notes), tuple(older))
+
+
+def _newest_looks(looks: Sequence[tuple[str, LiveJob]]) -> tuple[list[LiveJob], list[str]]:
+    """The last look of each node at each job, and the folders of which nothing is left."""
+    latest = max(look.time for _, look in looks)
+    known: set[tuple[str, str]] = set()
+    newest: list[LiveJob] = []
+    older: list[str] = []
+    for folder, look in sorted(looks, key=lambda pair: pair[1].time, reverse=True):
+        fresh = tuple(one for one in look.processes if (look.host, one.job) not in known)
+        if latest - look.time > APART or (look.processes and not fresh):
+            older.append(folder)
+            continue
+        known |= {(look.host, one.job) for one in fresh}
+        newest.append(replace(look, processes=fresh))
+    return newest, older

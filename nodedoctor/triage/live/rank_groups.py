@@ -1,0 +1,58 @@
+"""What the ranks of a running job do, grouped: the few that differ from the many stand first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodedoctor.nodeset import counted
+from nodedoctor.record import record
+from nodedoctor.whole_numbers import spans
+
+
+def rank_words(ranks: Iterable[int]) -> str:
+    """Ranks as a person writes them: `rank 3`, `ranks 0-2, 5`."""
+    found = sorted(ranks)
+    shown = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in spans(found))
+    return f"rank{'s' if len(found) > 1 else ''} {shown}"
+
+
+@record
+class RankGroupActivity:
+    """Ranks that do the same; `hosts` are their nodes, where several nodes were looked at."""
+
+    doing: str
+    ranks: tuple[int, ...]
+    others: int = 0
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def who(self) -> str:
+        """The ranks as a person writes them: `ranks 0-2, 5`."""
+        told = []
+        if self.ranks:
+            told.append(rank_words(self.ranks))
+        if self.others:
+            told.append(f"{self.others} process{'es' if self.others > 1 else ''}")
+        return " and ".join(told)
+
+    @property
+    def count(self) -> int:
+        """How many processes."""
+        return len(self.ranks) + self.others
+
+
+def group_by_activity(found: Iterable[tuple[int | None, str, str]]) -> list[RankGroupActivity]:
+    """Ranks, their hosts, and what each does, as groups; the smallest group first."""
+    groups: dict[str, list[tuple[int | None, str]]] = {}
+    for rank, host, doing in found:
+        groups.setdefault(doing, []).append((rank, host))
+    standings = [
+        RankGroupActivity(
+            doing,
+            tuple(sorted(rank for rank, _ in members if rank is not None)),
+            sum(rank is None for rank, _ in members),
+            tuple(sorted({host for _, host in members if host}, key=counted)),
+        )
+        for doing, members in groups.items()
+    ]
+    return sorted(standings, key=lambda group: (group.count, group.ranks[:1]))

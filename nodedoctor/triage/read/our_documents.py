@@ -1,0 +1,22 @@
+"""Documents of our own among what is to be read: they quote logs, and are none."""
+
+from __future__ import annotations
+
+import re
+
+_OWN = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"nodedoctor\.(triage|report|fleet|pairs)/')
+"""How each of them begins, in one line or in many."""
+
+READ_BY = {
+    "triage": "a saved verdict, not a log; `nodedoctor triage FILE` with nothing else shows it again",
+    "report": "the report of a node, not a log; --node FILE judges it together with logs",
+    "fleet": "the reports of many nodes, not a log; --node FILE takes the report of one",
+    "pairs": "what was measured between nodes, not a log",
+}
+"""What each is, and what reads it."""
+
+
+def document_kind(head: bytes) -> str:
+    """Which of our documents a file is by its first bytes; '' for anything else."""
+    found = _OWN.match(head)
+    return found[1].decode() if found else ""

@@ -1,0 +1,105 @@
+"""The events of the last incident put in relation: who is who, who waited, what the job survived."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.progress import WorldSize, TrainingStep
+from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup
+from nodedoctor.triage.story.recovered import by_source, drop_recovered_errors
+from nodedoctor.triage.story.model import QUIET, Timeline, CollectiveWait
+from nodedoctor.triage.story.ranks import assign_ranks
+from nodedoctor.triage.story.runs import separate_runs
+from nodedoctor.triage.story.streams import drop_copies, not_before
+from nodedoctor.triage.story.hints import unrelated_warnings
+
+
+def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
+    """The story of the last incident in these events, read from any number of sources."""
+    incidents = 0
+    last: list[Event[Any]] = []
+    sources = drop_copies(by_source(events))
+    before: list[list[Event[Any]]] = []
+    for source in sources:
+        *earlier, latest = separate_runs(source)
+        incidents = max(incidents, sum(run.died for run in earlier))
+        last += drop_recovered_errors(list(latest.events))
+        for number, run in enumerate(reversed(earlier)):
+            before += [[]] if len(before) == number else []
+            before[number] += run.events
+    last = assign_ranks(last)
+    waits, expected = tuple(_collect_waits(last)), _expected_ranks(last)
+    hints = unrelated_warnings(last, waits, expected)
+    aside = {id(event) for event in hints}
+    last = [event for event in last if id(event) not in aside]
+    return Timeline(
+        events=tuple(last),
+        hints=tuple(hints),
+        incidents=incidents + any(not isinstance(e.what, QUIET) for e in last),
+        survived=incidents,
+        folded=any(e.repeated for e in last),
+        waits=waits,
+        steps=_most_rises(last),
+        sources=len(sources),
+        not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
+        expected=expected,
+        earlier=tuple(map(tuple, before[::-1])),
+    )
+
+
+def _most_rises(events: Iterable[Event[Any]]) -> int:
+    """How often the busiest counter of steps rose."""
+    rises: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event.what, TrainingStep):
+            rises[event.what.series] += event.what.rises
+    return max(rises.values(), default=0)
+
+
+def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
+    """One wait per rank, group and collective; the group may stand only in a later line about it."""
+    groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
+    for event in events:
+        what = event.what
+        if isinstance(what, CollectiveStatus) and what.group.name and what.stuck is not None:
+            groups.setdefault((event.who.rank, what.stuck), what.group)
+        if isinstance(what, TimedOut) and what.work.group.name:
+            groups.setdefault((event.who.rank, what.work.seq), what.work.group)
+    seen: dict[tuple[Any, ...], CollectiveWait] = {}
+    for event in events:
+        what = event.what
+        if not isinstance(what, TimedOut):
+            continue
+        work = what.work
+        if not work.group.name:
+            work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
+        if event.who.rank is None and any(_told_again(event, work, wait) for wait in seen.values()):
+            continue
+        rank = event.who.rank if event.who.rank is not None else event.who.group_rank
+        key = (rank, event.who.world, work.seq, work.op)
+        if key in seen:
+            continue
+        ran = what.ran_ms / 1000 if what.ran_ms is not None else None
+        began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
+        seen[key] = CollectiveWait(replace(event.who, rank=rank), work, event, began)
+    return seen.values()
+
+
+def _told_again(event: Event[TimedOut], work: CollectiveCall, wait: CollectiveWait) -> bool:
+    """True for what C++ prints of the exception that ends a process: nothing there tells the global rank."""
+    same = work.signature == wait.work.signature and event.who.group_rank == wait.event.who.group_rank
+    names = {work.group.name, wait.work.group.name} - {""}
+    return not event.what.fresh and same and len(names) < 2 and event.who.world == wait.who.world
+
+
+def _expected_ranks(events: list[Event[Any]]) -> int | None:
+    """The number of ranks, from a line that says so; the most frequent one when they differ."""
+    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (WorldSize, Communicator)))
+    said = max(sizes, key=lambda size: (sizes[size], size), default=None)
+    seen = [e.who.rank for e in events if e.who.rank is not None]
+    return said if said and said > max(seen, default=0) else None

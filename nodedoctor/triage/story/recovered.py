@@ -1,0 +1,191 @@
+"""What the job survived: deaths that a restart followed, and trouble after which it went on counting."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from nodedoctor.triage.events.unclassified import SurvivedError
+from nodedoctor.triage.events.recovery import RecoveredFromError
+from nodedoctor.triage.events.progress import JobFinished, TrainingStep
+from nodedoctor.triage.events.not_a_log import UnreadTrouble
+from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.store import BarrierMissed
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.system.kernel import XidReported
+from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.system.lifecycle import CancelledByUser
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.story.model import FATAL, QUIET
+from nodedoctor.triage.story.requests import of_a_request, without_refusals
+from nodedoctor.triage.story.runs import SURVIVED, of_one_process
+from nodedoctor.triage.story.shutdown import drop_helper_teardown_errors, drop_orphaned_agent_errors, drop_shutdown_errors
+
+FAR = 40
+"""Steps of a counter that was not there before an error, from which the error was none: what counts may be
+another program, which began after the first one had died. Ours."""
+WORDS = 4
+"""Words of a message that stay the same when a program fails in the same place again. Ours."""
+_DIGITS = re.compile(r"\d+")
+
+
+def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
+    """The events of each source, in their order."""
+    sources: dict[str, list[Event[Any]]] = defaultdict(list)
+    for event in events:
+        sources[event.place.source].append(event)
+    return list(sources.values())
+
+
+def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
+    events = without_refusals(_drop_exits_after_cancel(events))
+    kept: list[Event[Any]] = []
+    later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
+    alive = False
+    trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
+    alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
+    known = Counter(
+        (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
+    )
+    speakers = _Speakers(events)
+    single, onward, past = of_one_process(events), False, False
+    for event in reversed(events):
+        what = event.what
+        if isinstance(what, TrainingStep):
+            known[what.series, what.part] -= 1
+            later[what.series, what.part].append(what)
+        onward = onward or (single and isinstance(what, RecoveredFromError))
+        past = past or (single and isinstance(what, SurvivedError))
+        if past and not isinstance(what, QUIET):
+            continue
+        if onward and (isinstance(what, UnreadTrouble) or (isinstance(what, ExceptionRaised) and what.logged)):
+            continue
+        alive = alive or isinstance(what, (JobFinished, CancelledByUser))
+        if alive and (isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)):
+            continue
+        if (
+            isinstance(what, (*QUIET, *FATAL))
+            or speakers.final(event)
+            or not _is_survived(event, later, known, alone)
+        ):
+            kept.append(event)
+    return drop_helper_teardown_errors(drop_orphaned_agent_errors(drop_shutdown_errors(_drop_repeated_logged_errors(kept[::-1], events))))
+
+
+def _drop_repeated_logged_errors(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without errors that the program catches and logs again and again while it counts on.
+
+    What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
+    Where anything ended for good, that may be the end of the habit, too.
+    """
+    if any(isinstance(event.what, FATAL) for event in events):
+        return kept
+    folded = {e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated}
+    told: Counter[str] = Counter()
+    before: set[str] = set()
+    after: set[str] = set()
+    for event in events:
+        if isinstance(event.what, TrainingStep) and event.what.rises:
+            before.update(told)
+        elif _is_logged(event, folded):
+            told.update(_error_kinds(event))
+            after.update(_error_kinds(event) & before)
+    habits = {kind for kind in after if told[kind] > SURVIVED}
+    return [event for event in kept if not _error_kinds(event) & habits]
+
+
+def _is_logged(event: Event[Any], folded: set[str]) -> bool:
+    """True for what a logger printed; Ray folds the first lines of tracebacks that are alike."""
+    what = event.what
+    if isinstance(what, ExceptionRaised):
+        return what.logged or (not what.frames and event.who.world in folded)
+    return isinstance(what, UnreadTrouble)
+
+
+def _error_kinds(event: Event[Any]) -> set[str]:
+    """What another error has in common with this one if both come out of the same place."""
+    what = event.what
+    if isinstance(what, UnreadTrouble):
+        return {_is_same_kind(event.text)}
+    if not isinstance(what, ExceptionRaised):
+        return set()
+    inner = what.frames[-1] if what.frames else None
+    kinds = {f"{what.type}: {_is_same_kind(what.message)}"} if what.message else set()
+    return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
+
+
+def _is_same_kind(text: str) -> str:
+    return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
+
+
+def _drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without the exit codes of jobs, and of tasks where the reason is outside the job, that were stopped."""
+    ordered = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
+    told = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[ordered:])
+    events = [*events[:ordered], *(e for e, job in zip(events[ordered:], told, strict=True) if not job)]
+    stop = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None)
+    if stop is None or any(not isinstance(event.what, QUIET) for event in events[:stop]):
+        return events
+    ends = (isinstance(e.what, ProcessExit) and e.what.signal is None for e in events[stop:])
+    return [*events[:stop], *(e for e, end in zip(events[stop:], ends, strict=True) if not end)]
+
+
+def _is_survived(
+    event: Event[Any],
+    later: dict[tuple[str, int], list[TrainingStep]],
+    known: Counter[tuple[str, int]],
+    alone: bool,
+) -> bool:
+    """True when a counter of before went on after this, or one began and came far."""
+    mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
+    needed = SURVIVED if alone or mild else FAR
+    for key, steps in later.items():
+        if steps[0].answers and not (of_a_request(event, key[0]) or _is_hint(event.what)):
+            continue
+        rises = sum(step.rises for step in steps)
+        if rises >= SURVIVED and known[key] > 0:
+            return True
+        if steps[0].begins and (rises >= needed or max(step.epochs for step in steps) >= SURVIVED):
+            return True
+    return False
+
+
+def _is_hint(what: object) -> bool:
+    """True for what may pass, such as a long wait: an engine that answers again waits no more."""
+    return isinstance(what, Symptom) and not what.decisive
+
+
+def _is_told_in_full(event: Event[Any]) -> bool:
+    """True for more than one scary line: a whole traceback, a process that has a name, a witness outside."""
+    what = event.what
+    return (
+        event.who.rank is not None
+        or isinstance(what, (XidReported, HostOom))
+        or (isinstance(what, ExceptionRaised) and bool(what.frames))
+    )
+
+
+class _Speakers:
+    """When each rank last counted, and whose end is known."""
+
+    def __init__(self, events: list[Event[Any]]) -> None:
+        self._counted: dict[int, int] = {}
+        self._dead: set[int] = set()
+        for event in events:
+            rank = event.who.rank
+            if rank is not None and isinstance(event.what, TrainingStep):
+                self._counted[rank] = max(self._counted.get(rank, 0), event.place.offset)
+            elif rank is not None and isinstance(event.what, FATAL):
+                self._dead.add(rank)
+
+    def final(self, event: Event[Any]) -> bool:
+        """True when the process that said it is never heard again, while others are known by name."""
+        rank = event.who.rank
+        if rank is None:
+            return False
+        others = len(self._dead) > (rank in self._dead)
+        return others and self._counted.get(rank, -1) < event.place.offset
