@@ -8,14 +8,14 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Finding, Fix, Reason
-from nodedoctor.steps import look
-from nodedoctor.wording import agree
+from nodedoctor.steps import look_step
+from nodedoctor.wording import singular_or_plural
 
 NOT_KNOWN = QUIET
 
 _ASK_MORE = Fix(
     "Use a more complete source: NVML (install nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",
-    (look("nvidia-smi -q -x"),),
+    (look_step("nvidia-smi -q -x"),),
     action="none",
 )
 
@@ -35,7 +35,7 @@ def not_reported(what: str, gpus: Sequence[Gpu], *names: str) -> Finding:
     """The finding when no GPU told any of the named fields: it has no such thing, or we could not see it."""
     errors = {gpu.errors.get(name) for gpu in gpus for name in names} - {None}
     if errors and errors <= NOT_KNOWN:
-        return Finding.skip(f"{agree(len(gpus), 'this GPU does', 'these GPUs do')} not report {what}")
+        return Finding.skip(f"{singular_or_plural(len(gpus), 'this GPU does', 'these GPUs do')} not report {what}")
     told = ", ".join(sorted(error for error in errors - NOT_KNOWN if error and error != "NOT_ASKED"))
     reason: Reason = "denied" if "NO_PERMISSION" in errors else "not-visible-here"
     return Finding.unknown(

@@ -16,7 +16,7 @@ from nodedoctor.declare.registry import Check
 from nodedoctor.engine.plugins import discover
 from nodedoctor.knowledge import causes, env_vars, xids
 from nodedoctor.knowledge.pair_floors import pair_floors
-from nodedoctor.knowledge.seen_on import seen_on
+from nodedoctor.knowledge.tested_hardware import seen_on
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
 from nodedoctor.report.text import sentence

@@ -82,7 +82,7 @@ def expectations(words: Iterable[str]) -> dict[str, str]:
         lines = [word] if "=" in word else _lines(word)
         for line in lines:
             key, _, value = (part.strip() for part in line.partition("="))
-            values[key] = _written(_known(key), value)
+            values[key] = _written(_known_key(key), value)
     return values
 
 
@@ -121,10 +121,10 @@ def _written(key: str, value: str) -> str:
     return value
 
 
-def _known(key: str) -> str:
+def _known_key(key: str) -> str:
     if key in KEYS:
         return key
-    from nodedoctor.spelling import alike
+    from nodedoctor.spelling import suggest_word
 
-    hint = alike(key, KEYS, f"known keys: {' '.join(KEYS)}")
+    hint = suggest_word(key, KEYS, f"known keys: {' '.join(KEYS)}")
     raise ExpectError(f"--expect: unknown key {key!r}; {hint}")

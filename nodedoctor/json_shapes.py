@@ -103,14 +103,14 @@ def mapping(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """A list, an empty one for anything else."""
     return list(value) if isinstance(value, list | tuple) else []
 
 
 def objects(value: Any) -> tuple[dict[str, Any], ...]:
     """The objects of a list."""
-    return tuple(entry for entry in listed(value) if isinstance(entry, dict))
+    return tuple(entry for entry in as_list(value) if isinstance(entry, dict))
 
 
 def words(value: Any) -> str:
@@ -133,10 +133,10 @@ def text(item: Json, key: str) -> str:
 
 def texts(item: Json, key: str) -> tuple[str, ...]:
     """The strings of the list under a key."""
-    return tuple(part for part in listed(item.get(key)) if isinstance(part, str))
+    return tuple(part for part in as_list(item.get(key)) if isinstance(part, str))
 
 
-def whole(item: Json, key: str) -> int | None:
+def whole_number(item: Json, key: str) -> int | None:
     """The whole number under a key that is not negative; None for anything else."""
     value = item.get(key)
     return value if type(value) is int and 0 <= value < BOUND else None

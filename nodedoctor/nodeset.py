@@ -55,7 +55,7 @@ def fold(hosts: Iterable[str]) -> str:
 @lru_cache(maxsize=32)  # the same thousand nodes are in many groups
 def _fold(hosts: tuple[str, ...]) -> str:
     families: dict[Pieces, list[Pieces]] = {}
-    for host in sorted(set(hosts), key=counted):
+    for host in sorted(set(hosts), key=natural_key):
         if len(host) > LONGEST:  # no name: every number in it would be tried
             families[host,] = [(host,)]
             continue
@@ -65,7 +65,7 @@ def _fold(hosts: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=MOST)
-def counted(host: str) -> tuple[tuple[str | int, ...], str]:
+def natural_key(host: str) -> tuple[tuple[str | int, ...], str]:
     """Sort key: numbers by value, so that gpu-2 comes before gpu-10."""
     pieces = _NUMBER.split(host)
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), host
@@ -76,7 +76,7 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def named(text: str) -> list[str]:
+def expand_nodes(text: str) -> list[str]:
     """The nodes a set stands for; NodeSetError also where one of them is no name or address."""
     names = expand(text)
     for name in names:

@@ -37,7 +37,7 @@ class _Missing:
     """Stands for a default that a field does not have."""
 
 
-class _Made:
+class _DefaultFactory:
     """A default that is made anew for each value."""
 
     def __init__(self, factory: Callable[[], Any]) -> None:
@@ -49,7 +49,7 @@ MISSING: Any = _Missing()
 
 def field(*, default_factory: Callable[[], Value]) -> Value:
     """A field whose default is made anew for each value, as `dataclasses.field` declares it."""
-    return cast(Value, _Made(default_factory))
+    return cast(Value, _DefaultFactory(default_factory))
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -115,7 +115,7 @@ def _default(given: Any) -> Any:
     if standard is None or not isinstance(given, standard.Field):
         return given
     if given.default_factory is not standard.MISSING:
-        return _Made(given.default_factory)
+        return _DefaultFactory(given.default_factory)
     return MISSING if given.default is standard.MISSING else given.default
 
 
@@ -150,7 +150,7 @@ class _Fields:
             made.update(getattr(base, "__dataclass_fields__", {}))
         about = {"__annotations__": self._annotations, "__doc__": _DOC}
         defaults = {
-            name: standard(default_factory=value.factory) if isinstance(value, _Made) else value
+            name: standard(default_factory=value.factory) if isinstance(value, _DefaultFactory) else value
             for name, value in self._defaults.items()
         }
         twin: Any = type(owner.__name__, (), {**defaults, **about})
@@ -171,7 +171,7 @@ def __init__(self: Any, *args: Any, **values: Any) -> None:
     """Stands in each class until it is worth while to compile one for it, or arguments are wrong."""
     cls = type(self)
     cls._made += 1
-    if cls._made > BY_HAND or not _filled(self, args, values):
+    if cls._made > BY_HAND or not _fill_fields(self, args, values):
         cls.__init__ = _initialiser(cls)
         cls.__init__(self, *args, **values)
 
@@ -179,7 +179,7 @@ def __init__(self: Any, *args: Any, **values: Any) -> None:
 _put = object.__setattr__
 
 
-def _filled(self: Any, args: tuple[Any, ...], values: dict[str, Any]) -> bool:
+def _fill_fields(self: Any, args: tuple[Any, ...], values: dict[str, Any]) -> bool:
     """Fill a value; False when the arguments do not fit its fields."""
     names, defaults, used = self.__match_args__, self._defaults, 0
     for name, value in zip(names, args, strict=False):
@@ -189,7 +189,7 @@ def _filled(self: Any, args: tuple[Any, ...], values: dict[str, Any]) -> bool:
             value, used = values[name], used + 1
         else:
             value = defaults[name]
-            if isinstance(value, _Made):
+            if isinstance(value, _DefaultFactory):
                 value = value.factory()
             elif value is MISSING:
                 return False
@@ -203,7 +203,7 @@ def _initialiser(cls: type[Any]) -> Any:
     parameters, body = ["self"], ["_lend(self, _open)"]
     for name in cls.__match_args__:
         value, default = name, cls._defaults.get(name, MISSING)
-        if isinstance(default, _Made):
+        if isinstance(default, _DefaultFactory):
             known[f"_{name}"] = default.factory
             parameters.append(f"{name}=MISSING")
             value = f"_{name}() if {name} is MISSING else {name}"

@@ -13,7 +13,7 @@ COMMANDS = (
 """Words that are no checks when they come first."""
 
 
-def alike(word: str, known: Iterable[str], otherwise: str) -> str:
+def suggest_word(word: str, known: Iterable[str], otherwise: str) -> str:
     """`did you mean ...?` for a misspelt word, or what is said where nothing is like it."""
     from difflib import get_close_matches
 

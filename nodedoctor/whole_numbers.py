@@ -17,7 +17,7 @@ LARGEST = (1 << 63) - 1
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
-def whole(value: Any, most: int = LARGEST, least: int = 0) -> int | None:
+def whole_number(value: Any, most: int = LARGEST, least: int = 0) -> int | None:
     """The whole number in a text or a JSON value; None when it is none, or not between `least` and `most`."""
     if isinstance(value, str):
         value = int(value) if _DECIMAL.fullmatch(value) else None
@@ -28,7 +28,7 @@ def whole(value: Any, most: int = LARGEST, least: int = 0) -> int | None:
 
 def signed(value: Any, most: int = LARGEST) -> int | None:
     """The same, for numbers that may be negative."""
-    return whole(value, most, -most - 1)
+    return whole_number(value, most, -most - 1)
 
 
 def json_integer(digits: str) -> int | None:

@@ -20,21 +20,21 @@ def plural(noun: str) -> str:
     return f"{noun}s"
 
 
-def agree(number: float, one: str, many: str) -> str:
+def singular_or_plural(number: float, one: str, many: str) -> str:
     """The word that fits a number: `agree(len(down), "is", "are")`."""
     return one if number == 1 else many
 
 
-def begun(text: str) -> str:
+def capitalised(text: str) -> str:
     """A sentence with a capital letter, unless it begins with the name of a file or a function."""
     first = (text.split() or [""])[0].rstrip(".,:;")
     return text if any(mark in first for mark in "._/") else text[:1].upper() + text[1:]
 
 
-def counted(number: float, noun: str, many: str = "") -> str:
+def count_with_noun(number: float, noun: str, many: str = "") -> str:
     """A number and its noun: `1 GPU`, `0.5 GPUs`, `0 processes`; `many` where the plural is irregular."""
     digits = f"{number:g}" if isinstance(number, float) else str(number)
-    return f"{digits} {agree(number, noun, many or plural(noun))}"
+    return f"{digits} {singular_or_plural(number, noun, many or plural(noun))}"
 
 
 def decimal(value: float, digits: int = 12) -> str:
@@ -43,7 +43,7 @@ def decimal(value: float, digits: int = 12) -> str:
     return f"{rounded:.12f}".rstrip("0").rstrip(".") if abs(rounded) < 1 else f"{rounded:.12g}"
 
 
-def listed(items: Iterable[object], most: int = 0) -> str:
+def comma_list(items: Iterable[object], most: int = 0) -> str:
     """`a`, `a and b`, `a, b and c`; with `most` the rest as a number: `a, b and 3 more`."""
     words = [str(item) for item in items]
     if most and len(words) > most:
@@ -59,13 +59,13 @@ def ranged(numbers: Iterable[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return listed(piece for run in runs for piece in _pieces(run))
+    return comma_list(piece for run in runs for piece in _pieces(run))
 
 
 def numbered(noun: str, numbers: Iterable[int]) -> str:
     """A noun and the numbers of what it names: `GPU 3`, `GPUs 3 and 5`, `ranks 0-7`."""
     known = set(numbers)
-    return f"{agree(len(known), noun, plural(noun))} {ranged(known)}"
+    return f"{singular_or_plural(len(known), noun, plural(noun))} {ranged(known)}"
 
 
 def sentences(text: str) -> list[str]:
@@ -73,7 +73,7 @@ def sentences(text: str) -> list[str]:
     return [part.strip().rstrip(".") for part in _STOP.split(text) if part.strip()]
 
 
-def spoken(subject: str) -> str:
+def subject_label(subject: str) -> str:
     """A subject as a person says it: `GPU 3`, `mlx5_6 port 1`; empty for what only files findings."""
     kind, _, rest = subject.partition(":")
     if kind in ("gpu", "nvswitch"):
@@ -88,16 +88,16 @@ def spoken(subject: str) -> str:
     return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
 
 
-def unnamed(subject: str, summary: str) -> str:
+def label_if_unnamed(subject: str, summary: str) -> str:
     """The name of a subject where its summary does not name it; else empty."""
-    name, own = spoken(subject), subject.partition(":")[2]
+    name, own = subject_label(subject), subject.partition(":")[2]
     is_number = own[:1].isdecimal() and ":" not in own
     return "" if name in summary or (not is_number and own in summary) else name
 
 
 def about(subject: str, summary: str) -> str:
     """A summary with the name of its subject before it, unless it names it itself."""
-    name = unnamed(subject, summary)
+    name = label_if_unnamed(subject, summary)
     return f"{name}: {summary}" if name else summary
 
 

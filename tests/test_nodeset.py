@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.nodeset import MOST, NodeSetError, counted, expand, fold, is_name, named, of_file
+from nodedoctor.nodeset import MOST, NodeSetError, natural_key, expand, fold, is_name, expand_nodes, of_file
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_slurm_writes_can_be_read(text: str, names: list[str]):
 )
 def test_names_fold_as_people_count(hosts: list[str], text: str):
     assert fold(hosts) == text
-    assert sorted(expand(text), key=counted) == sorted(set(hosts), key=counted)
+    assert sorted(expand(text), key=natural_key) == sorted(set(hosts), key=natural_key)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ names = st.from_regex(r"[a-c@.:%-]{0,3}([0-9]{1,3}[a-b.-]{0,2}){0,3}", fullmatch
 @given(st.lists(names, max_size=40))
 def test_what_is_folded_reads_back(hosts: list[str]):
     folded = fold(hosts)
-    assert sorted(expand(folded), key=counted) == sorted(set(hosts), key=counted)
+    assert sorted(expand(folded), key=natural_key) == sorted(set(hosts), key=natural_key)
     assert fold(reversed(hosts)) == folded
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 120)), max_size=60))
 def test_one_build_reads_back_in_order(numbers: list[tuple[int, int]]):
     hosts = {f"gpu-{number:03d}" for _, number in numbers}
-    assert expand(fold(hosts)) == sorted(hosts, key=counted)
+    assert expand(fold(hosts)) == sorted(hosts, key=natural_key)
 
 
 @given(st.text(max_size=60))
@@ -105,12 +105,12 @@ def test_any_text_gives_names_or_one_error(text: str):
 def test_what_is_no_name_is_none(name: str):
     assert not is_name(name)
     with pytest.raises(NodeSetError):
-        named(name)
+        expand_nodes(name)
 
 
 def test_names_and_addresses_are_names():
     names = ["gpu-1", "root@gpu-1", "10.0.0.7", "fe80::1%eth0", "::1", "n.corp", "_x"]
-    assert named(",".join(names)) == names
+    assert expand_nodes(",".join(names)) == names
 
 
 @given(st.text())
@@ -124,7 +124,7 @@ def test_a_word_of_any_length_takes_no_more_than_its_length(unit: str):
     word = unit * (300_000 // len(unit))
     began = time.process_time()
     assert sorted([fold([word]), fold(["gpu-1", "gpu-2"])]) == sorted([word, "gpu-[1-2]"])
-    for read in (expand, named):
+    for read in (expand, expand_nodes):
         try:
             read(word)
         except NodeSetError as error:

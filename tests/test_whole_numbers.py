@@ -9,26 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.engine.session import UsageError, since_when
-from nodedoctor.whole_numbers import LARGEST, json_integer, signed, spans, whole
+from nodedoctor.whole_numbers import LARGEST, json_integer, signed, spans, whole_number
 
 
 @given(st.one_of(st.integers(), st.text(), st.floats(), st.booleans(), st.none(), st.lists(st.integers())))
 def test_anything_is_a_number_within_bounds_or_none(value):
-    read = whole(value, 1000)
+    read = whole_number(value, 1000)
     assert read is None or (isinstance(read, int) and 0 <= read <= 1000)
 
 
 @given(st.integers(-LARGEST - 1, LARGEST))
 def test_every_64_bit_number_is_read_as_it_was_written(number):
     assert signed(str(number)) == signed(number) == number
-    assert whole(str(number)) == (number if number >= 0 else None)
+    assert whole_number(str(number)) == (number if number >= 0 else None)
 
 
 @pytest.mark.parametrize(
     "written", ["9" * 5000, 10**5000, 1 << 63, "1e3", "0x10", "", "١٢", "1_000", " 7", True], ids=range(10)
 )
 def test_what_is_no_number_of_64_bits(written):
-    assert whole(written) is None
+    assert whole_number(written) is None
 
 
 def test_a_long_number_costs_only_itself():

@@ -8,7 +8,7 @@ from nodedoctor.facts.stack.interpreter import RunningPython, TargetPython
 from nodedoctor.knowledge.versions.containers import promise
 from nodedoctor.model import Evidence, Expect, Finding, Fix, reading
 from nodedoctor.steps import stop_ray
-from nodedoctor.wording import counted, short_path
+from nodedoctor.wording import count_with_noun, short_path
 
 ROLES = ("raylet", "gcs-server", "ray-worker")
 DOCS = "https://docs.ray.io/en/latest/cluster/faq.html"
@@ -138,7 +138,7 @@ def _all_is_one(target: TargetPython, version: str, running: list[RunningPython]
         return (
             f"Ray {process.ray} on Python {process.python} runs here; it is not installed in {target.label}"
         )
-    return f"{here}, same in {counted(len(running), 'running Ray process')}"
+    return f"{here}, same in {count_with_noun(len(running), 'running Ray process')}"
 
 
 def _line(target: TargetPython, process: RunningPython) -> Evidence:

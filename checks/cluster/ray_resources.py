@@ -13,8 +13,8 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.patterns import regex
-from nodedoctor.steps import look, stop_ray
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, stop_ray
+from nodedoctor.wording import count_with_noun
 
 RESTART = "every Ray job on this node"
 RECENT = timedelta(hours=1)  # before the last line of that log
@@ -100,7 +100,7 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
     evidence = [quoted_like("ray-session", "^InitialConfigResources: .*", "state")]
     if session.gpus > count:
         yield Finding.fail(
-            f"Ray reports {counted(session.gpus, 'GPU')}, the driver {count}",
+            f"Ray reports {count_with_noun(session.gpus, 'GPU')}, the driver {count}",
             subject="ray:gpus",
             evidence=evidence,
             fix=Fix(
@@ -113,10 +113,10 @@ def _gpus(session: RaySession, count: int | None) -> Iterator[Finding]:
             ),
         ).explained_by("driver.answers@any", "driver.gpus-present@any")
     elif session.gpus < count:
-        summary = f"Ray uses {session.gpus:g} of {counted(count, 'GPU')}"
+        summary = f"Ray uses {session.gpus:g} of {count_with_noun(count, 'GPU')}"
         yield Finding.info(summary, subject="ray:gpus", evidence=evidence)
     else:
-        summary = f"Ray and the driver report {counted(count, 'GPU')}"
+        summary = f"Ray and the driver report {count_with_noun(count, 'GPU')}"
         yield Finding.ok(summary, subject="ray:gpus", evidence=evidence)
 
 
@@ -131,7 +131,7 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
     if store > shm.size_gib:
         text = "Increase the size of /dev/shm, or start Ray with a smaller --object-store-memory."
         fix = Fix(
-            text, (look("df -h /dev/shm"),), "restart-service", RESTART, "nodedoctor ray.resources limits.shm"
+            text, (look_step("df -h /dev/shm"),), "restart-service", RESTART, "nodedoctor ray.resources limits.shm"
         )
         summary = f"object store {store:.1f} GiB, larger than /dev/shm ({shm.size_gib:.1f} GiB)"
         yield Finding.warn(summary, subject="ray:object-store", evidence=evidence, fix=fix)
@@ -152,7 +152,7 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
         if why:
             fix = Fix(
                 "Request fewer GPUs, or add nodes with GPUs to the cluster.",
-                (look("ray status -v"),),
+                (look_step("ray status -v"),),
                 "config",
             )
             yield Finding.fail(f"{demand.text}: {why}", subject=subject, evidence=evidence, fix=fix)
@@ -163,7 +163,7 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
 
 def _impossible(demand: Demand, largest: float, total: float) -> str:
     if demand.gpus > largest:
-        return f"waits forever, no node has {counted(demand.gpus, 'GPU')} (largest: {largest:g})"
+        return f"waits forever, no node has {count_with_noun(demand.gpus, 'GPU')} (largest: {largest:g})"
     if demand.gpus * demand.pieces > total:
         return f"waits forever, needs {demand.gpus * demand.pieces:g} GPUs, the cluster has {total:g}"
     if demand.kind == "STRICT_PACK" and demand.gpus * demand.pieces > largest:
@@ -174,8 +174,8 @@ def _impossible(demand: Demand, largest: float, total: float) -> str:
 def _failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
-        fix = Fix("Check whether these nodes are alive.", (look("ray status -v"),), "investigate")
-        summary = f"Ray reports {counted(len(cluster.failures), 'recent node failure')}"
+        fix = Fix("Check whether these nodes are alive.", (look_step("ray status -v"),), "investigate")
+        summary = f"Ray reports {count_with_noun(len(cluster.failures), 'recent node failure')}"
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
 
@@ -194,8 +194,8 @@ def _trouble(trouble: Trouble) -> Finding:
     meaning, advice = _MEANS.get(trouble.kind, (trouble.kind, ""))
     evidence = [Evidence("ray-session", line) for line in trouble.lines[-3:]]
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
-    fix = Fix(advice, (look("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
-    summary = f"{meaning} ({counted(trouble.count, 'line')} in {trouble.log})"
+    fix = Fix(advice, (look_step("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
+    summary = f"{meaning} ({count_with_noun(trouble.count, 'line')} in {trouble.log})"
     return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix).explained_by(
         *_ROOTS.get(trouble.kind, ())
     )
@@ -203,7 +203,7 @@ def _trouble(trouble: Trouble) -> Finding:
 
 def _silent(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
-    fix = Fix("Check as Ray's user whether its head node is alive.", (look("ray status -v"),), "investigate")
+    fix = Fix("Check as Ray's user whether its head node is alive.", (look_step("ray status -v"),), "investigate")
     if cluster is None:
         summary = "the cluster cannot be queried from here: no Python with its Ray was found"
         return Finding.unknown("not-visible-here", summary, subject="ray:status", fix=fix)
@@ -213,7 +213,7 @@ def _silent(cluster: RayCluster | None) -> Finding:
 
 def _all_well(session: RaySession | None, cluster: RayCluster | None) -> str:
     nodes = (
-        f"{counted(cluster.active, 'node')}, {counted(cluster.gpus or 0, 'GPU')}"
+        f"{count_with_noun(cluster.active, 'node')}, {count_with_noun(cluster.gpus or 0, 'GPU')}"
         if cluster
         else "no errors in its logs"
     )

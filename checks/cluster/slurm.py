@@ -8,8 +8,8 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.model import Finding, Fix, quoted_like, reading
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
 
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
@@ -68,29 +68,29 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
     if count < granted:
         fix = Fix(
             "Drain the node; check for GPUs that fell off the bus, and the job's device cgroup.",
-            (look("nodedoctor driver kernel"), look("scontrol show job -d {}", job)),
+            (look_step("nodedoctor driver kernel"), look_step("scontrol show job -d {}", job)),
             "drain",
             "the job",
             "nodedoctor slurm.gres",
             DOCS,
         )
-        summary = f"job {job} was granted {counted(granted, 'GPU')} and sees {count}"
+        summary = f"job {job} was granted {count_with_noun(granted, 'GPU')} and sees {count}"
         finding = Finding.fail(summary, subject="slurm:granted", evidence=evidence, fix=fix)
         yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     elif count > granted:
         summary = (
-            f"job {job} was granted {counted(granted, 'GPU')} and sees {count}: devices are not constrained"
+            f"job {job} was granted {count_with_noun(granted, 'GPU')} and sees {count}: devices are not constrained"
         )
         fix = Fix(
             "Set ConstrainDevices=yes in cgroup.conf.",
-            (look("scontrol show config | grep -i cgroup"),),
+            (look_step("scontrol show config | grep -i cgroup"),),
             "config",
             "jobs started later",
             docs=DOCS,
         )
         yield Finding.info(summary, subject="slurm:granted", evidence=evidence, fix=fix)
     else:
-        summary = f"job {job} sees all {counted(count, 'GPU')} it was granted"
+        summary = f"job {job} sees all {count_with_noun(count, 'GPU')} it was granted"
         yield Finding.ok(summary, subject="slurm:granted", evidence=evidence)
 
 
@@ -100,7 +100,7 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
         yield Finding.unknown("not-visible-here", f"{missing} could not be seen", subject="slurm:gres")
         return
     evidence = [*(quoted_like("slurm-node", rf"\b{key}=\S+") for key in ("NodeName", "Gres", "State"))]
-    what = f"Slurm configures {counted(node.gpus, 'GPU')} for {node.name}, the driver reports {count}"
+    what = f"Slurm configures {count_with_noun(node.gpus, 'GPU')} for {node.name}, the driver reports {count}"
     fix = Fix(
         "Drain the node and find the GPUs; if the number is intended, correct slurm.conf and gres.conf.",
         (
@@ -109,8 +109,8 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
                 node.name,
                 disturbs="pending jobs for this node; running jobs continue",
             ),
-            look("slurmd -C"),
-            look("nodedoctor driver"),
+            look_step("slurmd -C"),
+            look_step("nodedoctor driver"),
         ),
         "drain",
         "the node, once its jobs have ended",
@@ -128,7 +128,7 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
         yield Finding.info(f"{what}: some are never allocated", subject="slurm:gres", evidence=evidence)
     else:
         yield Finding.ok(
-            f"{counted(count, 'GPU')} in Slurm and in the driver", subject="slurm:gres", evidence=evidence
+            f"{count_with_noun(count, 'GPU')} in Slurm and in the driver", subject="slurm:gres", evidence=evidence
         )
 
 
@@ -139,13 +139,13 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
     ]
     if left:
         yield Finding.warn(
-            f"{node.name} is idle in Slurm, but {counted(len(left), 'process')} "
-            f"{agree(len(left), 'holds', 'hold')} GPUs: {_names(left)}",
+            f"{node.name} is idle in Slurm, but {count_with_noun(len(left), 'process')} "
+            f"{singular_or_plural(len(left), 'holds', 'hold')} GPUs: {_names(left)}",
             subject="slurm:leftovers",
             evidence=[one for p in left[:8] for one in p.said("program", "user", "nvidia")],
             fix=Fix(
                 "Find the owner; have the Slurm epilog kill leftover processes.",
-                tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
+                tuple(look_step("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
                 "investigate",
                 "these processes, if killed",
                 "nodedoctor slurm.gres",
@@ -155,4 +155,4 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
 
 
 def _names(processes: list[Process]) -> str:
-    return listed((process.label for process in processes), 3)
+    return comma_list((process.label for process in processes), 3)

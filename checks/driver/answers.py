@@ -9,13 +9,13 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.places import init_said, lost_said, slow_call, values_failed
+from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence, slow_call, values_failed
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
-from nodedoctor.steps import look
-from nodedoctor.wording import clause, counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import clause, count_with_noun
 
 from .refusals import Refusal, refusals
 
@@ -34,9 +34,9 @@ _SLOW = Fix(
     "Find what slows the driver down: a GPU about to fail (kernel log), persistence mode off (every call "
     "initialises all GPUs again), or too many monitoring tools.",
     (
-        look("sudo dmesg | grep -iE 'xid|nvrm'"),
-        look("nvidia-smi --query-gpu=persistence_mode --format=csv"),
-        look("pgrep -af 'dcgm|nvidia-smi'"),
+        look_step("sudo dmesg | grep -iE 'xid|nvrm'"),
+        look_step("nvidia-smi --query-gpu=persistence_mode --format=csv"),
+        look_step("pgrep -af 'dcgm|nvidia-smi'"),
     ),
     verify=VERIFY,
 )
@@ -99,7 +99,7 @@ def answers(
     troubles = [*_silences(answers), *_failures(answers, inventory, inside, unloaded), *_sick(gpus)]
     yield from troubles
     if not troubles:
-        yield _well(answers.answers)
+        yield _all_answered(answers.answers)
 
 
 def _silences(answers: DriverAnswers) -> Iterator[Finding]:
@@ -164,7 +164,7 @@ def _failures(
     """Errors that kept the library from starting; one finding for all who met the same one."""
     failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]
     for name in dict.fromkeys(error.name for _, error in failed):
-        said = [init_said(probe, error) for probe, error in failed if error.name == name]
+        said = [init_evidence(probe, error) for probe, error in failed if error.name == name]
         error = nvml_error(name)
         if _somebody(answers):
             summary = f"{said[0].probe}: {error.meaning}; another source works"
@@ -198,7 +198,7 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
         return
     for gone in gpus.lost:
         if gone.error not in ("NOT_ASKED", "NO_ANSWER", "CRASH"):  # the last two are told as hang and crash
-            yield _silent(gone.error, gone.index, gone.subject, lost_said(gpus.source, gone))
+            yield _silent(gone.error, gone.index, gone.subject, lost_evidence(gpus.source, gone))
     silent = {gpu.index for gpu in gpus.gpus if _silent_sensors(gpu)}
     refused = refusals(gpus)
     for refusal in refused:
@@ -248,9 +248,9 @@ def _silent_sensors(gpu: Gpu) -> bool:
     return sum(gpu.errors.get(field) == "UNKNOWN" for field in SENSORS) > 1
 
 
-def _well(answers: tuple[DriverAnswer, ...]) -> Finding:
+def _all_answered(answers: tuple[DriverAnswer, ...]) -> Finding:
     best = max(answers, key=lambda answer: answer.gpus)
     took = f" in {best.seconds:.2f} s" if best.seconds is not None else ""
     version = f", driver {best.driver_version}" if best.driver_version else ""
-    gpus = counted(best.gpus, "GPU")
+    gpus = count_with_noun(best.gpus, "GPU")
     return Finding.ok(f"{best.probe} answered{took}: {gpus}{version}")

@@ -15,8 +15,8 @@ from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.knowledge.gpus import platforms_of
 from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
 from nodedoctor.model import Finding, Fix, Step, reading
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun
 
 
 @check(
@@ -51,7 +51,7 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     # Every count that a board, or some equal part of one given to a guest, can have.
     parts = {one.gpus // part for one in boards for part in (1, 2, 4, 8, 16) if one.gpus % part == 0}
     if count in parts or count > whole:
-        yield Finding.ok(f"{counted(count, 'GPU')}, as {model.name} ships" if count > 1 else "one GPU")
+        yield Finding.ok(f"{count_with_noun(count, 'GPU')}, as {model.name} ships" if count > 1 else "one GPU")
         return
     if inventory.nvswitches and board.virtual is False:
         yield Finding.skip("judged by driver.gpus-present: the NVSwitches of the board are on the bus")
@@ -64,7 +64,7 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
         yield Finding.fail(summary, evidence=said, fix=OFF_THE_BUS)
     else:
         summary = (
-            f"{counted(count, 'GPU')} on the PCI bus, {model.name} ships with {wanted}: one may be missing"
+            f"{count_with_noun(count, 'GPU')} on the PCI bus, {model.name} ships with {wanted}: one may be missing"
         )
         yield Finding.warn(summary, evidence=said, fix=OFF_THE_BUS)
 
@@ -120,7 +120,7 @@ def _package(machine: Machine | None) -> Fix:
     packages.debian.org, the driver installation guide.
     """
     distribution = machine.distro_id if machine else None
-    steps: list[Step] = [look("ldconfig -p | grep -E 'libcuda|libnvidia-ml'")]
+    steps: list[Step] = [look_step("ldconfig -p | grep -E 'libcuda|libnvidia-ml'")]
     if distribution == "ubuntu":
         steps.append(
             repair(

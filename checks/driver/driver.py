@@ -8,7 +8,7 @@ from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.gpu.gpu import LostGpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory, Slot
-from nodedoctor.facts.gpu.places import init_said, lost_said
+from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
@@ -23,7 +23,7 @@ from nodedoctor.knowledge.nvml_errors import (
     OPEN_MODULES,
 )
 from nodedoctor.model import Evidence, Expect, Finding, Fix
-from nodedoctor.wording import clause, counted
+from nodedoctor.wording import clause, count_with_noun
 
 from .seven_of_eight import one_missing
 
@@ -89,7 +89,7 @@ def _expected(inventory: Inventory, gpus: Gpus | None, expect: Expect) -> Iterat
         yield Finding.unknown("unparsable", f"--expect gpus: not a number: '{told}'")
     shown = inventory.shown or 0
     if wanted and shown < wanted and (shown or not inventory.ours):
-        summary = f"{counted(wanted, 'GPU')} expected, {shown} usable"
+        summary = f"{count_with_noun(wanted, 'GPU')} expected, {shown} usable"
         finding = Finding.fail(summary, fix=OFF_THE_BUS if shown else GIVE_GPUS)
         yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     model = expect.get("gpu")
@@ -102,7 +102,7 @@ def _some(inventory: Inventory, gpus: Gpus, machine: Machine | None) -> Iterator
     """The driver shows GPUs: are they all?"""
     missing = [slot for slot in inventory.missing if not _unfinished(slot, gpus)]
     troubles = [_missing(slot) for slot in missing]
-    troubles += [_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
+    troubles += [_lost_device(gone, gpus.source) for gone in _elsewhere(missing, gpus)]
     troubles += _incomplete(inventory, machine)
     troubles += one_missing(inventory, gpus)
     troubles += _fewer_than_nodes(inventory) if not (troubles or gpus.interrupted) else []
@@ -131,7 +131,7 @@ def _none(
         yield finding.explained_by("container.devices@container:gpus")
     elif inventory.ours and driver and driver.loaded is False:
         count = len(inventory.ours)
-        summary = f"{counted(count, 'GPU')} on the PCI bus, no driver loaded"
+        summary = f"{count_with_noun(count, 'GPU')} on the PCI bus, no driver loaded"
         yield Finding.fail(summary, evidence=slots, fix=NO_DRIVER)
     elif driver and driver.kind == "proprietary" and _all_blackwell(inventory):
         summary = "Blackwell GPUs need the open kernel module; the proprietary one is loaded"
@@ -139,7 +139,7 @@ def _none(
         yield Finding.fail(summary, evidence=[said, *slots], fix=OPEN_MODULES)
     elif gpus and gpus.init_error:
         error = nvml_error(gpus.init_error.name)
-        said = init_said(gpus.source, gpus.init_error)
+        said = init_evidence(gpus.source, gpus.init_error)
         summary = f"no GPU usable: {error.meaning}"
         yield Finding.fail(summary, evidence=[said, *slots], fix=error.fix_here(inside))
     elif gpus and not gpus.interrupted:
@@ -163,7 +163,7 @@ def _all_gone(inventory: Inventory, gpus: Gpus) -> Iterator[Finding]:
             finding = finding.led_by(f"the driver shows none of the {len(missing)} GPUs on the PCI bus")
         alone = slot is missing[0]
         yield finding if alone else finding.explained_by(f"driver.gpus-present@pci:{missing[0].address}")
-    yield from (_lost(gone, gpus.source) for gone in _elsewhere(missing, gpus))
+    yield from (_lost_device(gone, gpus.source) for gone in _elsewhere(missing, gpus))
     if not missing and not gpus.lost:
         there = f"{inventory.nvswitches} NVSwitches are" if inventory.nvswitches else "the driver is"
         yield Finding.fail(f"{there} present, but no GPU", fix=OFF_THE_BUS)
@@ -209,7 +209,7 @@ def _elsewhere(missing: Sequence[Slot], gpus: Gpus) -> Iterator[LostGpu]:
             yield gone
 
 
-def _lost(gone: LostGpu, source: str) -> Finding:
+def _lost_device(gone: LostGpu, source: str) -> Finding:
     error = nvml_error("GPU_IS_LOST" if gone.error == "UNKNOWN" else gone.error)
     meaning = "does not answer, and may have fallen off the bus" if gone.error == "UNKNOWN" else error.meaning
     who = gone.bus_id or (f"with index {gone.index}" if gone.index is not None else "without an address")
@@ -217,7 +217,7 @@ def _lost(gone: LostGpu, source: str) -> Finding:
     return Finding.fail(
         f"GPU {who}: {meaning}",
         subject=subject,
-        evidence=lost_said(source, gone),
+        evidence=lost_evidence(source, gone),
         fix=error.fix_here(False, gone.index),
     )
 
@@ -242,7 +242,7 @@ def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
     shown, nodes = inventory.shown or 0, inventory.nodes or 0
     if not inventory.restricted or nodes <= shown:
         return []
-    summary = f"{counted(nodes, 'GPU device node')} usable here, the driver reports {counted(shown, 'GPU')}"
+    summary = f"{count_with_noun(nodes, 'GPU device node')} usable here, the driver reports {count_with_noun(shown, 'GPU')}"
     return [Finding.fail(summary, fix=OFF_THE_BUS)]
 
 
@@ -256,7 +256,7 @@ def _hidden(inventory: Inventory) -> Iterator[Finding]:
 
 def _summary(inventory: Inventory) -> str:
     shown, slots = inventory.shown or 0, inventory.slots or ()
-    gpus = counted(shown, "GPU")
+    gpus = count_with_noun(shown, "GPU")
     if inventory.platform == "wsl2":
         return f"{gpus} through WSL2 (driver of Windows)"
     if inventory.platform == "tegra":

@@ -6,7 +6,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import values
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
@@ -14,7 +14,7 @@ from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
-from nodedoctor.wording import agree, clause, counted, numbered
+from nodedoctor.wording import singular_or_plural, clause, count_with_noun, numbered
 
 _MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
@@ -61,7 +61,7 @@ def persistence(
     elif not told:
         yield _untold("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
     elif not off:
-        yield _well(gpus, f"persistence mode is on for {_all(told)}")
+        yield _all_as_expected(gpus, f"persistence mode is on for {_all(told)}")
     else:
         said = [one for gpu in off for one in values(gpus.source, gpu, "persistence_mode")]
         said += [daemon.said] if daemon else []
@@ -110,7 +110,7 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     elif len(silent) == len(gpus.gpus):
         yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
     elif not wanting:
-        yield _well(gpus, f"no recovery action requested for {_all(gpus.gpus)}")
+        yield _all_as_expected(gpus, f"no recovery action requested for {_all(gpus.gpus)}")
 
 
 def _wanted(gpu: Gpu) -> str | None:
@@ -140,7 +140,7 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
     findings = [*_mig(gpus), *_compute(gpus), *_special(gpus)]
     yield from findings
     if not findings:
-        yield _well(gpus, f"default mode on {_all(gpus.gpus)}")
+        yield _all_as_expected(gpus, f"default mode on {_all(gpus.gpus)}")
 
 
 def _mig(gpus: Gpus) -> Iterator[Finding]:
@@ -156,13 +156,13 @@ def _mig(gpus: Gpus) -> Iterator[Finding]:
     if len(on) == len(gpus.gpus):
         slices = sum(gpu.mig_devices or 0 for gpu in on)
         yield Finding.info(
-            f"MIG is on everywhere ({counted(slices, 'device')}): no P2P, no NVLink between them"
+            f"MIG is on everywhere ({count_with_noun(slices, 'device')}): no P2P, no NVLink between them"
         )
     elif on:
         said = [one for gpu in on for one in values(gpus.source, gpu, "mig_mode")]
         summary = (
             f"MIG is on for {numbered('GPU', (gpu.index for gpu in on))} only: "
-            f"no P2P or NVLink to {agree(len(on), 'it', 'them')}"
+            f"no P2P or NVLink to {singular_or_plural(len(on), 'it', 'them')}"
         )
         fix = Fix("Run multi-GPU jobs on the others.", action="none", docs=_MIG_GUIDE)
         yield Finding.info(summary, evidence=said, fix=fix)
@@ -203,7 +203,7 @@ def _special(gpus: Gpus) -> Iterator[Finding]:
         yield Finding.info(f"virtual GPUs ({', '.join(sorted(kinds))}): P2P and NVLink may be missing")
 
 
-def _well(gpus: Gpus, summary: str) -> Finding:
+def _all_as_expected(gpus: Gpus, summary: str) -> Finding:
     """All is well with every GPU; of those that were not reached nothing is known."""
     if gpus.interrupted:
         return Finding.unknown(

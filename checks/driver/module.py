@@ -15,14 +15,14 @@ from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.places import init_said
+from nodedoctor.facts.gpu.evidence import init_evidence
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import Pci, said_of
+from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
 from nodedoctor.steps import reboot, repair
-from nodedoctor.wording import counted, fitting, listed
+from nodedoctor.wording import count_with_noun, fitting, comma_list
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
 
@@ -98,7 +98,7 @@ def module_userspace(
     wrong = {name: versions for name, versions in found.items() if module not in versions}
     failed = gpus.init_error if gpus else None
     if failed and failed.name == MISMATCH:
-        said = [init_said(gpus.source, failed)] if gpus else []
+        said = [init_evidence(gpus.source, failed)] if gpus else []
         yield _mismatch(module, wrong, driver, packages, said, fix)
     elif driver and driver.platform == "wsl2":
         yield Finding.skip("WSL2: the driver is Windows', there is no kernel module to compare")
@@ -147,12 +147,12 @@ def _mismatch(
         said += [library.said for library in driver.libraries if library.name in wrong]
         said += [UPGRADES_ON] if driver.unattended_upgrades else []
     said += [package.said for package in _unlike(packages, module)]
-    each = listed(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
+    each = comma_list(f"{name} {' '.join(versions)}" for name, versions in wrong.items())
     summary = "the loaded kernel module and the driver libraries have different versions"
     others = sorted({version for versions in wrong.values() for version in versions})
     if module and others:
         loaded = f"kernel module {module} is loaded, the libraries are"
-        all_of_them = f"{loaded} {listed(others)}"
+        all_of_them = f"{loaded} {comma_list(others)}"
         summary = all_of_them if len(others) == 1 else fitting(f"{loaded} {each}", all_of_them)
     lead = f"driver mismatch: kernel module {module}, libraries {', '.join(others)}"
     finding = Finding.fail(summary, evidence=said, fix=fix)
@@ -164,7 +164,7 @@ def _agreed(module: str, driver: Driver, packages: DriverPackages | None) -> Ite
     others = {v for name in LIBRARIES for v in driver.versions(name)} - {module}
     if others:
         copies = [library.said for library in driver.libraries if library.version in others]
-        summary = f"{module} in use; another folder holds {listed(sorted(others))}"
+        summary = f"{module} in use; another folder holds {comma_list(sorted(others))}"
         yield Finding.info(summary, evidence=copies)
     elif unlike := _unlike(packages, module):
         other = f"{unlike[0].name} {unlike[0].version}"
@@ -198,7 +198,7 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     gpus = [gpu for gpu in pci.gpus if gpu.driver != "vfio-pci"] if pci else []
     rivals = [gpu for gpu in gpus if gpu.driver in (*RIVALS, "NovaCore")]
     for gpu in rivals:
-        said = said_of(gpu, "vendor", "device", "driver")
+        said = device_evidence(gpu, "vendor", "device", "driver")
         summary = f"GPU {gpu.address} is bound to {gpu.driver}, not to nvidia"
         yield Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
     if rivals:
@@ -220,7 +220,7 @@ def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
         return Finding.unknown("not-visible-here", "no NVIDIA module loaded; unknown whether there are GPUs")
     if not gpus:
         return Finding.skip("no GPU assigned here, no NVIDIA module loaded")
-    summary = f"module nvidia not loaded, {counted(gpus, 'GPU')} on the PCI bus"
+    summary = f"module nvidia not loaded, {count_with_noun(gpus, 'GPU')} on the PCI bus"
     said = [
         reading("driver-files", 'files["/proc/driver/nvidia/version"]?'),
         reading("driver-files", 'files["/sys/module/nvidia/version"]?'),

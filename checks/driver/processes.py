@@ -7,15 +7,15 @@ from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.places import process_said, values
+from nodedoctor.facts.gpu.evidence import process_said, values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.patterns import regex
-from nodedoctor.steps import last_resort, look
-from nodedoctor.wording import counted
+from nodedoctor.steps import last_resort, look_step
+from nodedoctor.wording import count_with_noun
 
 IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
 """Names of functions of NVIDIA's kernel modules, as /proc/PID/wchan shows them (open-gpu-kernel-modules)."""
@@ -77,7 +77,7 @@ def processes(
 def _summary(processes: Processes | None, gpus: Gpus | None) -> str:
     listed = {p.pid for gpu in (gpus.gpus if gpus else ()) for p in gpu.processes or ()}
     holders = listed | {process.pid for process in (processes.holding_gpus if processes else ())}
-    return f"{counted(len(holders), 'process')} with a GPU open, none stuck or left over"
+    return f"{count_with_noun(len(holders), 'process')} with a GPU open, none stuck or left over"
 
 
 def _blocked(processes: Processes, moment: Moment) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
         if why:
             said = [*process.said("ppid", "state"), *held]
             steps = (
-                look("ps -fp {}", process.pid),
+                look_step("ps -fp {}", process.pid),
                 last_resort(
                     "sudo kill {}",
                     process.pid,

@@ -11,8 +11,8 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 _UNIT = "nvidia-fabricmanager"
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
@@ -56,13 +56,13 @@ def guest(
     if services is None or not services.reported(_UNIT):
         yield Finding.unknown("not-visible-here", "services not visible from here")
     elif unit is not None and unit.running:
-        summary = f"{_UNIT} is running for {counted(board.nvswitches, 'NVSwitch')}"
+        summary = f"{_UNIT} is running for {count_with_noun(board.nvswitches, 'NVSwitch')}"
         yield Finding.ok(summary, evidence=[unit.said])
     else:
         state = unit.state if unit else "is not installed"
         said = [unit.said] if unit else []
         summary = (
-            f"{counted(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but {_UNIT} {state}"
+            f"{count_with_noun(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but {_UNIT} {state}"
         )
         if _works(gpus, links):
             yield Finding.info(f"{summary}; NVLink works anyway", evidence=said)
@@ -86,8 +86,8 @@ def _start(absent: bool) -> Fix:
         else "Start the service; its log shows why it failed."
     )
     steps = (
-        look("systemctl status nvidia-fabricmanager"),
-        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        look_step("systemctl status nvidia-fabricmanager"),
+        look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
         *(() if absent else (START_FABRIC,)),
     )
     return Fix(

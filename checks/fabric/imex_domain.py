@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.fabric.imex_domain import NAME, ImexDomain
 from nodedoctor.model import Finding, Fix, quoted_like
-from nodedoctor.steps import last_resort, look
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import last_resort, look_step
+from nodedoctor.wording import count_with_noun, comma_list
 
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
 _MARKS = {
@@ -43,8 +43,8 @@ def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
     """
     behind = [node for node in domain.nodes if node.status != "READY"]
     versions = {node.version for node in domain.nodes if node.version and node.version[0].isdigit()}
-    told = [f"{counted(len(behind), 'tray')} not ready"] if behind else []
-    told += [f"versions {listed(sorted(versions))}"] if len(versions) > 1 else []
+    told = [f"{count_with_noun(len(behind), 'tray')} not ready"] if behind else []
+    told += [f"versions {comma_list(sorted(versions))}"] if len(versions) > 1 else []
     told += [meaning for mark, meaning in _MARKS.items() if mark in domain.marks]
     state = f"domain {domain.state}" if domain.state else "domain state unknown"
     said = [node.said for node in behind[:4]]
@@ -54,9 +54,9 @@ def imex_domain(domain: ImexDomain) -> Iterator[Finding]:
         summary = f"{state}: {'; '.join(told)}" if told else state
         yield Finding.warn(summary, evidence=said, fix=_fix(behind[0].host if behind else ""))
     elif domain.state is None:
-        yield Finding.unknown("unparsable", f"{counted(len(domain.nodes), 'tray')} READY, {state}")
+        yield Finding.unknown("unparsable", f"{count_with_noun(len(domain.nodes), 'tray')} READY, {state}")
     else:
-        yield Finding.ok(f"{state}, {counted(len(domain.nodes), 'tray')} READY", evidence=said)
+        yield Finding.ok(f"{state}, {count_with_noun(len(domain.nodes), 'tray')} READY", evidence=said)
 
 
 def _fix(host: str) -> Fix:
@@ -65,9 +65,9 @@ def _fix(host: str) -> Fix:
         "Compare the version of IMEX and /etc/nvidia-imex/nodes_config.cfg on all trays, then restart IMEX "
         f"on those that are not ready.{where}",
         (
-            look("nvidia-imex-ctl -N"),
-            look("cat /etc/nvidia-imex/nodes_config.cfg"),
-            look("sudo tail -50 /var/log/nvidia-imex.log"),
+            look_step("nvidia-imex-ctl -N"),
+            look_step("cat /etc/nvidia-imex/nodes_config.cfg"),
+            look_step("sudo tail -50 /var/log/nvidia-imex.log"),
             last_resort(
                 "sudo systemctl restart nvidia-imex",
                 when="version and nodes_config.cfg are equal on all trays",

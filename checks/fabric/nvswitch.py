@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
-from nodedoctor.facts.pci.pci import Pci, said_of
+from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import keep, look
-from nodedoctor.wording import counted
+from nodedoctor.steps import keep_step, look_step
+from nodedoctor.wording import count_with_noun
 
 from .manager import GUIDE
 
@@ -35,9 +35,9 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     fix = Fix(
         "Drain and power-cycle the node; if the switch is still missing, request a replacement of the board.",
         (
-            look("lspci -d 10de: | grep -i bridge"),
-            look("sudo dmesg | grep -iE 'sxid|nvswitch'"),
-            keep("sudo nvidia-bug-report.sh"),
+            look_step("lspci -d 10de: | grep -i bridge"),
+            look_step("sudo dmesg | grep -iE 'sxid|nvswitch'"),
+            keep_step("sudo nvidia-bug-report.sh"),
         ),
         "drain",
         "every job on this node",
@@ -46,7 +46,7 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     )
     dead = [switch for switch in switches if switch.off_bus]
     for switch in dead:
-        said = said_of(switch, "config", "device")
+        said = device_evidence(switch, "config", "device")
         summary = f"NVSwitch {switch.address} has fallen off the bus"
         yield Finding.fail(summary, subject=f"pci:{switch.address}", evidence=said, fix=fix)
     if platform is None or not platform.switches_on_host_bus:
@@ -55,11 +55,11 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     elif not switches or board.virtual is not False:
         if not dead:
             yield Finding.skip(
-                f"{counted(len(switches), 'NVSwitch')} visible here; only the host knows the right number"
+                f"{count_with_noun(len(switches), 'NVSwitch')} visible here; only the host knows the right number"
             )
     elif len(switches) < platform.nvswitches:
-        said = [one for switch in switches for one in said_of(switch, "device")]
+        said = [one for switch in switches for one in device_evidence(switch, "device")]
         summary = f"{len(switches)} of {platform.nvswitches} NVSwitches on the bus of a {platform.name}"
         yield Finding.fail(summary, evidence=said, fix=fix)
     elif not dead:
-        yield Finding.ok(f"{counted(len(switches), 'NVSwitch')}, as on every {platform.name}")
+        yield Finding.ok(f"{count_with_noun(len(switches), 'NVSwitch')}, as on every {platform.name}")

@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding, Fix
@@ -91,7 +91,7 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
 def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
     said = [
         *values(source, gpu, "fabric_state", "fabric_status"),
-        *card(source, gpu),
+        *identity_evidence(source, gpu),
     ]
     fix = look_at(
         gpu,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.grace import GraceGpus
-from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.knowledge.fixes.gpu import replace_gpu
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding
@@ -39,7 +39,7 @@ def c2c(grace: GraceGpus) -> Iterator[Finding]:
     for gpu in down:
         summary = f"{gpu.c2c_active} of {gpu.c2c_links} C2C links to the CPU active"
         text = "Reboot once; if a link stays inactive, request a replacement."
-        said = [*values(gpus.source, gpu, *_FIELDS), *card(gpus.source, gpu)]
+        said = [*values(gpus.source, gpu, *_FIELDS), *identity_evidence(gpus.source, gpu)]
         yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=replace_gpu(gpu, text, "gpu.c2c"))
     if len(told) < len(joined):
         yield not_reported("the state of C2C links", joined, "c2c_active")

@@ -6,18 +6,18 @@ from statistics import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun
 
 from ..unavailable import all_of, none_shown, not_reported
 
 _OWN_LIMITS = {"board_limit": "board limit", "reliability": "reliability limit"}
 """Reasons that drivers from 615 on name (docs.nvidia.com/deploy/nvml-api, nvmlClocksEventReasons); no more is
 said of them there."""
-_SEE_CLOCKS = look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER")
+_SEE_CLOCKS = look_step("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER")
 LOADED_PERCENT = 80
 """Utilisation from which a GPU counts as under load; below it may be between two kernels."""
 LOCKED = 0.9
@@ -87,19 +87,19 @@ def _lowered(gpu: Gpu, source: str) -> Finding | None:
         said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
         summary = f"SM clock locked at {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
-    if held := _held(gpu):
+    if held := _board_limit(gpu):
         said = values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz")
         summary = f"SM clock {gpu.clock_sm_mhz} of {gpu.clock_max_sm_mhz} MHz under load ({held})"
         look_at_it = look_at(
             gpu, "Check its power draw, power cables and temperature.", "clock.limits", (_SEE_CLOCKS,)
         )
         return Finding.warn(
-            summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=look_at_it
+            summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=look_at_it
         )
     return None
 
 
-def _held(gpu: Gpu) -> str:
+def _board_limit(gpu: Gpu) -> str:
     """A limit of the board itself that keeps clocks low under load; near their top it is usual."""
     if not (_loaded(gpu) and gpu.clock_sm_mhz and gpu.clock_max_sm_mhz):
         return ""
@@ -160,14 +160,14 @@ def outlier(gpus: Gpus) -> Iterator[Finding]:
     elif not judged:
         yield Finding.skip(f"fewer than 3 GPUs of a kind under load ({len(loaded)} of {len(told)})")
     elif not slow:
-        yield Finding.ok(f"{counted(len(judged), 'GPU')} under load within {1 - OUTLIER:.0%} of their median")
+        yield Finding.ok(f"{count_with_noun(len(judged), 'GPU')} under load within {1 - OUTLIER:.0%} of their median")
 
 
 def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
     said = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
     summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
-    steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
+    steps = (look_step("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look_step("nodedoctor watch"))
     fix = look_at(gpu, text, "clock.outlier", steps)
-    evidence = [*said, *card(source, gpu)]
+    evidence = [*said, *identity_evidence(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

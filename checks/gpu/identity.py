@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nodedoctor.declare.peers import Attribute, Odd, compared, odd_ones
+from nodedoctor.declare.peers import Attribute, Outlier, compared, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Action, Evidence, Finding, Step
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
 
 from ..unavailable import NOT_KNOWN, none_shown
 
@@ -117,7 +117,7 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
     looked: list[str] = []
     for like in kinds.values():
         looked += [name for name in compared(like, (*FUNCTIONS, *PARTS)) if name not in looked]
-        findings += [_other(odd, gpus.source, board) for odd in odd_ones(like, FUNCTIONS)]
+        findings += [_functional_difference(odd, gpus.source, board) for odd in odd_ones(like, FUNCTIONS)]
         findings += [_other_part(odd, gpus.source) for odd in odd_ones(like, PARTS)]
     yield from findings
     if not looked and not models:
@@ -130,7 +130,7 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         yield Finding.skip(why) if few else Finding.unknown("not-visible-here", why)
     elif not any(finding.severity.is_problem for finding in findings):
         largest = max(len(like) for like in kinds.values())
-        yield Finding.ok(f"{counted(largest, 'GPU')} alike in {listed(looked, 4)}")
+        yield Finding.ok(f"{count_with_noun(largest, 'GPU')} alike in {comma_list(looked, 4)}")
 
 
 _FIELDS = {
@@ -150,31 +150,31 @@ _FIELDS = {
 """The field of a GPU that each attribute is made of."""
 
 
-def _said(odd: Odd[Gpu], source: str) -> list[Evidence]:
+def _identity_evidence(odd: Outlier[Gpu], source: str) -> list[Evidence]:
     gpu = odd.device
-    return [*values(source, gpu, _FIELDS[odd.attribute]), *card(source, gpu)]
+    return [*values(source, gpu, _FIELDS[odd.attribute]), *identity_evidence(source, gpu)]
 
 
-def _words(odd: Odd[Gpu]) -> str:
+def _words(odd: Outlier[Gpu]) -> str:
     return (
-        f"{odd.attribute} {odd.value}; {counted(odd.peers, 'other GPU')} "
-        f"{agree(odd.peers, 'has', 'have')} {odd.usual}"
+        f"{odd.attribute} {odd.value}; {count_with_noun(odd.peers, 'other GPU')} "
+        f"{singular_or_plural(odd.peers, 'has', 'have')} {odd.usual}"
     )
 
 
-def _other_model(odd: Odd[Gpu], source: str) -> Finding:
+def _other_model(odd: Outlier[Gpu], source: str) -> Finding:
     """Module boards carry one model; what is in the slots of a workstation is its owner's choice."""
     usual = gpu_model(str(odd.usual))
     module = usual is not None and usual.form == "sxm"
-    summary = f"model {odd.value}; {counted(odd.peers, 'other GPU')}: {odd.usual}"
-    steps = (look("nvidia-smi -L"), look("nvidia-smi -q -i {}", odd.device.index))
+    summary = f"model {odd.value}; {count_with_noun(odd.peers, 'other GPU')}: {odd.usual}"
+    steps = (look_step("nvidia-smi -L"), look_step("nvidia-smi -q -i {}", odd.device.index))
     fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity", steps)
     if not module:
-        return Finding.info(summary, subject=odd.device.subject, evidence=_said(odd, source))
-    return Finding.warn(summary, subject=odd.device.subject, evidence=_said(odd, source), fix=fix)
+        return Finding.info(summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source))
+    return Finding.warn(summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source), fix=fix)
 
 
-def _other(odd: Odd[Gpu], source: str, board: Board | None) -> Finding:
+def _functional_difference(odd: Outlier[Gpu], source: str, board: Board | None) -> Finding:
     """A difference in function. A module without any NVLink on a board that joins all is broken."""
     gpu = odd.device
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
@@ -183,7 +183,7 @@ def _other(odd: Odd[Gpu], source: str, board: Board | None) -> Finding:
         "Compare `nvidia-smi -q` of this GPU and another one. Change a setting to what the others have; a"
         " difference that remains is in the hardware."
     )
-    steps: tuple[Step, ...] = (look("nvidia-smi -q -i {}", gpu.index),)
+    steps: tuple[Step, ...] = (look_step("nvidia-smi -q -i {}", gpu.index),)
     action: Action = "investigate"
     if odd.attribute == _ECC:
         text = "Set ECC as on the other GPUs; the driver applies it at the next reset or reboot."
@@ -192,22 +192,22 @@ def _other(odd: Odd[Gpu], source: str, board: Board | None) -> Finding:
     fix = look_at(gpu, text, "gpu.identity", steps, action)
     if gone and model is not None and model.form == "sxm" and model.nvlink_links and board and board.joined:
         summary = f"no NVLink reported; {odd.peers} other modules report {odd.usual}"
-        return Finding.fail(summary, subject=gpu.subject, evidence=_said(odd, source), fix=fix)
+        return Finding.fail(summary, subject=gpu.subject, evidence=_identity_evidence(odd, source), fix=fix)
     if model is None or not model.datacentre:
-        return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
-    return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
+        return Finding.info(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source))
+    return Finding.warn(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source), fix=fix)
 
 
-def _place(odd: Odd[Gpu]) -> str:
+def _place(odd: Outlier[Gpu]) -> str:
     """The GPU, and which value: one GPU may differ in several."""
     return f"{odd.device.subject}/{odd.attribute.lower().replace(' ', '-')}"
 
 
-def _other_part(odd: Odd[Gpu], source: str) -> Finding:
+def _other_part(odd: Outlier[Gpu], source: str) -> Finding:
     gpu = odd.device
     model = gpu_model(gpu.name or "", gpu.pci_device_id or "")
     if odd.attribute != "VBIOS" or model is None or model.form != "sxm":
-        return Finding.info(_words(odd), subject=_place(odd), evidence=_said(odd, source))
+        return Finding.info(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source))
     text = "Update all modules of the board to one VBIOS with the system vendor's tool."
-    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),), "config")
-    return Finding.warn(_words(odd), subject=_place(odd), evidence=_said(odd, source), fix=fix)
+    fix = look_at(gpu, text, "gpu.identity", (look_step("nvidia-smi -q -i {}", gpu.index),), "config")
+    return Finding.warn(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source), fix=fix)

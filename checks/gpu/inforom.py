@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.knowledge.fixes.gpu import replace_gpu
 from nodedoctor.model import Finding
 
@@ -41,7 +41,7 @@ def inforom(gpus: Gpus) -> Iterator[Finding]:
             yield Finding.warn(
                 "InfoROM corrupt",
                 subject=gpu.subject,
-                evidence=[*said, *card(gpus.source, gpu)],
+                evidence=[*said, *identity_evidence(gpus.source, gpu)],
                 fix=replace_gpu(gpu, text, "gpu.inforom"),
             )
     told = [gpu for gpu in gpus.gpus if any(getattr(gpu, field) is not None for field in _FIELDS)]

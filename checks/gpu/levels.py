@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from nodedoctor.declare.peers import Attribute, Odd, odd_ones
+from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, slow_call, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, slow_call, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 from ..unavailable import none_shown
 
@@ -60,7 +60,7 @@ def levels(gpus: Gpus) -> Iterator[Finding]:
         yield Finding.skip("fewer than 3 GPUs of a kind under full load: nothing to compare")
     else:
         yield Finding.ok(
-            f"{counted(sum(map(len, groups)), 'GPU')} at full load with similar power and P-state"
+            f"{count_with_noun(sum(map(len, groups)), 'GPU')} at full load with similar power and P-state"
         )
 
 
@@ -88,7 +88,7 @@ def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     )
     resting = {odd.device.index: odd for odd in odd_ones(group, states)}
     for odd in resting.values():
-        summary = f"P{odd.value:g} at full utilisation, {counted(odd.peers, 'other')} at P{odd.usual:g}"
+        summary = f"P{odd.value:g} at full utilisation, {count_with_noun(odd.peers, 'other')} at P{odd.usual:g}"
         yield _level(odd, summary, source)
     for odd in odd_ones(group, power):
         draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not odd.device]
@@ -96,23 +96,23 @@ def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
         if steady and odd.device.index not in resting:
             summary = (
                 f"draws {odd.value:.0f} W at full utilisation, "
-                f"{counted(odd.peers, 'other')} {odd.usual:.0f} W"
+                f"{count_with_noun(odd.peers, 'other')} {odd.usual:.0f} W"
             )
             yield _level(odd, summary, source)
 
 
-def _level(odd: Odd[Gpu], summary: str, source: str) -> Finding:
+def _level(odd: Outlier[Gpu], summary: str, source: str) -> Finding:
     gpu = odd.device
     said = values(source, gpu, "pstate", "gpu_utilization_percent", "power_draw_w", "clock_sm_mhz")
     text = (
         "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
         " do, the GPU is slow: reset it, and have it replaced if it stays so."
     )
-    steps = (look("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
+    steps = (look_step("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
     return Finding.warn(
         summary,
         subject=gpu.subject,
-        evidence=[*said, *card(source, gpu)],
+        evidence=[*said, *identity_evidence(source, gpu)],
         fix=look_at(gpu, text, "gpu.levels", steps),
     )
 
@@ -128,7 +128,7 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
         gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
         summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
         said = [slow_call(gpus.source, worst)]
-        steps = (look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nvidia-smi -q -i {}", index))
+        steps = (look_step("sudo dmesg | grep -iE 'xid|nvrm'"), look_step("nvidia-smi -q -i {}", index))
         text = "Check the kernel log for its Xids; a reset often helps."
         fix = look_at(gpu, text, "gpu.levels kernel.xid", steps)
         yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

@@ -6,14 +6,14 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, growth_evidence, values
 from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, reset_gpu
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Step
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun
 
 from ..unavailable import NOT_KNOWN, all_of, none_shown, not_reported
 
@@ -70,13 +70,13 @@ def _ecc(gpu: Gpu, source: str) -> Iterator[Finding]:
         yield _off(gpu, source, model.name)
     if count := gpu.ecc_volatile_uncorrectable:
         where = _where(gpu, "volatile")
-        summary = f"{counted(count, 'uncorrected memory error')} since driver load{where}, limit 0"
+        summary = f"{count_with_noun(count, 'uncorrected memory error')} since driver load{where}, limit 0"
         fix = reset_gpu(
             gpu,
             "The driver killed the program that hit the error; the row is remapped at the next reset.",
             "memory.ecc",
         )
-        yield Finding.fail(summary, subject=gpu.subject, evidence=_said(gpu, source), fix=fix)
+        yield Finding.fail(summary, subject=gpu.subject, evidence=_memory_evidence(gpu, source), fix=fix)
     yield from _worn_out(gpu, source)
     yield from _corrected(gpu, source)
 
@@ -100,7 +100,7 @@ def _off(gpu: Gpu, source: str, model: str) -> Finding:
 
 def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
     """What no reset repairs."""
-    said = [*_said(gpu, source), *card(source, gpu)]
+    said = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
     past = gpu.ecc_aggregate_sram_uncorrectable or 0
     if gpu.sram_threshold_exceeded or gpu.unrepairable_memory:
         what = "SRAM error threshold" if gpu.sram_threshold_exceeded else "limit of repairable memory"
@@ -110,15 +110,15 @@ def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
         # Where the driver has a verdict of its own and it is good, operators' rule is only a warning.
         judge = Finding.fail if gpu.sram_threshold_exceeded is None else Finding.warn
         summary = (
-            f"{counted(past, 'uncorrected SRAM error')} in its lifetime (RMA threshold: more than "
+            f"{count_with_noun(past, 'uncorrected SRAM error')} in its lifetime (RMA threshold: more than "
             f"{_SRAM_LIMIT.number:.0f})"
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_SRAM_LIMIT.source}.", "memory.ecc")
         yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
     elif gpu.ecc_aggregate_uncorrectable and not gpu.ecc_volatile_uncorrectable:
         count = gpu.ecc_aggregate_uncorrectable
-        summary = f"{counted(count, 'uncorrected memory error')} in its lifetime, none since driver load"
-        yield Finding.info(summary, subject=gpu.subject, evidence=_said(gpu, source))
+        summary = f"{count_with_noun(count, 'uncorrected memory error')} in its lifetime, none since driver load"
+        yield Finding.info(summary, subject=gpu.subject, evidence=_memory_evidence(gpu, source))
     pending = (gpu.channel_repair_pending, gpu.tpc_repair_pending)
     if any(pending):
         fix = reset_gpu(gpu, "The repair is applied at the next reset.", "memory.ecc")
@@ -132,17 +132,17 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
         count = max((getattr(gpu, name) or 0 for name in names), default=0)
         if count >= most.number:
             summary = (
-                f"{counted(count, f'corrected {memory.upper()} error')} (operators act from "
+                f"{count_with_noun(count, f'corrected {memory.upper()} error')} (operators act from "
                 f"{most.number:.0f})"
             )
             text = f"Monitor it: {most.text} ({most.source})"
             fix = look_at(gpu, text, "memory.ecc", _counters(gpu), docs=ERROR_GUIDE)
-            said = [*_said(gpu, source), *card(source, gpu)]
+            said = [*_memory_evidence(gpu, source), *identity_evidence(source, gpu)]
             yield Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
 
 
 def _counters(gpu: Gpu) -> tuple[Step, ...]:
-    return (look("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
+    return (look_step("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
 
 
 def _where(gpu: Gpu, counter: str) -> str:
@@ -151,7 +151,7 @@ def _where(gpu: Gpu, counter: str) -> str:
     return f" ({told})" if told else ""
 
 
-def _said(gpu: Gpu, source: str) -> list[Evidence]:
+def _memory_evidence(gpu: Gpu, source: str) -> list[Evidence]:
     names = [
         *(f"ecc_{c}_{k}" for c in ("volatile", "aggregate") for k in ("uncorrectable", "correctable")),
         "ecc_aggregate_sram_uncorrectable",
@@ -181,7 +181,7 @@ def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     rising = [(gpu, count) for gpu, count in counting if count]
     for gpu, count in rising:
         rate = count / growth.seconds
-        said = grown(gpu.index, "ecc_volatile_correctable")
+        said = growth_evidence(gpu.index, "ecc_volatile_correctable")
         text = f"DCGM's threshold is {SINGLE_BIT_PER_SECOND} per second."
         judge = Finding.warn if rate >= SINGLE_BIT_PER_SECOND else Finding.info
         fix = look_at(
@@ -239,15 +239,15 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     if gpu.remap_failure:
         fix = replace_gpu(gpu, "A bad row could not be remapped: no spare row is left.", "memory.remap")
         yield Finding.fail(
-            "row remapping failed", subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix
+            "row remapping failed", subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix
         )
     elif remapped > _ROWS_LIMIT.number:
         summary = (
-            f"{counted(remapped, 'row')} remapped for uncorrected errors (RMA threshold: "
+            f"{count_with_noun(remapped, 'row')} remapped for uncorrected errors (RMA threshold: "
             f"{_ROWS_LIMIT.number:.0f})"
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_ROWS_LIMIT.source}.", "memory.remap")
-        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix)
+        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix)
     if gpu.remap_pending:
         fix = reset_gpu(gpu, "The next reset replaces the bad row with a spare one.", "memory.remap")
         yield Finding.fail(
@@ -256,7 +256,7 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     banks = gpu.remap_banks
     if banks and (banks.low or banks.none) and not gpu.remap_failure:
         summary = (
-            f"row-remap spares nearly exhausted: {counted(banks.none, 'bank')} with none left, "
+            f"row-remap spares nearly exhausted: {count_with_noun(banks.none, 'bank')} with none left, "
             f"{banks.low} with few"
         )
         text = (
@@ -265,7 +265,7 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
             else "Every bad row can still be remapped; RMA only when a remap fails. Monitor it."
         )
         fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
-        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, *card(source, gpu)], fix=fix)
+        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix)
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
         yield Finding.info(f"{rows}, as intended for spare rows", subject=gpu.subject, evidence=said)
 
@@ -283,12 +283,12 @@ def _pages(gpu: Gpu, source: str) -> Iterator[Finding]:
         )
     if retired >= RETIRED_PAGES_MOST:
         fix = replace_gpu(gpu, f"RMA threshold: {RETIRED_PAGES_MOST} retired pages.", "memory.remap")
-        said += card(source, gpu)
+        said += identity_evidence(source, gpu)
         yield Finding.fail(
-            f"{counted(retired, 'page')} retired (RMA threshold: {RETIRED_PAGES_MOST})",
+            f"{count_with_noun(retired, 'page')} retired (RMA threshold: {RETIRED_PAGES_MOST})",
             subject=gpu.subject,
             evidence=said,
             fix=fix,
         )
     elif retired and not gpu.retired_pages_pending:
-        yield Finding.info(f"{counted(retired, 'page')} retired", subject=gpu.subject, evidence=said)
+        yield Finding.info(f"{count_with_noun(retired, 'page')} retired", subject=gpu.subject, evidence=said)

@@ -9,14 +9,14 @@ from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.facts.gpu.places import card, link_said, links_of
+from nodedoctor.facts.gpu.evidence import identity_evidence, link_evidence, links_of
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC, gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.record import replace
-from nodedoctor.steps import look, reboot
-from nodedoctor.wording import counted, listed, numbered
+from nodedoctor.steps import look_step, reboot
+from nodedoctor.wording import count_with_noun, comma_list, numbered
 
 BRIDGE_LINKS = 4
 """Each NVLink bridge of Ampere and Hopper cards carries four links (three bridges: twelve)."""
@@ -25,7 +25,7 @@ SLOW = 0.9
 _FABRIC = ("fabric.manager@node", "fabric.guest@node")
 _UNREADABLE = Fix(
     "Run `nvidia-smi nvlink -s` on the host and check the kernel log.",
-    (look("nvidia-smi nvlink -s"),),
+    (look_step("nvidia-smi nvlink -s"),),
     action="none",
 )
 
@@ -68,7 +68,7 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         return
     if listed:
         told = Counter(f"{up[gpu.index]} of {max(len(gpu.links), up[gpu.index])}" for gpu in listed)
-        words = ", ".join(f"{counted(count, 'GPU')}: {text} NVLinks up" for text, count in told.items())
+        words = ", ".join(f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in told.items())
         yield Finding.ok(
             words + (f"; hidden by MIG on {numbered('GPU', (g.index for g in hidden))}" if hidden else "")
         )
@@ -108,12 +108,12 @@ def _down(
     wanted = int(told) if (told := expect.get("nvlinks") or "").isdecimal() else None
     peers = [up[peer.index] for peer in links.gpus if peer.index in up and peer.name == gpu.name]
     count = wanted or (model.nvlink_links if model and model.nvlink_links else _unlisted(gpu, active, peers))
-    said = [one for link in down[:18] for one in link_said(links.source, gpu.index, link, "active")]
+    said = [one for link in down[:18] for one in link_evidence(links.source, gpu.index, link, "active")]
     said = said or links_of(links.source, gpu.index)
-    said += card(links.source, known) if known else []
+    said += identity_evidence(links.source, known) if known else []
     summary = f"{active} of {count} NVLinks up" + (f" ({numbered('link', down)} down)" if down else "")
     lost = count - active
-    lead = f"GPU {gpu.index} lost {counted(lost, 'NVLink')}"
+    lead = f"GPU {gpu.index} lost {count_with_noun(lost, 'NVLink')}"
     fix = _link_fix(gpu, known)
     fail = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
     warn = Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix).led_by(lead)
@@ -177,7 +177,7 @@ def _dark(gpu: GpuLinks, links: NvLinks, gpus: Gpus | None, board: Board | None)
     if len(links.gpus) == 1 and not (board and board.fabric):
         return None
     known = _ticket(gpus, gpu.index)
-    said = [*links_of(links.source, gpu.index), *(card(links.source, known) if known else [])]
+    said = [*links_of(links.source, gpu.index), *(identity_evidence(links.source, known) if known else [])]
     summary = f"0 of {model.nvlink_links} NVLinks up"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=_link_fix(gpu, known))
     return finding.explained_by(*_FABRIC).led_by(f"GPU {gpu.index} has no NVLink")
@@ -195,7 +195,7 @@ def _without(
         return None
     if not up and (board.virtual is not False or (known and known.confidential_compute)):
         return None
-    said = card(links.source, known) if known else []
+    said = identity_evidence(links.source, known) if known else []
     fix = _link_fix(gpu, known)
     summary = f"the driver reports no NVLink, this model has {model.nvlink_links}"
     finding = Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
@@ -208,8 +208,8 @@ def _board_fix() -> Fix:
         "Start the fabric manager, or find out why it does not run: it sets up the NVSwitches, and without "
         "them no link comes up. If it runs and all links stay down, reboot the drained node.",
         (
-            look("systemctl status nvidia-fabricmanager"),
-            look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+            look_step("systemctl status nvidia-fabricmanager"),
+            look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
             START_FABRIC,
             reboot(),
         ),
@@ -229,8 +229,8 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
     )
     disturbs = "processes on this GPU, during the reset"
     steps = (
-        look("nvidia-smi nvlink -s -i {}", gpu.index),
-        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
+        look_step("nvidia-smi nvlink -s -i {}", gpu.index),
+        look_step("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
         *gpu_reset(gpu.index, disturbs),
     )
     return look_at(known, text, verify, steps, "reset-gpu", disturbs)
@@ -261,14 +261,14 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
         own = [link for other, link in slow if other.index == index]
         known = _ticket(gpus, index)
-        lines = [one for x in own[:18] for one in link_said(links.source, index, x.link, "speed_mbytes_s")]
+        lines = [one for x in own[:18] for one in link_evidence(links.source, index, x.link, "speed_mbytes_s")]
         usual = _rate(gpu, rated)
-        summary = f"{counted(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
+        summary = f"{count_with_noun(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
         fix = _link_fix(gpu, known, "nvlink.speed")
         yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
     if not slow:
         told = sorted({link.speed_gbytes_s for _, link in rated if link.speed_gbytes_s})
-        yield Finding.ok(f"{counted(len(rated), 'link')} at {listed(told)} GB/s per direction")
+        yield Finding.ok(f"{count_with_noun(len(rated), 'link')} at {comma_list(told)} GB/s per direction")
 
 
 def _rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:

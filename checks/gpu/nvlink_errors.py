@@ -8,12 +8,12 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.facts.gpu.places import grown, link_said
+from nodedoctor.facts.gpu.evidence import growth_evidence, link_evidence
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 CRC_PER_SECOND = limit("nvlink_crc_per_second")
 ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
@@ -69,7 +69,7 @@ def errors(links: NvLinks, gpus: Gpus | None, growth: ErrorGrowth | None) -> Ite
     elif not any(finding.severity.is_problem for finding in findings):
         count = sum(len(gpu.links) for gpu in counting)
         seen = f": no growth in {growth.seconds} s" if growth else ": totals only, growth not measured"
-        yield Finding.ok(f"{counted(count, 'link')} of {counted(len(counting), 'GPU')}{seen}")
+        yield Finding.ok(f"{count_with_noun(count, 'link')} of {count_with_noun(len(counting), 'GPU')}{seen}")
 
 
 def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | None) -> Iterator[Finding]:
@@ -84,20 +84,20 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
         f"{CRC_PER_SECOND.source}."
     )
     steps = (
-        look("nvidia-smi nvlink -e -i {}", gpu.index),
-        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
+        look_step("nvidia-smi nvlink -e -i {}", gpu.index),
+        look_step("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
     )
     fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
     if growing:
-        summary = f"error counters grow on {counted(len(growing), 'NVLink')}"
+        summary = f"error counters grow on {count_with_noun(len(growing), 'NVLink')}"
         lines = [
-            one for link, names, _ in growing[:9] for name in names for one in grown(gpu.index, name, link)
+            one for link, names, _ in growing[:9] for name in names for one in growth_evidence(gpu.index, name, link)
         ]
         judge = Finding.fail if any(severe for *_, severe in growing) else Finding.warn
         yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)
     elif high:
         summary = f"many errors since driver load: {high[0]}" + _more(len(high))
-        lines = _said(gpu, source, MANY, lambda name, count: count >= MANY[name])
+        lines = _counter_evidence(gpu, source, MANY, lambda name, count: count >= MANY[name])
         broken = any(
             link.counters.get(name, 0) >= most for link in gpu.links for name, most in BROKEN.items()
         )
@@ -105,12 +105,12 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
             summary, subject=gpu.subject, evidence=lines, fix=fix
         )
     elif some:
-        lines = _said(gpu, source, _RATES, lambda _, count: count > 0)
+        lines = _counter_evidence(gpu, source, _RATES, lambda _, count: count > 0)
         summary = f"a few errors since driver load: {some[0]}" + _more(len(some))
         yield Finding.info(summary, subject=gpu.subject, evidence=lines)
 
 
-def _said(
+def _counter_evidence(
     gpu: GpuLinks, source: str, names: Iterable[str], worth: Callable[[str, int], bool]
 ) -> list[Evidence]:
     """The counters of these names that are worth showing, link by link; above its limit the error rate."""
@@ -119,13 +119,13 @@ def _said(
         for link in gpu.links
         for name in names
         if name in link.counters and worth(name, link.counters[name])
-        for one in link_said(source, gpu.index, link.link, name)
+        for one in link_evidence(source, gpu.index, link.link, name)
     ]
     found += [
         one
         for link in gpu.links
         if link.ber.get("effective", 0.0) > EFFECTIVE_BER
-        for one in link_said(source, gpu.index, link.link, "effective_ber")
+        for one in link_evidence(source, gpu.index, link.link, "effective_ber")
     ]
     return found[:18]
 

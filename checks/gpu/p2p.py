@@ -7,11 +7,11 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
-from nodedoctor.facts.gpu.places import peer_said
+from nodedoctor.facts.gpu.evidence import peer_evidence
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.steps import look
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun, comma_list
 
 _KINDS = ("read", "write", "nvlink", "atomics")
 _MOSTLY = 0.7
@@ -23,10 +23,10 @@ _FIX = Fix(
     "(pcie.acs, pcie.iommu), the socket of each GPU, and whether the driver allows P2P. Meanwhile NCCL uses "
     "host memory; NCCL_P2P_DISABLE=1 only hides the problem.",
     (
-        look("nvidia-smi topo -p2p r"),
-        look("nvidia-smi topo -p2p n"),
-        look("nvidia-smi topo -m"),
-        look("nvidia-smi nvlink -s"),
+        look_step("nvidia-smi topo -p2p r"),
+        look_step("nvidia-smi topo -p2p n"),
+        look_step("nvidia-smi topo -m"),
+        look_step("nvidia-smi nvlink -s"),
     ),
     "investigate",
     "nothing",
@@ -67,30 +67,30 @@ def status(access: PeerAccess, gpus: Gpus | None, board: Board | None) -> Iterat
     apart = {gpu.index for gpu in gpus.gpus if gpu.mig_mode} if gpus else set()
     joined = bool(board and board.joined)
     kinds = _KINDS if joined else _KINDS[:2]
-    told = {kind: _kept(access.told(kind), apart) for kind in kinds}
+    told = {kind: _kept_pairs(access.told(kind), apart) for kind in kinds}
     told = {kind: pairs for kind, pairs in told.items() if pairs}
-    findings = [*_judged(told, access, gpus, joined)]
+    findings = [*_judge_pairs(told, access, gpus, joined)]
     yield from findings
     if not told:
         yield (
             Finding.skip("every GPU is in MIG mode: no peer access by design") if apart else _nothing(access)
         )
     elif not findings:
-        yield Finding.ok(f"{listed(told)} OK between all {len(access.gpus) - len(apart)} GPUs")
+        yield Finding.ok(f"{comma_list(told)} OK between all {len(access.gpus) - len(apart)} GPUs")
 
 
-def _kept(pairs: Mapping[_Pair, str], apart: set[int]) -> dict[_Pair, str]:
+def _kept_pairs(pairs: Mapping[_Pair, str], apart: set[int]) -> dict[_Pair, str]:
     return {pair: status for pair, status in pairs.items() if not apart & set(pair)}
 
 
 def _nothing(access: PeerAccess) -> Finding:
     others = {kind for kind in access.statuses if access.statuses[kind]} - {"read", "write"}
     if others:
-        return Finding.info(f"only {listed(sorted(others))} queried, not peer access itself")
+        return Finding.info(f"only {comma_list(sorted(others))} queried, not peer access itself")
     return Finding.unknown("unparsable", "no peer access status reported")
 
 
-def _judged(
+def _judge_pairs(
     told: Mapping[str, Mapping[_Pair, str]], access: PeerAccess, gpus: Gpus | None, joined: bool
 ) -> Iterator[Finding]:
     seen: set[frozenset[_Pair]] = set()
@@ -100,13 +100,13 @@ def _judged(
             continue
         seen.add(frozenset(refused))
         shown = sorted(_joins(refused))[:8]
-        evidence = [one for pair in shown for one in peer_said(access.source or P2P, pair, kind)]
+        evidence = [one for pair in shown for one in peer_evidence(access.source or P2P, pair, kind)]
         why = _why_normal(refused, pairs, gpus)
         if joined or why is None:
             yield from _broken(kind, refused, pairs, evidence, joined)
         else:
             text = (
-                f"no {kind} access for {len(_joins(refused))} of {counted(len(_joins(pairs)), 'pair')}: {why}"
+                f"no {kind} access for {len(_joins(refused))} of {count_with_noun(len(_joins(pairs)), 'pair')}: {why}"
             )
             yield Finding.info(text, evidence=evidence, fix=_FIX)
 
@@ -157,7 +157,7 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
     rows = {per_gpu[one] for one, _ in pairs}
     if len(rows) == 1:
         count = rows.pop()
-        return f"the same for every GPU ({counted(count, 'peer')}), as across sockets"
+        return f"the same for every GPU ({count_with_noun(count, 'peer')}), as across sockets"
     small = len({index for pair in pairs for index in pair}) < 4
     return "too few GPUs to know what is normal" if small else None
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import values
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.knowledge.gpus import is_datacentre
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import comma_list
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -45,7 +45,7 @@ def power_limit(gpus: Gpus) -> Iterator[Finding]:
         )
     ):
         watts = sorted({f"{gpu.power_limit_w:.0f}" for gpu, _ in low})
-        yield Finding.info(f"{all_of(told)} limited to {listed(watts)} W, below the default")
+        yield Finding.info(f"{all_of(told)} limited to {comma_list(watts)} W, below the default")
         return
     for gpu, usual in low:
         yield _low(gpu, usual, gpus.source)
@@ -85,7 +85,7 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "reset: find the service that sets it at boot. If it returns at once, the chassis (BMC) sets it.",
         (
             repair("sudo nvidia-smi -i {} -pl {}", gpu.index, f"{usual:.0f}"),
-            look("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
+            look_step("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
         ),
         "config",
         "nothing",

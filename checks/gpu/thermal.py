@@ -7,11 +7,11 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, growth_evidence, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.steps import look
+from nodedoctor.steps import look_step
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -131,9 +131,9 @@ def _evidence(gpu: Gpu, source: str) -> list[Evidence]:
 
 def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
     steps = (
-        look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
-        look("sudo ipmitool sdr type Fan"),
-        look("sudo ipmitool sdr type Temperature"),
+        look_step("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
+        look_step("sudo ipmitool sdr type Fan"),
+        look_step("sudo ipmitool sdr type Temperature"),
     )
     text = "Check fans, filters, inlet temperature and blanking panels, then the card's cooler."
     return look_at(gpu, text, verify, steps)
@@ -169,7 +169,7 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
     reasons = gpu.clock_event_reasons or ()
     said = [
         *values(source, gpu, "clock_event_reasons", "clock_sm_mhz", "clock_max_sm_mhz"),
-        *card(source, gpu),
+        *identity_evidence(source, gpu),
     ]
     active = _event(gpu)
     if active == BARE:
@@ -203,12 +203,12 @@ def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     watched = [(gpu, lasting) for gpu in gpus.gpus if (lasting := _lasting(gpu, growth)) is not None]
     stays = [gpu for gpu, lasting in watched if BARE in lasting and _event(gpu) == BARE]
     for gpu in stays:
-        said = grown(gpu.index, "clock_event_reasons")
+        said = growth_evidence(gpu.index, "clock_event_reasons")
         fix = _slowdown_fix(gpu, BARE, "thermal.slowdown")
         yield Finding.warn(
             "sustained hardware slowdown without heat or power brake",
             subject=gpu.subject,
-            evidence=[*said, *card(gpus.source, gpu)],
+            evidence=[*said, *identity_evidence(gpus.source, gpu)],
             fix=fix,
         )
     if not watched and any(gpu.clock_event_reasons is not None for gpu in gpus.gpus):
@@ -238,8 +238,8 @@ def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fi
         "its power connection or board is bad: reseat or replace it."
     )
     steps = (
-        look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
-        look("sudo ipmitool sdr type 'Power Supply'"),
-        look("sudo ipmitool sel list | tail -20"),
+        look_step("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
+        look_step("sudo ipmitool sdr type 'Power Supply'"),
+        look_step("sudo ipmitool sel list | tail -20"),
     )
     return look_at(gpu, text, verify, steps, "drain", "every job on this node")

@@ -8,12 +8,12 @@ from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, clock_seconds
+from nodedoctor.facts.gpu.evidence import identity_evidence, clock_seconds
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -95,17 +95,17 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
             continue
         summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of uptime"
         if one := odd.get(gpu.index):
-            summary += f" (median of {counted(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
+            summary += f" (median of {count_with_noun(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
         said = clock_seconds(source, gpu, reason)
         text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (
-            look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
-            look("sudo ipmitool sdr type Fan"),
-            look("sudo ipmitool sdr type 'Power Supply'"),
+            look_step("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
+            look_step("sudo ipmitool sdr type Fan"),
+            look_step("sudo ipmitool sdr type 'Power Supply'"),
         )
         yield Finding.warn(
             summary,
             subject=f"{gpu.subject}/{reason.replace('_', '-')}",
-            evidence=[*said, *card(source, gpu)],
+            evidence=[*said, *identity_evidence(source, gpu)],
             fix=look_at(gpu, text, "thermal.history", steps),
         )

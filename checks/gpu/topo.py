@@ -11,8 +11,8 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
-from nodedoctor.steps import look
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.steps import look_step
+from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
@@ -27,21 +27,21 @@ _FIX = Fix(
     "fabric.state and the kernel log (Xid 74). Reset the GPU, restart the fabric manager, then reboot. If "
     "nothing helps, request a replacement of the module or NVSwitch.",
     (
-        look("nvidia-smi topo -m"),
-        look("nvidia-smi nvlink -s"),
-        look("systemctl status nvidia-fabricmanager"),
-        look("sudo dmesg | grep -iE 'xid|nvswitch'"),
+        look_step("nvidia-smi topo -m"),
+        look_step("nvidia-smi nvlink -s"),
+        look_step("systemctl status nvidia-fabricmanager"),
+        look_step("sudo dmesg | grep -iE 'xid|nvswitch'"),
     ),
     "investigate",
     "every job on this node, during the reset",
     "nodedoctor topo.matrix",
     "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide",
 )
-_AGAIN = Fix("Ask for the whole matrix again, unwrapped.", (look("nvidia-smi topo -m"),), action="none")
+_AGAIN = Fix("Ask for the whole matrix again, unwrapped.", (look_step("nvidia-smi topo -m"),), action="none")
 _RAIL = Fix(
     "Check whether a NIC or its PCIe switch is missing or dead (ib.ports, `lspci -d 15b3:`). In a virtual "
     "machine the host must provide the topology (NCCL_TOPO_FILE).",
-    (look("nvidia-smi topo -m"), look("lspci -tv"), look("ibstat -s")),
+    (look_step("nvidia-smi topo -m"), look_step("lspci -tv"), look_step("ibstat -s")),
     "investigate",
     "nothing",
     "nodedoctor topo.nic-affinity",
@@ -84,7 +84,7 @@ def matrix(
     cells = _cells(topology, names)
     expected = _expected(cells, board, len(names))
     odd = {pair: token for pair, token in cells.items() if expected and token not in expected}
-    findings = list(_odd(odd, cells, expected, board))
+    findings = list(_odd_rows(odd, cells, expected, board))
     if not topology.damaged:  # a GPU whose row is missing seems to have no NVLink
         findings += _unjoined(cells, names, expected)
     if not findings:
@@ -107,7 +107,7 @@ def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
 def _damaged(topology: Topology) -> Finding:
     """What was read holds for the other rows; of these nothing is known."""
     summary = (
-        f"not judged: the row of {listed(topology.damaged)} is missing or has another number of cells than "
+        f"not judged: the row of {comma_list(topology.damaged)} is missing or has another number of cells than "
         "the header"
     )
     return Finding.unknown("unparsable", summary, subject="topo:rows", fix=_AGAIN)
@@ -134,7 +134,7 @@ def _one_more(cells: Mapping[_Pair, str], common: str, gpus: int) -> bool:
     return gpus - 1 in _WHOLE and len(alone) == 1 and len(outside) == gpus
 
 
-def _odd(
+def _odd_rows(
     odd: Mapping[_Pair, str], cells: Mapping[_Pair, str], expected: frozenset[str], board: Board | None
 ) -> Iterator[Finding]:
     """The GPUs whose whole row is odd, then single pairs; one finding when everything is."""
@@ -239,11 +239,11 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
         return
     for name, path in far.items():
         summary = (
-            f"nearest NIC at {path}; {counted(len(near), 'other GPU')} "
-            f"{agree(len(near), 'has', 'have')} one under the same switch"
+            f"nearest NIC at {path}; {count_with_noun(len(near), 'other GPU')} "
+            f"{singular_or_plural(len(near), 'has', 'have')} one under the same switch"
         )
         yield Finding.warn(summary, subject=f"gpu:{_number(name)}", evidence=[_row(name)], fix=_RAIL)
     if topology.damaged:
         yield _damaged(topology)
     elif not far:
-        yield Finding.ok(f"{counted(len(near), 'GPU')} with a NIC under the same PCIe switch")
+        yield Finding.ok(f"{count_with_noun(len(near), 'GPU')} with a NIC under the same PCIe switch")

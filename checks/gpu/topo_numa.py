@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
-from nodedoctor.facts.gpu.places import values
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.numa import Numa, cpu_list
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted, numbered
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun, numbered
 
 _BALANCING = Fix(
     "Disable NUMA balancing for training: it moves pages that were placed well, and stalls their users.",
@@ -24,9 +24,9 @@ _CPUSET = Fix(
     "Give the job CPUs on the socket of its GPUs: in Slurm --gpus-per-node with --gpu-bind=closest and "
     "enough --cpus-per-gpu, in Docker --cpuset-cpus, in Kubernetes the topology manager.",
     (
-        look("nvidia-smi topo -m"),
-        look("cat /sys/fs/cgroup/cpuset.cpus.effective"),
-        look("lscpu -e=cpu,node,socket"),
+        look_step("nvidia-smi topo -m"),
+        look_step("cat /sys/fs/cgroup/cpuset.cpus.effective"),
+        look_step("lscpu -e=cpu,node,socket"),
     ),
     "restart-job",
     "this job (it must be restarted)",
@@ -65,11 +65,11 @@ def numa(
         yield Finding.warn(summary, evidence=said, fix=_CPUSET)
     groups = len(set(near.values()))
     if limits and limits.sysctl.get("kernel.numa_balancing") == 1 and (numa is None or len(numa.nodes) > 1):
-        summary = f"NUMA balancing is on; {counted(len(near), 'GPU')} on {counted(groups, 'set')} of CPUs"
+        summary = f"NUMA balancing is on; {count_with_noun(len(near), 'GPU')} on {count_with_noun(groups, 'set')} of CPUs"
         yield Finding.info(summary, fix=_BALANCING)
     elif not far:
         seen = "" if allowed else "; this job's CPUs were not reported"
-        yield Finding.ok(f"{counted(len(near), 'GPU')} near {counted(groups, 'set')} of CPUs{seen}")
+        yield Finding.ok(f"{count_with_noun(len(near), 'GPU')} near {count_with_noun(groups, 'set')} of CPUs{seen}")
 
 
 def _near_said(gpus: Gpus, source: str, index: int) -> list[Evidence]:

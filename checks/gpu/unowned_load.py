@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.places import grown
+from nodedoctor.facts.gpu.evidence import growth_evidence
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.fixes.gpu import reset_gpu
 from nodedoctor.model import Finding
@@ -39,7 +39,7 @@ def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container) -> Itera
         told = [gpu for gpu, now in seen if now.busy_without_users is not None]
         alone = [gpu for gpu, now in seen if now.busy_without_users]
         for gpu in alone:
-            said = [*grown(gpu.index, "utilization.gpu"), *grown(gpu.index, "users")]
+            said = [*growth_evidence(gpu.index, "utilization.gpu"), *growth_evidence(gpu.index, "users")]
             text = "Look again: no process uses this GPU, and it is at full load."
             fix = reset_gpu(gpu, text, "gpu.unowned-load")
             summary = "at full load, and no process uses it"

@@ -10,8 +10,8 @@ from nodedoctor.facts.host.mounts import line_of
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun, comma_list
 
 _SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
 _WAITED = 0.1  # percent of five minutes: below it nobody notices (chosen by us, no external source)
@@ -78,7 +78,7 @@ def _group(limits: Limits, ray: bool) -> Iterator[Finding]:
             summary = f"{group.memory_used_gib:.1f} of {group.memory_max_gib:.1f} GiB of our cgroup used"
             yield _judge_memory("cgroup", used, summary, said, ray)
     if group.oom_kills:
-        summary = f"{counted(group.oom_kills, 'OOM kill')} in our cgroup"
+        summary = f"{count_with_noun(group.oom_kills, 'OOM kill')} in our cgroup"
         evidence = group.said("oom_kills")
         yield Finding.warn(summary, subject="cgroup:oom", evidence=evidence, fix=_LESS_MEMORY)
 
@@ -88,7 +88,7 @@ _LESS_MEMORY = Fix(
     "into every rank and pinned buffers are common causes; else raise the job's limit "
     "(docker --memory, the pod's "
     "resources.limits.memory, srun --mem).",
-    (look("ps -eo pid,rss,user,comm --sort=-rss | head -20"),),
+    (look_step("ps -eo pid,rss,user,comm --sort=-rss | head -20"),),
     action="config",
     disturbs="the job (restart with lower memory use)",
     verify="nodedoctor limits.memory",
@@ -173,7 +173,7 @@ def _judge_volume(volume: Volume, ray: bool, inside: bool) -> Iterator[Finding]:
     """The first thing that is wrong with one file system, else that nothing is."""
     if volume.point == "/dev/shm":
         return  # limits.shm judges it
-    subject, evidence = f"mount:{volume.point}", _said(volume)
+    subject, evidence = f"mount:{volume.point}", _volume_evidence(volume)
     if volume.error in _DEAD:
         yield _dead(volume, subject, evidence)
     elif not volume.answered:
@@ -195,8 +195,8 @@ def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
         "Restore its server or network. If that is impossible, detach the mount; processes that already wait "
         "in it (state D) end only when the server responds or the node reboots.",
         (
-            look("grep -F {} /proc/mounts", volume.point),
-            look("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
+            look_step("grep -F {} /proc/mounts", volume.point),
+            look_step("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
         ),
         action="investigate",
         disturbs="programs that use the mount, when it is detached",
@@ -212,7 +212,7 @@ def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     fix = Fix(
         "The kernel stopped writing after a device error: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
-        (look("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"), look("findmnt {}", volume.point)),
+        (look_step("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"), look_step("findmnt {}", volume.point)),
         action="drain",
         disturbs="every job on this node",
         verify="nodedoctor limits.disk",
@@ -227,11 +227,11 @@ def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Eviden
     writes = [use for use in volume.uses if use not in ("/", "/var", "the working directory")]
     temporary = [use for use in writes if use in _TEMPORARY]
     where = "Mount a writable volume there in the container." if inside else "Mount it read-write."
-    fix = Fix(where, (look("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
+    fix = Fix(where, (look_step("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
     if temporary:
         yield Finding.fail(f"{_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix)
     elif writes:
-        summary = f"{listed(writes)} not writable: caches and checkpoints there fail"
+        summary = f"{comma_list(writes)} not writable: caches and checkpoints there fail"
         yield Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     elif volume.uses:
         yield Finding.info(f"{_name(volume)} is read-only", subject=subject, evidence=evidence)
@@ -241,7 +241,7 @@ def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> 
     free, used = volume.free_gib or 0.0, volume.used or 0.0
     fix = Fix(
         "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
-        (look("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
+        (look_step("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
         action="config",
         disturbs="programs whose open files are deleted",
         verify="nodedoctor limits.disk",
@@ -280,7 +280,7 @@ def _name(volume: Volume) -> str:
     return f"{volume.point} ({about})" if about else volume.point
 
 
-def _said(volume: Volume) -> list[Evidence]:
+def _volume_evidence(volume: Volume) -> list[Evidence]:
     """What it answered; where it cannot be written or does not answer, its line among the mounts first."""
     told = [quoted_like("disk", line_of(volume.point))]
     if volume.error:

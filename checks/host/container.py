@@ -69,7 +69,7 @@ def image(
     name = expect.get("image") or container.image
     if name is None:
         if container.inside:
-            yield _unnamed()
+            yield _unnamed_runtime()
         else:
             yield Finding.skip("not in a container")
         return
@@ -87,7 +87,7 @@ def image(
     yield from _compare(promised, target, torch, evidence)
 
 
-def _unnamed() -> Finding:
+def _unnamed_runtime() -> Finding:
     fix = Fix(
         "Pass the image's name with --expect image=NAME (see docker inspect, the pod's spec "
         "or the job file).",

@@ -13,8 +13,8 @@ from nodedoctor.facts.network.net import several_nodes
 from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.nvml_errors import TOOLKIT_GUIDE
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun, comma_list
 
 _ANEW = "all processes in the container (it must be recreated)"
 _RELOAD_DOCS = f"{TOOLKIT_GUIDE}troubleshooting.html"
@@ -73,7 +73,7 @@ def devices(
         fix = Fix(
             "Add them if a tool needs them: docker run's "
             f"{' '.join(f'--cap-add={name}' for name in missing)}.",
-            (look("grep Cap /proc/self/status"),),
+            (look_step("grep Cap /proc/self/status"),),
             "config",
             _ANEW,
             "nodedoctor container.devices",
@@ -114,14 +114,14 @@ def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
     """RDMA ports that sysfs shows need nodes below /dev/infiniband, where a job is to use them."""
     fix = Fix(
         "Pass the devices to the container: docker run's `--device=/dev/infiniband`.",
-        (look("ls -l /dev/infiniband"),),
+        (look_step("ls -l /dev/infiniband"),),
         "config",
         _ANEW,
         "nodedoctor container.devices",
     )
     subject = "container:rdma"
     if not host.uverbs:
-        ports = counted(len(rails.ports), "RDMA port")
+        ports = count_with_noun(len(rails.ports), "RDMA port")
         if needed:
             summary = f"{ports}, but no /dev/infiniband/uverbs*: NCCL falls back to TCP"
             yield Finding.fail(summary, subject=subject, fix=fix)
@@ -131,10 +131,10 @@ def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
         return
     closed = [name for name, access in host.uverbs.items() if access not in ("rw", "?")]
     if closed:
-        yield Finding.fail(f"{listed(closed)} cannot be opened", subject=subject, fix=fix)
+        yield Finding.fail(f"{comma_list(closed)} cannot be opened", subject=subject, fix=fix)
     elif len(host.uverbs) < len({port.hca for port in rails.ports}):
         yield Finding.warn(
-            f"only {listed(host.uverbs)} for {counted(len(rails.ports), 'port')}", subject=subject, fix=fix
+            f"only {comma_list(host.uverbs)} for {count_with_noun(len(rails.ports), 'port')}", subject=subject, fix=fix
         )
 
 

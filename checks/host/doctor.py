@@ -8,8 +8,8 @@ from nodedoctor.engine.plugins import Plugins
 from nodedoctor.facts.host.waivers import PATH, Waivers
 from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment, reading
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 
 @check("doctor.plugins", "Plug-ins", tags={"fast"})
@@ -30,13 +30,13 @@ def plugins(plugins: Plugins) -> Iterator[Finding]:
             evidence=[Evidence("plugins", broken.error)],
             fix=Fix(
                 f"Repair or remove {broken.where}.",
-                (look("nodedoctor list checks"),),
+                (look_step("nodedoctor list checks"),),
                 action="config",
                 verify="nodedoctor doctor.plugins",
             ),
         )
     if not plugins.broken:
-        yield Finding.ok(f"{counted(plugins.loaded, 'check')} loaded")
+        yield Finding.ok(f"{count_with_noun(plugins.loaded, 'check')} loaded")
 
 
 @check("doctor.waivers", "Waivers", tags={"fast"})
@@ -53,7 +53,7 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
         yield Finding.warn(
             f"not a waiver: {line!r}",
             evidence=[Evidence("waivers", line)],
-            fix=Fix(f"Write it as `id until reason` in {PATH}.", (look("cat {}", PATH),), action="config"),
+            fix=Fix(f"Write it as `id until reason` in {PATH}.", (look_step("cat {}", PATH),), action="config"),
         )
     for waiver in waivers.waivers:
         if moment.started.date() > waiver.until:
@@ -62,7 +62,7 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
     if not waivers.waivers and not waivers.unreadable:
         yield Finding.skip("no waivers on this node")
     elif not waivers.unreadable:
-        yield Finding.ok(f"{counted(len(waivers.waivers), 'waiver')}")
+        yield Finding.ok(f"{count_with_noun(len(waivers.waivers), 'waiver')}")
 
 
 @check("doctor.exhausted", "Process and file limits", tags={"fast"})
@@ -84,7 +84,7 @@ def exhausted(starts: Starts) -> Iterator[Finding]:
     for resource, met in sorted(by_resource.items(), key=lambda item: not item[1][0][1].known):
         probe, what = met[0]
         said = [reading(probe, "@note") for probe, _ in met[:3]]
-        asked = f"{counted(len(met), 'program')} could not be started"
+        asked = f"{count_with_noun(len(met), 'program')} could not be started"
         if not what.known:
             summary = f"{asked}: {what.words}"
             yield Finding.unknown("crash", summary, evidence=said, fix=fix_of(resource))

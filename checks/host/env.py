@@ -23,8 +23,8 @@ from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Finding, Fix, Reason
-from nodedoctor.steps import look
-from nodedoctor.wording import counted, listed, sentences
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun, comma_list, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
@@ -79,7 +79,7 @@ def lint(
         yield _misread(path, names)
     if not (remarks or blind or settings.unread or settings.misread):
         count = len({one.name for one in settings.all()})
-        yield Finding.ok(f"{counted(count, 'library variable')} set{_where(settings)}, none wrong")
+        yield Finding.ok(f"{count_with_noun(count, 'library variable')} set{_where(settings)}, none wrong")
 
 
 def _unread(path: str, error: str) -> Finding:
@@ -90,7 +90,7 @@ def _unread(path: str, error: str) -> Finding:
 
 
 def _where(settings: Settings) -> str:
-    return f" here and in {counted(len(settings.ranks), 'training process')}" if settings.ranks else " here"
+    return f" here and in {count_with_noun(len(settings.ranks), 'training process')}" if settings.ranks else " here"
 
 
 def _remarks(settings: Settings, node: NodeContext) -> dict[str, list[Remark]]:
@@ -124,18 +124,18 @@ def _fix(name: str, remarks: list[Remark]) -> Fix | None:
     first = next((remark for remark in remarks if remark.fix), None)
     if first is None:
         return None
-    steps = first.steps or (look("env | grep -F {}", f"{name}="),)
+    steps = first.steps or (look_step("env | grep -F {}", f"{name}="),)
     return Fix(first.fix, steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
 
 
 def _misread(path: str, names: tuple[str, ...]) -> Finding:
     """NVIDIA/nccl, src/misc/param.cc: what stands before = is the name, what stands after it the value."""
     return Finding.warn(
-        f"{path}: NCCL takes lines literally; {listed(names)} with `export`, quotes or blanks has no effect",
+        f"{path}: NCCL takes lines literally; {comma_list(names)} with `export`, quotes or blanks has no effect",
         subject=f"file:{path}",
         fix=Fix(
             "Write NAME=VALUE and nothing else.",
-            (look("cat {}", path),),
+            (look_step("cat {}", path),),
             "config",
             verify="nodedoctor env.lint",
         ),

@@ -11,8 +11,8 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, file_reading, quoted_like
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun
 
 _STALLED_PERCENT = {"memory": 10.0, "io": 40.0}
 """Share of the last minute in which all tasks waited at once (PSI full): facebookincubator/oomd acts on
@@ -87,7 +87,7 @@ def _relieve(what: str) -> Fix:
     )
     return Fix(
         text,
-        (look("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
+        (look_step("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
         "investigate",
         "nothing",
         "nodedoctor host.pressure",
@@ -97,7 +97,7 @@ def _relieve(what: str) -> Fix:
 def _load(limits: Limits, machine: Machine | None) -> Iterator[Finding]:
     cpus = machine.cpus if machine else None
     if limits.load and cpus and limits.load[1] > _LOAD * cpus:
-        summary = f"load {limits.load[1]:g} (5 min) on {counted(cpus, 'CPU')}"
+        summary = f"load {limits.load[1]:g} (5 min) on {count_with_noun(cpus, 'CPU')}"
         yield Finding.warn(summary, subject="pressure:load", fix=_relieve("cpu"))
 
 
@@ -106,7 +106,7 @@ def _asleep(processes: Processes | None) -> Iterator[Finding]:
     blocked = [one for one in (processes.all if processes else ()) if one.blocked and not _in_driver(one)]
     if len(blocked) >= _BLOCKED:
         shown = ", ".join(f"{one.label}{f' in {one.wchan}' if one.wchan else ''}" for one in blocked[:4])
-        summary = f"{counted(len(blocked), 'process')} in uninterruptible sleep: {shown}"
+        summary = f"{count_with_noun(len(blocked), 'process')} in uninterruptible sleep: {shown}"
         yield Finding.warn(
             summary, subject="pressure:blocked", fix=_relieve("disks and network file systems")
         )

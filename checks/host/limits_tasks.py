@@ -16,8 +16,8 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import last_resort, look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import last_resort, look_step, repair
+from nodedoctor.wording import count_with_noun
 
 _NEARLY = 0.9
 _CPUS_PER_GPU = 2
@@ -54,7 +54,7 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     cpus = machine.cpus if machine else None
     if highest is not None and highest <= limit("pid_max_low").number and cpus and cpus >= _MANY_CPUS:
         told.append(
-            Finding.info(f"kernel.pid_max is {highest} with {counted(cpus, 'CPU')}", subject="kernel.pid_max")
+            Finding.info(f"kernel.pid_max is {highest} with {count_with_noun(cpus, 'CPU')}", subject="kernel.pid_max")
         )
     yield from told or [
         Finding.ok("no limit on tasks" if "pids" in group.controllers else "no limit on tasks seen")
@@ -66,7 +66,7 @@ def _group_tasks(group: Cgroup, most: int, trains: bool) -> Finding:
     summary = f"{most} tasks in our cgroup" + (f", {used} in use" if used is not None else "")
     fix = Fix(
         "Raise the limit: docker's --pids-limit=-1, TasksMax= in the unit, podPidsLimit of the kubelet.",
-        (look("cat /proc/self/cgroup"), look("ulimit -u")),
+        (look_step("cat /proc/self/cgroup"), look_step("ulimit -u")),
         "config",
         "the container or job (it must be restarted)",
         "nodedoctor limits.processes",
@@ -180,18 +180,18 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
     elif allowed < least and (group.cpu_cores is not None or (online and allowed < online)):
         fix = Fix(
             f"Request more CPUs: srun's --cpus-per-gpu={4 * _CPUS_PER_GPU}, docker run's --cpus.",
-            (look("nproc"),),
+            (look_step("nproc"),),
             "config",
             "the job",
             "nodedoctor limits.cpu",
         )
         yield Finding.warn(
-            f"{told} for {counted(count, 'GPU')}, at least {_CPUS_PER_GPU} per GPU needed",
+            f"{told} for {count_with_noun(count, 'GPU')}, at least {_CPUS_PER_GPU} per GPU needed",
             evidence=evidence,
             fix=fix,
         )
     else:
-        yield Finding.ok(f"{told} for {counted(count, 'GPU')}", evidence=evidence)
+        yield Finding.ok(f"{told} for {count_with_noun(count, 'GPU')}", evidence=evidence)
 
 
 @check("limits.removeipc", "logind RemoveIPC", tags={"fast"}, without=(Container,))

@@ -9,8 +9,8 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
-from nodedoctor.steps import look, reboot
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, reboot
+from nodedoctor.wording import count_with_noun
 
 from .pci_address import NO_ADDRESS
 
@@ -105,7 +105,7 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
         if same:
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
-            steps = (*_look(subject), *((reboot("the node is drained"),) if action == "reboot" else ()))
+            steps = (*_look_at_ports(subject), *((reboot("the node is drained"),) if action == "reboot" else ()))
             fix = Fix(advice, steps, action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             name = subject.removeprefix("net:") if subject.startswith("net:") else "it"
@@ -123,17 +123,17 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
             )
 
 
-def _look(subject: str) -> tuple[Step, ...]:
+def _look_at_ports(subject: str) -> tuple[Step, ...]:
     """The state of all ports, and what the log and the bus have of this adapter."""
     kind, _, address = subject.partition(":")
     if kind == "net":
-        return (look("ip -s link show {}", address), look("sudo dmesg | grep -F {}", address))
+        return (look_step("ip -s link show {}", address), look_step("sudo dmesg | grep -F {}", address))
     if subject == NO_ADDRESS:
-        return (look("rdma link"), look("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
+        return (look_step("rdma link"), look_step("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
     return (
-        look("rdma link"),
-        look("sudo dmesg | grep -F {}", address),
-        look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", address),
+        look_step("rdma link"),
+        look_step("sudo dmesg | grep -F {}", address),
+        look_step("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", address),
     )
 
 
@@ -149,14 +149,14 @@ def _link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
     whose = f"the link of {name}" if name else "its link"
     fix = Fix(
         "Reseat or replace cable and transceiver; check the switch port.",
-        _look(subject.partition("/")[0]),
+        _look_at_ports(subject.partition("/")[0]),
         "investigate",
         "",
         "nodedoctor ib",
     )
     evidence = evidence_of(events)
     if flaps:
-        summary = f"{whose} went down {counted(len(lost), 'time')}{times(lost).partition(' times')[2]}"
+        summary = f"{whose} went down {count_with_noun(len(lost), 'time')}{times(lost).partition(' times')[2]}"
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     if stays and (was_up or late):
         return Finding.warn(f"{whose} is down{times(downs)}", subject=subject, evidence=evidence, fix=fix)

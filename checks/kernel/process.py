@@ -10,8 +10,8 @@ from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.patterns import regex
-from nodedoctor.steps import look
-from nodedoctor.wording import listed, short_name
+from nodedoctor.steps import look_step
+from nodedoctor.wording import comma_list, short_name
 
 _TRAINING = re.compile(
     r"python|pt_main_thread|pt_data_worker|ray::|raylet|torchrun|deepspeed|accelerate|nccl|vllm|trainer|mpirun|all_reduce"
@@ -54,7 +54,7 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
 def _unmet(unmet: list[Stall]) -> Finding:
     """Requests of the kernel's own for memory: mostly of blocks too large for memory in many pieces."""
     drivers = sorted({stall.where for stall in unmet if stall.where})
-    inside = f" for {listed(drivers)}" if drivers else ""
+    inside = f" for {comma_list(drivers)}" if drivers else ""
     summary = f"page allocation failure{inside}{times(unmet)}"
     return Finding.info(summary, subject="kernel:pages", evidence=evidence_of(unmet))
 
@@ -88,7 +88,7 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     if last.limited and not trains:
         return Finding.info(summary, subject=f"process:{name}", evidence=evidence_of(victims))
     build = Finding.fail if trains and not last.limited else Finding.warn
-    steps = (look("sudo dmesg -T | grep -iE 'oom|killed process'"), look("free -g"))
+    steps = (look_step("sudo dmesg -T | grep -iE 'oom|killed process'"), look_step("free -g"))
     fix = Fix(text, steps, "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
 
@@ -132,13 +132,13 @@ _STALLS = {
 }
 
 
-_UNINTERRUPTIBLE = look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")
+_UNINTERRUPTIBLE = look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")
 _ASLEEP = (
     _UNINTERRUPTIBLE,
-    look("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
+    look_step("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
 )
 _MOUNTS = (
-    look("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
+    look_step("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
     _UNINTERRUPTIBLE,
 )
 
@@ -159,7 +159,7 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     if last.kind == "crash":
         known = bool(_LIBRARY.search(where or ""))
         text = "Check the library's version and the job's log; a core dump shows the call."
-        fix = Fix(text, (look("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
+        fix = Fix(text, (look_step("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)

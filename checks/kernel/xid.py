@@ -16,11 +16,11 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.steps import keep, look, reboot
+from nodedoctor.steps import keep_step, look_step, reboot
 from nodedoctor.wording import clause, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
-from .xid_meaning import Judged, judge_events, link_behind, of_programs, recovery_asked
+from .xid_meaning import JudgedXid, judge_events, link_behind, of_programs, recovery_asked
 from .xid_programs import clean, excusable, excuse, of_wide_jobs
 
 DOCS = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -114,7 +114,7 @@ def _gpu(
     return _finding(now or before, subject, device if index is None else str(index))
 
 
-def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
+def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Finding:
     if not judged:
         return Finding.info("Xid 154: the driver requests no recovery any more", subject=subject)
     worst, evidence = judged[0], _evidence(judged)
@@ -128,7 +128,7 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
         return Finding.info(summary, subject=subject, evidence=evidence)
     others = f"; also {', '.join(rest)}" if rest else ""
     others += f" ({', '.join(ignored)}: follow-up errors)" if ignored else ""
-    whom, when = _whom(worst), _when(worst)
+    whom, when = _affected_processes(worst), _when(worst)
     summary = fitting(
         f"{worst.times}{when}{whom}: {meaning}{others}",
         f"{worst.times}{whom}: {meaning}{others}",
@@ -142,10 +142,10 @@ def _finding(judged: list[Judged], subject: str, index: str | None) -> Finding:
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
     if more:
         finding = finding.matters_as(" ".join(f"{sentence}." for sentence in more))
-    return finding.explained_by(*seen_by([one.code for one in judged if one.status is worst.status]))
+    return finding.explained_by(*checks_of_same_fault([one.code for one in judged if one.status is worst.status]))
 
 
-def seen_by(codes: Iterable[int]) -> tuple[str, ...]:
+def checks_of_same_fault(codes: Iterable[int]) -> tuple[str, ...]:
     """The checks that see the same fault; none where the errors are of several kinds, as one would hide.
 
     A GPU off the bus loses its links and memory too; what Xid 154 asks for is for the others' sake.
@@ -156,26 +156,26 @@ def seen_by(codes: Iterable[int]) -> tuple[str, ...]:
     return kinds.pop() if len(kinds) == 1 else ()
 
 
-def _fix(asked: Judged, index: str | None, worst: Judged) -> Fix:
+def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
     both = asked is not worst and asked.action != worst.action
     text = f"{asked.advice} {worst.advice}" if both else worst.advice
     reset = asked.action == "reset-gpu"
     disturbs = _DISTURBS.get(asked.action, "")
-    steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
+    steps: tuple[Step, ...] = (look_step("sudo dmesg | grep -iE 'xid|nvrm'"),)
     if index is not None:
-        steps += (look("nvidia-smi -q -i {}", index),)
+        steps += (look_step("nvidia-smi -q -i {}", index),)
     recovery = table.recovery_action(recovery_asked(asked.events[-1]) or 0) if asked.code == 154 else None
     if recovery and index is not None:
         steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
     elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
     elif asked.action in ("drain", "replace", "reboot"):
-        steps += (keep("sudo nvidia-bug-report.sh"),)
+        steps += (keep_step("sudo nvidia-bug-report.sh"),)
         steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()
     return Fix(text, steps, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
 
 
-def _whom(one: Judged) -> str:
+def _affected_processes(one: JudgedXid) -> str:
     """The processes that were hit."""
     owners = Counter((event.name, event.pid) for event in one.events if event.pid or event.name)
     named = [f"{name or '?'} (pid {pid})" if pid else str(name) for (name, pid), _ in owners.most_common(1)]
@@ -183,14 +183,14 @@ def _whom(one: Judged) -> str:
     return f", {', '.join(named)}{more}" if named else ""
 
 
-def _when(one: Judged) -> str:
+def _when(one: JudgedXid) -> str:
     """The first and last time."""
     first, last = one.events[0].when.short, one.events[-1].when.short
     times = f" at {first}" if first else ""
     return times + (f" to {last}" if first and last != first else "")
 
 
-def _evidence(judged: list[Judged]) -> list[Evidence]:
+def _evidence(judged: list[JudgedXid]) -> list[Evidence]:
     """The first line of each of the worst three, and the last of the worst."""
     lines = [one.events[0] for one in judged[:3]]
     if judged and len(judged[0].events) > 1:

@@ -27,7 +27,7 @@ _RANK = (Status.FAIL, Status.WARN, Status.PASS)
 
 
 @record
-class Judged:
+class JudgedXid:
     """All errors of one number on one GPU: how bad, what they mean, what to do."""
 
     code: int
@@ -44,7 +44,7 @@ class Judged:
         return f"Xid {self.code}" + (f" ({len(self.events)} times)" if len(self.events) > 1 else "")
 
 
-def judge_events(events: Iterable[LoggedXid], branch: int) -> list[Judged]:
+def judge_events(events: Iterable[LoggedXid], branch: int) -> list[JudgedXid]:
     """The errors by number, the worst first; `branch` is the driver's, which decides how words are read."""
     by_code: dict[int, list[LoggedXid]] = {}
     causes: dict[int, LoggedXid] = {}
@@ -102,10 +102,10 @@ def recovery_asked(event: LoggedXid) -> int | None:
     return int(told.group(1), 16) if told else None
 
 
-def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | None:
+def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> JudgedXid | None:
     row = table.xid(code)
     if row is None:
-        return Judged(code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events)
+        return JudgedXid(code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events)
     if code == 154:
         return _recovery(events)
     advice = row.what_to_do
@@ -118,7 +118,7 @@ def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> Judged | No
         status = Status.PASS
     if row.legacy:
         status = Status.WARN
-    return Judged(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)
+    return JudgedXid(code, status, row.meaning, advice.action, _advice(row), events, row.of_program)
 
 
 def _advice(row: table.XidRow) -> str:
@@ -127,7 +127,7 @@ def _advice(row: table.XidRow) -> str:
     return f"{row.what_to_do.text} {rule.rule}" if rule and row.xid in (13, 31) else row.what_to_do.text
 
 
-def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
+def _recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:
     """The step that the latest Xid 154 asks for; nothing once the driver asks for none."""
     value = recovery_asked(events[-1])
     wanted = table.recovery_action(value) if value is not None else None
@@ -139,13 +139,13 @@ def _recovery(events: tuple[LoggedXid, ...]) -> Judged | None:
             f"{number} unknown to this version",
             "Run `nvidia-smi -q`: it shows the action.",
         )
-        return Judged(154, Status.FAIL, f"the driver requests {what}", "investigate", advice, events)
+        return JudgedXid(154, Status.FAIL, f"the driver requests {what}", "investigate", advice, events)
     text = recovery_fix(wanted.word, 0).text
     meaning = f"the driver requests a recovery action: {wanted.name}"
-    return Judged(154, Status.FAIL, meaning, wanted.action, text, events)
+    return JudgedXid(154, Status.FAIL, meaning, wanted.action, text, events)
 
 
-def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> Judged:
+def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow, branch: int) -> JudgedXid:
     """Judge an NVLink 5 event by its sub-code, or by its own word for how bad it is."""
     found = _NVLINK5.search(event.text)
     words = (
@@ -167,15 +167,15 @@ def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow,
         rule = table.workflow(code.bucket)
         text = f"{advice.text} {rule.rule}" if rule else advice.text
         meaning = f"{row.meaning} {code.unit}: {code.bucket}"
-        return Judged(row.xid, status, meaning, advice.action, text, events)
+        return JudgedXid(row.xid, status, meaning, advice.action, text, events)
     advice = table.advice("reset_gpu") if fatal else row.what_to_do
     status = Status.FAIL if fatal else Status.WARN
-    return Judged(row.xid, status, row.meaning, advice.action, advice.text, events)
+    return JudgedXid(row.xid, status, row.meaning, advice.action, advice.text, events)
 
 
 _BUCKETS = {"IGNORE": (Status.PASS, "ignore"), "RESET_GPU": (Status.FAIL, "reset_gpu")}
 """What NVIDIA's buckets of NVLink 5 sub-codes ask for; the others restart the program."""
 
 
-def _badness(one: Judged) -> int:
+def _badness(one: JudgedXid) -> int:
     return -_RANK.index(one.status)

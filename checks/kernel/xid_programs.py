@@ -10,7 +10,7 @@ from nodedoctor.facts.kernel.events import LoggedXid, line_of
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding
-from nodedoctor.wording import counted, fitting
+from nodedoctor.wording import count_with_noun, fitting
 
 _REMAPPED = 63
 """A row was remapped: NVIDIA's catalogue says to ignore it; what is pending memory.remap fails on."""
@@ -92,7 +92,7 @@ def excuse(events: list[LoggedXid]) -> Finding:
     )
     names = ", ".join(sorted({event.name for event in events if event.name})[:3])
     devices = len({event.device for event in events})
-    where = f"{codes} on {counted(devices, 'GPU')}: program errors"
+    where = f"{codes} on {count_with_noun(devices, 'GPU')}: program errors"
     summary = fitting(f"{where}{f' ({names})' if names else ''}, not hardware", f"{where}, not hardware")
     lines = [line_of(e) for e in events[:2]]
     return Finding.info(summary, subject="xid:programs", evidence=lines)

@@ -12,7 +12,7 @@ from nodedoctor.facts.measured.bandwidth import Bandwidth, Pair
 from nodedoctor.knowledge.fixes.bandwidth import DENIED, HUNG, SLOW, SYSTEM, UNSTARTED, WRONG
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 from .culprits import culprits
 
@@ -57,7 +57,7 @@ def p2p(
     pairs = {(pair.source, pair.target): pair for pair in bandwidth.pairs if not pair.error}
     findings += _corrupted(pairs, bandwidth)
     findings += _denied(pairs, bandwidth, bool(board and board.joined))
-    for group in _alike(pairs, topology, board).values():
+    for group in _similar_pairs(pairs, topology, board).values():
         findings += _slow_pairs(group, bandwidth, gpus, bool(board and board.joined))
     yield from findings
     if not findings and pairs:
@@ -95,7 +95,7 @@ def _busy(bandwidth: Bandwidth) -> Iterator[Finding]:
 def _pair_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
     late = [pair for pair in bandwidth.pairs if pair.error == "NO_TIME"]
     if late:
-        yield Finding.unknown("timeout", f"{counted(len(late), 'pair')} not measured in time")
+        yield Finding.unknown("timeout", f"{count_with_noun(len(late), 'pair')} not measured in time")
     for pair in bandwidth.pairs:
         if pair.error and pair not in late:
             summary = f"copy GPU {pair.source} -> GPU {pair.target} failed: {pair.error}"
@@ -136,7 +136,7 @@ def _denied(pairs: _Pairs, bandwidth: Bandwidth, joined: bool) -> Iterator[Findi
         yield Finding.fail(summary, subject=_subject(a, b), evidence=said, fix=DENIED)
 
 
-def _alike(pairs: _Pairs, topology: Topology | None, board: Board | None) -> dict[str, _Pairs]:
+def _similar_pairs(pairs: _Pairs, topology: Topology | None, board: Board | None) -> dict[str, _Pairs]:
     """Pairs that should be equally fast: the same kind of link or path, and peer access or none."""
     groups: dict[str, dict[tuple[int, int], Pair]] = {}
     for key, pair in pairs.items():

@@ -10,7 +10,7 @@ from nodedoctor.facts.measured.bandwidth import DEEP, Bandwidth, HostCopy
 from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
 from nodedoctor.knowledge.gpus import gpu_model, pcie_gen
 from nodedoctor.model import Evidence, Finding, reading
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 LOW = 0.9
 """Of the median of the peers; ours, for the reasons in bandwidth.py."""
@@ -62,7 +62,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     if good and not findings:
         low = min(min(_both_ways(copy)) for copy in good)
         yield Finding.ok(
-            f"at least {low:.0f} GB/s to and from {counted(len(good), 'GPU')}",
+            f"at least {low:.0f} GB/s to and from {count_with_noun(len(good), 'GPU')}",
             evidence=_host_lines(bandwidth, good),
         )
     elif not findings and not bandwidth.left_out:

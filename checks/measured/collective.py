@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.collective import Collective, CollectiveRun, Isolation
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 _ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 DIAGNOSIS_ONLY = (
@@ -24,7 +24,7 @@ _SUSPECTS = {
 }
 _FIX = Fix(
     "Read NCCL's first warning above, then let nodedoctor disable one transport at a time.",
-    (look("nodedoctor collective.isolate"),),
+    (look_step("nodedoctor collective.isolate"),),
     "investigate",
     "nothing",
     "nodedoctor collective.smoke",
@@ -32,7 +32,7 @@ _FIX = Fix(
 )
 _WRONG = Fix(
     "Drain the node until the GPU or link that corrupts data is found.",
-    (look("nodedoctor bandwidth --deep"), look("nodedoctor kernel")),
+    (look_step("nodedoctor bandwidth --deep"), look_step("nodedoctor kernel")),
     "drain",
     "every job on the node",
     "nodedoctor collective.smoke",
@@ -68,7 +68,7 @@ def smoke(job: Collective) -> Iterator[Finding]:
     scale += f", works with {', '.join(sorted(works))}" if works else ""
     subject = f"rank:{next(iter(first.wrong))}" if len(first.wrong) == 1 else ""
     summary = f"{first.ranks} ranks on {first.backend}: {first.trouble}{scale}"
-    yield Finding.fail(summary, subject=subject, evidence=_said(first), fix=_WRONG if first.wrong else _FIX)
+    yield Finding.fail(summary, subject=subject, evidence=_collective_evidence(first), fix=_WRONG if first.wrong else _FIX)
 
 
 @check("collective.isolate", "NCCL transport isolation", tags={"gpu", "deep"}, stage="preview")
@@ -89,7 +89,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     for run in cured:
         path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
         fix = Fix(
-            f"Repair this transport. {DIAGNOSIS_ONLY}", (look(command),), "investigate", "nothing", docs=_ENV
+            f"Repair this transport. {DIAGNOSIS_ONLY}", (look_step(command),), "investigate", "nothing", docs=_ENV
         )
         summary = f"the fault is in {path}: the job runs with {run.setting}"
         yield Finding.fail(summary, subject=f"path:{run.setting.partition('=')[0]}", evidence=said, fix=fix)
@@ -98,13 +98,13 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     elif not cured:
         fix = Fix(
             f"No single transport is the cause; read the output of the ranks. {DIAGNOSIS_ONLY}",
-            (look("nodedoctor collective.smoke -v --deep"),),
+            (look_step("nodedoctor collective.smoke -v --deep"),),
             docs=_ENV,
         )
         yield Finding.fail("the job fails with each transport disabled", evidence=said, fix=fix)
 
 
-def _said(run: CollectiveRun) -> Iterator[Evidence]:
+def _collective_evidence(run: CollectiveRun) -> Iterator[Evidence]:
     for error in list(run.errors.values())[:2]:
         if error:
             yield Evidence("collective", error.splitlines()[0])
@@ -130,6 +130,6 @@ def _numbers(run: CollectiveRun) -> Iterator[Evidence]:
 
 def _speeds(run: CollectiveRun) -> str:
     return (
-        f"{counted(run.ranks, 'rank')} on {run.backend}: "
-        f"{counted(len(run.operations), 'collective')}, all results correct"
+        f"{count_with_noun(run.ranks, 'rank')} on {run.backend}: "
+        f"{count_with_noun(len(run.operations), 'collective')}, all results correct"
     )

@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
 from nodedoctor.model import Evidence, Finding, reading
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 LOW = 0.9
 """Of the median of the peers; ours: well beyond the 1 to 2 % that the temperature of the day changes (Meta's
@@ -40,10 +40,10 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
     agreed = {
         name: Counter(g.sums for g in good if g.name == name).most_common(1)[0][0] for name in _names(gemm)
     }
-    said = [one for gpu in gemm.gpus for one in _said(gpu)]
+    said = [one for gpu in gemm.gpus for one in _compute_evidence(gpu)]
     troubles = 0
     for gpu in gemm.gpus:
-        subject, mine = f"gpu:{gpu.index}", _said(gpu)
+        subject, mine = f"gpu:{gpu.index}", _compute_evidence(gpu)
         if gpu.error:
             finding = Finding.fail(f"GEMM failed: {gpu.error}", subject=subject, evidence=mine, fix=SLOW)
         elif len(gpu.sums) > 1:
@@ -61,11 +61,11 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
         yield finding
     if not troubles:
         yield Finding.ok(
-            f"about {usual:.0f} TFLOP/s on {counted(len(good), 'GPU')}, identical results", evidence=said
+            f"about {usual:.0f} TFLOP/s on {count_with_noun(len(good), 'GPU')}, identical results", evidence=said
         )
 
 
-def _said(gpu: GpuGemm) -> list[Evidence]:
+def _compute_evidence(gpu: GpuGemm) -> list[Evidence]:
     """What was measured on one GPU, or its error."""
     names = ("error",) if gpu.error else ("tflops", "sums")
     return [reading(GEMM, f"gpus[index={gpu.index}].{name}") for name in names]

@@ -9,12 +9,12 @@ from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import WRONG
 from nodedoctor.model import Finding, Fix, quoted_like
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 _DIAG = Fix(
     "Read DCGM's report; vendors accept its failures as a reason for RMA.",
-    (look("dcgmi diag -r 3 -j"),),
+    (look_step("dcgmi diag -r 3 -j"),),
     "drain",
     "every job on the node",
     "nodedoctor deep.dcgm",
@@ -56,7 +56,7 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     ours = [pair.read_gbytes_s for pair in bandwidth.pairs if pair.read_gbytes_s] if bandwidth else []
     beside = f"; ours between GPUs: {sum(ours) / len(ours):.0f} GB/s average" if ours else ""
     said = [quoted_like("nvbandwidth", rf"^.*SUM {re.escape(test)}\b.*$") for test in told.sums_gbytes_s]
-    yield Finding.info(f"{counted(len(said), 'test')} ran{beside}", evidence=said)
+    yield Finding.info(f"{count_with_noun(len(said), 'test')} ran{beside}", evidence=said)
 
 
 @check(
@@ -79,7 +79,7 @@ def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
     largest = max(told.busbw_gbytes_s)
     said = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
     if told.wrong:
-        yield Finding.fail(f"{counted(told.wrong, 'wrong result')}", evidence=said, fix=WRONG)
+        yield Finding.fail(f"{count_with_noun(told.wrong, 'wrong result')}", evidence=said, fix=WRONG)
         return
     speeds = [
         one.busbw_gbytes_s for one in (job.runs[0].operations if job else ()) if one.name == "all_reduce"

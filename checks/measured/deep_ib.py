@@ -8,8 +8,8 @@ from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
 from nodedoctor.facts.rdma.ports import Ib
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 BROKEN = 0.5
 """Of the port's rate; ours: a PCIe slot with half its lanes, or of the generation before, gives half."""
@@ -17,7 +17,7 @@ _SLOW = Fix(
     "Check whether its PCIe link has full width and speed, and whether ACS or an IOMMU slows "
     "it; then compare "
     "firmware and settings with those of a rail that is fast.",
-    (look("nodedoctor pcie ib topo"), look("sudo lspci -vv -d 15b3:")),
+    (look_step("nodedoctor pcie ib topo"), look_step("sudo lspci -vv -d 15b3:")),
     "investigate",
     "every job on the node when a card is reseated",
     "nodedoctor deep.ib-write-bw",
@@ -55,7 +55,7 @@ def ib_write_bw(told: IbLoopback, ib: Ib | None) -> Iterator[Finding]:
     if good:
         said = [_line(loop, rates.get(loop.port)) for loop in told.ports if loop.average_gbps is not None]
         yield Finding.ok(
-            f"{good} of {counted(len(told.ports), 'rail')} at the rated bandwidth", evidence=said
+            f"{good} of {count_with_noun(len(told.ports), 'rail')} at the rated bandwidth", evidence=said
         )
 
 
@@ -85,8 +85,8 @@ def _by_hand(loop: Loop) -> Fix:
         "Run the test by hand, the server in one shell, the client in another; check limits.memlock if "
         "memory cannot be registered.",
         (
-            look("ib_write_bw -d {} -i {} -F --report_gbits", device, number or "1"),
-            look("ib_write_bw -d {} -i {} -F --report_gbits 127.0.0.1", device, number or "1"),
+            look_step("ib_write_bw -d {} -i {} -F --report_gbits", device, number or "1"),
+            look_step("ib_write_bw -d {} -i {} -F --report_gbits 127.0.0.1", device, number or "1"),
         ),
         "investigate",
         "nothing",

@@ -9,7 +9,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Net
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look_step, repair
 
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "phc2sys")
 _UNKEPT_SECONDS = 16.0
@@ -43,12 +43,12 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
         yield Finding.ok(f"synchronised{told}" + (f", within {bound:.3g} s" if bound is not None else ""))
     elif machine is not None and machine.form == "wsl2":
         yield Finding.info("Windows sets it, which does not report it to the kernel")
-    elif _kept(net, running):
+    elif _is_kept_by_service(net, running):
         yield Finding.info(f"kept{told}, which does not report it to the kernel")
     else:
         fix = Fix(
             "Enable one time service.",
-            (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
+            (repair("sudo timedatectl set-ntp true"), look_step("chronyc tracking")),
             "config",
             "nothing",
             "nodedoctor net.clock",
@@ -56,7 +56,7 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
         yield Finding.warn(f"not synchronised{told}", fix=fix).led_by("the clock is not synchronised")
 
 
-def _kept(net: Net, running: Sequence[str]) -> bool:
+def _is_kept_by_service(net: Net, running: Sequence[str]) -> bool:
     """Whether a service keeps the clock although the kernel's flag says that none does."""
     told = net.clock_error_seconds is not None and net.clock_error_seconds < _UNKEPT_SECONDS
     return any(unit in _NEVER_TELL or (told and unit.startswith("chrony")) for unit in running)

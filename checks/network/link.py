@@ -9,8 +9,8 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 FLAPS = 20
 """Times a link came or went from which it flaps: loading a driver and an adapter's reset make a handful."""
@@ -63,8 +63,8 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
     elif not bonds and all(one.carrier_changes is None for one in real):
         yield Finding.unknown("not-visible-here", "link changes were not reported")
     else:
-        pairs = f", {counted(len(bonds), 'bond')} complete" if bonds else ""
-        yield Finding.ok(f"{counted(len(real), 'interface')} up, no link flaps{pairs}")
+        pairs = f", {count_with_noun(len(bonds), 'bond')} complete" if bonds else ""
+        yield Finding.ok(f"{count_with_noun(len(real), 'interface')} up, no link flaps{pairs}")
 
 
 def _on_half_a_cable(one: Interface, routes: Sequence[str]) -> bool:
@@ -91,11 +91,11 @@ def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
         for key in ("operstate", "master")
     ]
     names = ", ".join(one.name for one in down)
-    summary = f"{bond}: {len(down)} of {counted(len(members), 'bond member')} down ({names})"
+    summary = f"{bond}: {len(down)} of {count_with_noun(len(members), 'bond member')} down ({names})"
     fix = _fix(down[0].name, "Check cable, transceiver and switch port of the member that is down.")
     yield Finding.warn(summary, subject=f"net:{bond}", evidence=said, fix=fix)
 
 
 def _fix(interface: str, text: str) -> Fix:
-    steps = (look("ip -details link show {}", interface), look("sudo ethtool {}", interface))
+    steps = (look_step("ip -details link show {}", interface), look_step("sudo ethtool {}", interface))
     return Fix(text, steps, "investigate", "traffic on that interface", "nodedoctor net.link")

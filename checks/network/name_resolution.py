@@ -10,8 +10,8 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Net, is_loopback, several_nodes
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import look
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun, comma_list
 
 _SLOW_SECONDS = 1.0
 """A resolver answers in milliseconds; each of several hundred connections may ask it."""
@@ -37,7 +37,7 @@ def hostname(
     evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
         "Set the real address of this host in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
-        (look("hostname -I"), look("cat /etc/hosts")),
+        (look_step("hostname -I"), look_step("cat /etc/hosts")),
         "config",
         "nothing",
         "nodedoctor net.hostname",
@@ -59,7 +59,7 @@ def hostname(
 
 def _own_address(net: Net, container: Container | None, evidence: list[Evidence], fix: Fix) -> Finding:
     owned = [net.owns(address) for address in net.name_addresses]
-    summary = f"{net.hostname} resolves to {listed(net.name_addresses)}"
+    summary = f"{net.hostname} resolves to {comma_list(net.name_addresses)}"
     if any(owned) or None in owned or (container is not None and container.inside):
         return Finding.ok(summary, evidence=evidence)
     return Finding.warn(f"{summary}, not an address of this node", evidence=evidence, fix=fix)
@@ -78,10 +78,10 @@ def dns(net: Net) -> Iterator[Finding]:
     Error texts:
     - Temporary failure in name resolution
     """
-    servers = f"{counted(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
+    servers = f"{count_with_noun(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
     fix = Fix(
         "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
-        (look("resolvectl status"),),
+        (look_step("resolvectl status"),),
         "config",
         "nothing",
         "nodedoctor net.dns",

@@ -11,8 +11,8 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Net, several_nodes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun
 
 _FEW_PORTS = 4096
 """Every connection of NCCL and gloo takes a port; the kernel's default range has 28 232 of them."""
@@ -43,7 +43,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
             "nodedoctor net.ports",
         )
         yield Finding.warn(
-            f"only {counted(span[1] - span[0] + 1, 'local port')} ({span[0]}-{span[1]})",
+            f"only {count_with_noun(span[1] - span[0] + 1, 'local port')} ({span[0]}-{span[1]})",
             subject="net:ports",
             fix=fix,
         )
@@ -52,7 +52,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
     if wall:
         fix = Fix(
             f"{row.text} Open the range between the nodes of the cluster.",
-            (look("sudo nft list ruleset"),),
+            (look_step("sudo nft list ruleset"),),
             "config",
             "nothing",
             "nodedoctor net.ports",

@@ -11,8 +11,8 @@ from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.record import record
-from nodedoctor.steps import look
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun
 
 LOSS = 1e-4
 """Share of the packets received that may be discarded. Go-back-N makes one lost packet resend a whole window,
@@ -89,8 +89,8 @@ def roce(ib: Ib, rails: Rails, ethtool: Ethtool | None) -> Iterator[Finding]:
         yield Finding.unknown("not-visible-here", "neither discarded nor resent packets are reported")
         return
     paused = sum(rail.paused for rail in found)
-    told = f"; {counted(paused, 'pause frame')} (PFC)" if paused else ""
-    yield Finding.ok(f"{counted(len(counting), 'rail')} without packet loss{told}")
+    told = f"; {count_with_noun(paused, 'pause frame')} (PFC)" if paused else ""
+    yield Finding.ok(f"{count_with_noun(len(counting), 'rail')} without packet loss{told}")
 
 
 def _rail(port: IbPort, ethtool: Ethtool | None) -> _Rail:
@@ -104,9 +104,9 @@ def _storms(rails: Sequence[_Rail]) -> Iterator[Finding]:
     for rail in rails:
         times = rail.counts.get("tx_pause_storm_error_events", 0)
         if times:
-            summary = f"{rail.interface} sends no pause frames after {counted(times, 'pause storm')}"
+            summary = f"{rail.interface} sends no pause frames after {count_with_noun(times, 'pause storm')}"
             text = "Its host stopped taking packets: check the PCIe link, the IOMMU and the kernel log."
-            said = _said(rail, "tx_pause_storm_error_events")
+            said = _counter_evidence(rail, "tx_pause_storm_error_events")
             yield Finding.warn(summary, subject=rail.port.subject, evidence=said, fix=_fix(rail, text))
 
 
@@ -116,7 +116,7 @@ def _losses(rails: Sequence[_Rail]) -> Iterator[Finding]:
             summary = f"{rail.interface} discarded {rail.loss:.2%} of the packets for lack of buffers"
             unpaused = "" if rail.paused else " No pause frames were seen: PFC seems to be off."
             text = f"Use the same lossless priority (PFC, ECN) on adapter and switch.{unpaused}"
-            said = _said(rail, "rx_discards_phy", "rx_packets_phy")
+            said = _counter_evidence(rail, "rx_discards_phy", "rx_packets_phy")
             yield Finding.warn(
                 summary, subject=f"{rail.port.subject}/discards", evidence=said, fix=_fix(rail, text)
             )
@@ -133,15 +133,15 @@ def _resending(rails: Sequence[_Rail], ib: Ib) -> Iterator[Finding]:
         )
 
 
-def _said(rail: _Rail, *names: str) -> list[Evidence]:
+def _counter_evidence(rail: _Rail, *names: str) -> list[Evidence]:
     return [reading(NAME, f'interfaces["{rail.interface}"].{name}') for name in names]
 
 
 def _fix(rail: _Rail, text: str) -> Fix:
-    steps = [look("rdma statistic show link {}/{}", rail.port.hca, rail.port.number)]
+    steps = [look_step("rdma statistic show link {}/{}", rail.port.hca, rail.port.number)]
     if rail.interface:
         steps += [
-            look("ethtool -S {} | grep -E 'discard|pause'", rail.interface),
-            look("sudo mlnx_qos -i {}", rail.interface),
+            look_step("ethtool -S {} | grep -E 'discard|pause'", rail.interface),
+            look_step("sudo mlnx_qos -i {}", rail.interface),
         ]
     return Fix(text, tuple(steps), "investigate", "traffic of this rail", "nodedoctor net.roce")

@@ -8,14 +8,14 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.places import card, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.pci.lspci import Lspci
-from nodedoctor.facts.pci.pci import Pci, PciDevice, said_of
+from nodedoctor.facts.pci.pci import Pci, PciDevice, device_evidence
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
-from nodedoctor.steps import look
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.steps import look_step
+from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -24,7 +24,7 @@ LOADED_PERCENT = 50
 
 _LOOK = Fix(
     "Run where NVML or nvidia-smi works, or paste the output of `nvidia-smi -q`.",
-    (look("nvidia-smi -q"),),
+    (look_step("nvidia-smi -q"),),
     action="none",
 )
 _RESEAT = (
@@ -65,14 +65,14 @@ def width(
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
         findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
         devices = (*devices, *shown)
-    looked = [*_counted(len(told), "GPU"), *_counted(sum(_lanes(d) > 0 for d in devices), "device")]
+    looked = [*_error_counts(len(told), "GPU"), *_error_counts(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
     if gpus and gpus.gpus and not told:
         yield not_reported("PCIe link width", gpus.gpus, "pcie_width")
     elif not looked:
         yield _nothing(gpus, pci)
     elif not any(finding.severity.is_problem for finding in findings):
-        yield Finding.ok(f"{listed(looked)} at the expected width")
+        yield Finding.ok(f"{comma_list(looked)} at the expected width")
 
 
 def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
@@ -83,8 +83,8 @@ def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
     )
 
 
-def _counted(count: int, noun: str) -> list[str]:
-    return [counted(count, noun)] if count else []
+def _error_counts(count: int, noun: str) -> list[str]:
+    return [count_with_noun(count, noun)] if count else []
 
 
 def _expected(expect: Expect) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def _gpu_width(
         return None
     said = [
         *values(source, gpu, "pcie_width", "pcie_width_max"),
-        *card(source, gpu),
+        *identity_evidence(source, gpu),
     ]
     fix = look_at(gpu, _RESEAT, "pcie.width", link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
@@ -128,7 +128,7 @@ def _by_design(model: GpuModel | None, now: int, most: int, peers: Sequence[int]
     if not peers:
         return "no peers to compare"
     if not wider:
-        return f"the same on {counted(len(peers), 'peer')}"
+        return f"the same on {count_with_noun(len(peers), 'peer')}"
     if model and model.datacentre:
         return None
     few = wider < 3 or wider * 2 <= len(peers)
@@ -139,8 +139,8 @@ def link_steps(address: str | None) -> tuple[Step, Step]:
     """What a link can and does, and what the kernel says of errors on it."""
     where = ["-s", address] if address else []
     return (
-        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
-        look("sudo dmesg | grep -iE 'aer|pcieport'"),
+        look_step("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
+        look_step("sudo dmesg | grep -iE 'aer|pcieport'"),
     )
 
 
@@ -154,7 +154,7 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str =
     peers = [_lanes(other) for other in devices if other is not device and other.pci_id == device.pci_id]
     if not now or now >= most:
         return None
-    said = said_of(device, "current_link_width", "max_link_width")
+    said = device_evidence(device, "current_link_width", "max_link_width")
     if source != "pci":
         short = re.escape(device.address.removeprefix("0000:"))
         lines = ("LnkCap:.*", "LnkSta:.*")
@@ -165,7 +165,7 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str =
         return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=said)
     fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
     return Finding.fail(
-        f"{summary}: {counted(wider, 'peer')} {agree(wider, 'has', 'have')} more",
+        f"{summary}: {count_with_noun(wider, 'peer')} {singular_or_plural(wider, 'has', 'have')} more",
         subject=subject,
         evidence=said,
         fix=fix,
@@ -217,7 +217,7 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
     peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
     said = [
         *values(source, gpu, "pcie_generation", "pcie_generation_max"),
-        *card(source, gpu),
+        *identity_evidence(source, gpu),
     ]
     text = f"Check the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", link_steps(gpu.bus_id), "drain", "every job on this node")
@@ -226,7 +226,7 @@ def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Fi
         return Finding.fail(summary, subject=gpu.subject, evidence=said, fix=fix)
     usual = Counter(peer.pcie_generation_max or 0 for peer in peers).most_common(1)
     if len(peers) > 1 and most and usual[0][0] > most and usual[0][1] == len(peers):
-        summary = f"PCIe generation {most} at most, {counted(len(peers), 'peer')}: {usual[0][0]}"
+        summary = f"PCIe generation {most} at most, {count_with_noun(len(peers), 'peer')}: {usual[0][0]}"
         return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=fix)
     if now >= most or (gpu.gpu_utilization_percent or 0) < LOADED_PERCENT or (gpu.pstate or 0) > 2:
         return None

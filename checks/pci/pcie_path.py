@@ -8,22 +8,22 @@ from nodedoctor.facts.pci.config_space import Bridge, PcieTree
 from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
-from nodedoctor.steps import look, reboot, repair
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step, reboot, repair
+from nodedoctor.wording import count_with_noun, comma_list
 
 NCCL_ACS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"
 _TRANSLATED = ("DMA", "DMA-FQ")
 
 _AS_ROOT = Fix(
     "Run as root: other users can read only 64 bytes of configuration space, and ACS is after them.",
-    (look("sudo nodedoctor pcie.acs"), look("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")),
+    (look_step("sudo nodedoctor pcie.acs"), look_step("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")),
     action="none",
 )
 _PASS_THROUGH = Fix(
     "Boot with the IOMMU in passthrough mode (`iommu=pt`), or off where no virtual machine needs it.",
     (
-        look("cat /proc/cmdline"),
-        look("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
+        look_step("cat /proc/cmdline"),
+        look_step("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
         repair(
             "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub",
             when="this is Debian, Ubuntu or SUSE",
@@ -80,7 +80,7 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     yield from _redirected(bad)
     if blind:
         evidence = [bridge.said for bridge in blind[:4]]
-        summary = f"{len(blind)} of {counted(len(tree.bridges), 'bridge')} could not be read"
+        summary = f"{len(blind)} of {count_with_noun(len(tree.bridges), 'bridge')} could not be read"
         yield Finding.unknown("denied", summary, evidence=evidence, fix=_AS_ROOT)
     elif not bad:
         roots = [bridge.address for bridge in tree.bridges if bridge.redirects]
@@ -88,13 +88,13 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
             lent = any(_lent(bridge, tree.bridges) for bridge in redirecting)
             why = "needed for passthrough to virtual machines" if lent else "not applied to ATS requests"
             evidence = [bridge.said for bridge in redirecting[:4]]
-            summary = f"redirection at {counted(len(redirecting), 'bridge')} ({why})"
+            summary = f"redirection at {count_with_noun(len(redirecting), 'bridge')} ({why})"
             yield Finding.info(summary, evidence=evidence)
         elif roots:
             text = f"redirection only at root ports, harmless: {', '.join(roots[:8])}"
             yield Finding.info(text)
         else:
-            yield Finding.ok(f"no redirection on {counted(len(tree.bridges), 'bridge')} above GPUs and NICs")
+            yield Finding.ok(f"no redirection on {count_with_noun(len(tree.bridges), 'bridge')} above GPUs and NICs")
 
 
 def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:
@@ -130,9 +130,9 @@ def _acs_off(addresses: Sequence[str]) -> Fix:
     where = "this bridge" if len(addresses) == 1 else f"these {len(addresses)} bridges"
     operations = [word for address in addresses for word in ("-s", address, "ECAP_ACS+0x6.w=0000")]
     steps = (
-        look("sudo lspci -s {} -vv | grep ACSCtl", addresses[0])
+        look_step("sudo lspci -s {} -vv | grep ACSCtl", addresses[0])
         if len(addresses) == 1
-        else look("sudo lspci -vv | grep -E 'PCI bridge|ACSCtl'"),
+        else look_step("sudo lspci -vv | grep -E 'PCI bridge|ACSCtl'"),
         repair("sudo setpci {}", operations, when=_NOT_SHARED),
     )
     return Fix(
@@ -155,7 +155,7 @@ def _redirected(bridges: Sequence[Bridge]) -> Iterator[Finding]:
         return
     first, fix = bridges[0], _acs_off([bridge.address for bridge in bridges])
     for bridge in bridges:
-        summary = f"ACS redirects P2P traffic of {listed(bridge.beneath, 3)} to the CPU"
+        summary = f"ACS redirects P2P traffic of {comma_list(bridge.beneath, 3)} to the CPU"
         finding = Finding.fail(summary, subject=f"pci:{bridge.address}", evidence=[bridge.said], fix=fix)
         if len(bridges) > 1:
             finding = finding.led_by(f"ACS redirects P2P traffic at {len(bridges)} PCIe bridges to the CPU")

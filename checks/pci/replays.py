@@ -8,12 +8,12 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.places import card, grown, values
+from nodedoctor.facts.gpu.evidence import identity_evidence, growth_evidence, values
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import Limit, limit
 from nodedoctor.model import Finding, Fix
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 from ..unavailable import all_of, none_shown, not_reported
 from .pcie import link_steps
@@ -68,19 +68,19 @@ def _replays(
     per_second = allowed.number * (gpu.pcie_width or 16) / 60
     gained = growth.gpu(gpu.index) if growth else None
     more = gained.gained.get("pcie_replays", 0) if gained else 0
-    said = [*values(source, gpu, "pcie_replays"), *card(source, gpu)]
+    said = [*values(source, gpu, "pcie_replays"), *identity_evidence(source, gpu)]
     others = sorted(peer.pcie_replays or 0 for peer in told if peer is not gpu)
     median = others[len(others) // 2] if len(others) > 1 else None
     # Two in a second may be chance where one in two seconds is allowed; five are not.
     if growth and more > max(5.0, per_second * growth.seconds):
-        said = [*grown(gpu.index, "pcie_replays"), *said]
+        said = [*growth_evidence(gpu.index, "pcie_replays"), *said]
         summary = f"{more / growth.seconds:.0f} replays per second"
     elif uptime and count > REPLAYS_LEAST and count / uptime > per_second:
-        summary = f"{counted(count, 'replay')} since boot, above DCGM's limit"
+        summary = f"{count_with_noun(count, 'replay')} since boot, above DCGM's limit"
     elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * median:
-        summary = f"{counted(count, 'replay')}, median of its peers {median}"
+        summary = f"{count_with_noun(count, 'replay')}, median of its peers {median}"
     elif count >= REPLAYS_LEAST:
-        return Finding.info(f"{counted(count, 'replay')} in total", subject=gpu.subject, evidence=said)
+        return Finding.info(f"{count_with_noun(count, 'replay')} in total", subject=gpu.subject, evidence=said)
     else:
         return None
     return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_replay_fix(gpu, allowed))

@@ -10,11 +10,11 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.cloud_plugins import CloudPlugins
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
-from nodedoctor.facts.pci.pci import Pci, said_of
+from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.clouds import WHOLE, CloudShape, shape_of
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import look
+from nodedoctor.steps import look_step
 
 
 @check(
@@ -55,7 +55,7 @@ def profile(
         yield Finding.skip("a container is given the devices that its job asked for")
     elif shape.nic:
         found = [device for device in pci.devices if device.pci_id == shape.nic] if pci else []
-        said = [one for device in found[:2] for one in said_of(device, "device")]
+        said = [one for device in found[:2] for one in device_evidence(device, "device")]
         yield _judge(shape, len(found), "gVNICs", said, plugins)
     elif rdma is None:
         yield Finding.unknown("not-visible-here", "no RDMA device can be seen here")
@@ -87,7 +87,7 @@ def _judge(
         fix = Fix(
             "Start the machine again with all network interfaces of its type, or request another one; see "
             f"{shape.source}.",
-            (look("rdma link"), look("lspci -nn")),
+            (look_step("rdma link"), look_step("lspci -nn")),
             "replace",
             "every job on this node",
             "nodedoctor cloud.profile",

@@ -12,7 +12,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.settings import Setting, Settings
 from nodedoctor.knowledge.clouds import WHOLE, shape_of
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look
+from nodedoctor.steps import look_step
 
 _NAME = "NCCL_TOPO_FILE"
 _IMAGES = "https://github.com/Azure/azhpc-images/tree/master/topology"
@@ -46,7 +46,7 @@ def topology(
     looked = {*files.there, *files.absent}
     named = [setting for setting in settings.all() if setting.name == _NAME]
     lost = [setting for setting in named if setting.value in files.absent]
-    yield from (_lost(setting, there) for setting in lost)
+    yield from (_lost_adapters(setting, there) for setting in lost)
     if lost:
         return
     if any(setting.value in there for setting in named):
@@ -66,7 +66,7 @@ def topology(
         )
 
 
-def _lost(setting: Setting, there: Sequence[str]) -> Finding:
+def _lost_adapters(setting: Setting, there: Sequence[str]) -> Finding:
     return Finding.warn(
         f"{_NAME}={setting.value}: no such file",
         subject=f"env:{_NAME}",
@@ -79,7 +79,7 @@ def _name_it(there: Sequence[str]) -> Fix:
     file = there[0] if there else "the file for this kind of machine, from azhpc-images,"
     return Fix(
         f"Set {_NAME} to {file} in /etc/nccl.conf or in the job's environment.",
-        (look("cat /etc/nccl.conf"), look("ls -l /opt/microsoft")),
+        (look_step("cat /etc/nccl.conf"), look_step("ls -l /opt/microsoft")),
         "restart-job",
         "the job",
         "nodedoctor cloud.topology",

@@ -11,14 +11,14 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.network.net import Net
-from nodedoctor.facts.rdma.meant import linked_once, meant_to_link
+from nodedoctor.facts.rdma.cabling import was_ever_linked, meant_to_link
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun, comma_list
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
@@ -87,13 +87,13 @@ _SIGNS = ("network interfaces", "the kernel log", "processes")
 
 def _uncabled(ib: Ib, rails: Rails, unread: Sequence[str]) -> Iterator[Finding]:
     """Adapters that never had a link, on a node that shows no sign of needing one; `unread` may hold one."""
-    said = f"no link on {counted(len(rails.ports), 'port')} since the driver was loaded"
+    said = f"no link on {count_with_noun(len(rails.ports), 'port')} since the driver was loaded"
     evidence = ib.evidence(rails.ports[0])
     if unread:
         summary = f"{said}; unknown whether they need one"
         yield Finding.unknown(
             "not-visible-here", summary, subject="ib:unlinked", evidence=evidence
-        ).matters_as(f"A cable or an address may show in {listed(unread, 3)}, not read here.")
+        ).matters_as(f"A cable or an address may show in {comma_list(unread, 3)}, not read here.")
     else:
         summary = f"{said}: no cable, or the switch is off"
         yield Finding.info(summary, subject="ib:unlinked", evidence=evidence).matters_as(
@@ -106,7 +106,7 @@ def _judge_ports(ib: Ib, rails: Rails, meant: str = "") -> Iterator[Finding]:
     """The state of each port; `meant` is what shows that ports which never had a link should have one."""
     active = [port for port in rails.ports if port.active]
     if active:
-        names = listed((port.name for port in active), 4)
+        names = comma_list((port.name for port in active), 4)
         kinds = Counter(port.kind for port in active)
         told = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
         yield Finding.ok(f"{told} active: {names}", evidence=ib.evidence(active[0]))
@@ -131,7 +131,7 @@ def _aside(rails: Rails) -> Iterator[Finding]:
         yield Finding.info(f"no link, not used by NCCL: {names}", subject="ib:others")
     elif not rails.ports and rails.others:
         yield Finding.info(
-            f"NCCL uses none of {counted(len(rails.others), 'port')} ({rails.chosen_by})", subject="ib:others"
+            f"NCCL uses none of {count_with_noun(len(rails.others), 'port')} ({rails.chosen_by})", subject="ib:others"
         )
 
 
@@ -151,7 +151,7 @@ def _not_active(port: IbPort, rails: Rails, ib: Ib, meant: str) -> Finding:
     if port.state == "ARMED":
         return Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
     some = any(p.active for p in rails.ports)
-    if some and not (rails.sure or linked_once(port)):
+    if some and not (rails.sure or was_ever_linked(port)):
         summary = f"{summary}; unknown whether it should have a link"
         unsure = Finding.warn(summary, subject=port.subject, evidence=evidence, fix=_fix(port))
         return unsure.in_preview()
@@ -185,11 +185,11 @@ def _spare(port: IbPort, rails: Rails) -> str:
         return f"all {len(active)} rails are active without it"
     if not rails.sure and active and len(idle) > len(active) and len(rails.ports) not in _SETS:
         return "" if port.carried else "most ports of its kind have none either"
-    if not rails.sure and active and not linked_once(port):
+    if not rails.sure and active and not was_ever_linked(port):
         if port.infiniband and port.phys_state == "Disabled":
             return "an administrator disabled it"
         if len(active) in _USUAL and len(idle) <= max(1, len(active) // 2):
-            return f"{counted(len(active), 'port')} active without it, as many as machines have"
+            return f"{count_with_noun(len(active), 'port')} active without it, as many as machines have"
     if port.infiniband or len(idle) == len(rails.ports):
         return ""
     rates = [other.rate_gbps or 0 for other in active if other.rate_gbps is not None] or [_RAIL_GBPS]
@@ -213,7 +213,7 @@ def _cable(port: IbPort) -> Fix:
 def _silent(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
-        (look("sudo dmesg | grep -i {}", name), look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
+        (look_step("sudo dmesg | grep -i {}", name), look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
         "reboot",
         "every job on this node",
         "nodedoctor ib",
@@ -225,13 +225,13 @@ def _silent(name: str) -> Finding:
 
 def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
     summary = (
-        f"{counted(len(addresses), 'InfiniBand adapter')} on the bus ({addresses[0]} ...), but no RDMA device"
+        f"{count_with_noun(len(addresses), 'InfiniBand adapter')} on the bus ({addresses[0]} ...), but no RDMA device"
     )
     if inside:
         fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")
         return Finding.unknown("not-visible-here", summary, subject="ib:driver", fix=fix)
     text = "Load the NIC driver; if that fails, the kernel log shows why."
-    steps = (repair("sudo modprobe mlx5_ib"), look("nodedoctor kernel.nic"))
+    steps = (repair("sudo modprobe mlx5_ib"), look_step("nodedoctor kernel.nic"))
     fix = Fix(text, steps, "config", "nothing", "nodedoctor ib.ports")
     return Finding.fail(summary, subject="ib:driver", fix=fix)
 
@@ -265,6 +265,6 @@ def _expected(wanted: str, rails: Rails) -> Finding:
         return Finding.fail(
             summary,
             subject="ib:expected",
-            fix=port_fix("Find the missing ports.", (look("ibstat"),)),
+            fix=port_fix("Find the missing ports.", (look_step("ibstat"),)),
         ).explained_by("ib.ports@any", "ib.rate@any")
     return Finding.ok(summary, subject="ib:expected")

@@ -19,8 +19,8 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.fixes.rdma import NCCL_DOCS, port_fix
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, file_reading, reading
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import counted
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import count_with_noun
 
 _DMABUF_KERNEL = (5, 12)
 """The first kernel with DMA-BUF for RDMA (NVIDIA/nccl, GPU troubleshooting: kernel >= 5.12, open module)."""
@@ -100,7 +100,7 @@ def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Find
     denied = [port for port in ours if port.gdr is False]
     evidence = [file_reading("rdma", f"{CLASS}/{port.hca}/gdr") for port in ours if port.gdr is not None]
     if ours and all(port.gdr for port in ours):
-        return Finding.ok(f"{counted(len(ours), 'EFA adapter')} with GPUDirect RDMA", evidence=evidence)
+        return Finding.ok(f"{count_with_noun(len(ours), 'EFA adapter')} with GPUDirect RDMA", evidence=evidence)
     if dmabuf or (loaded and not denied):
         return Finding.ok(f"EFA: {'DMA-BUF' if dmabuf else f'{loaded} is loaded'}", evidence=evidence)
     if not denied and driver.modules is None:
@@ -108,7 +108,7 @@ def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Find
     fix = Fix(
         "Run Amazon's EFA installer again: it builds efa_nv_peermem for this NVIDIA driver. "
         "NVIDIA's open kernel module does not need it. Jobs use it after a restart.",
-        (look("modinfo -F version efa_nv_peermem"), look("cat /proc/driver/nvidia/version")),
+        (look_step("modinfo -F version efa_nv_peermem"), look_step("cat /proc/driver/nvidia/version")),
         "config",
         "nothing",
         "nodedoctor ib.gdr",
@@ -133,7 +133,7 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
     )
     fix = Fix(
         "Use NCCL 2.23.4 or newer. Until then: the open kernel module, whose DMA-BUF does the same.",
-        (look("ls /sys/kernel/mm/memory_peers"),),
+        (look_step("ls /sys/kernel/mm/memory_peers"),),
         "config",
         "the Python environment, and the job",
         "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
@@ -176,7 +176,7 @@ def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     told += _packets(ours)
     yield from told
     if not told:
-        yield Finding.ok(f"{counted(len(ours), 'port')} with RoCE v2 addresses")
+        yield Finding.ok(f"{count_with_noun(len(ours), 'port')} with RoCE v2 addresses")
 
 
 def _addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
@@ -197,7 +197,7 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
         return
     fix = Fix(
         "Unset NCCL_IB_GID_INDEX (NCCL >= 2.21 finds the entry), or set it to a RoCE v2 entry.",
-        (look("show_gids"),),
+        (look_step("show_gids"),),
         "restart-job",
         "the job",
     )

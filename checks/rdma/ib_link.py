@@ -13,7 +13,7 @@ from nodedoctor.knowledge.infiniband import Counter, adapter, counter
 from nodedoctor.knowledge.infiniband import rate as generation
 from nodedoctor.model import Finding, reading
 from nodedoctor.record import replace
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 _SETS = (8, 16)
 """How many rails boards have; more ports of the kind than these serve something else."""
@@ -46,7 +46,7 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield _slow(port, top, full, len(slow), ib, rails.sure)
     if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
         summary = (
-            f"{counted(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after failed link training"
+            f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after failed link training"
         )
         yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable(known[0].hca, known[0].number))
     elif not slow:
@@ -73,9 +73,9 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     card = adapter(known[0].model or "")
     if card and card.max_port_gbps and top < card.max_port_gbps:
         could = f"{card.name} supports {card.max_port_gbps}"
-        summary = f"{counted(len(known), 'port')} at {top:g} Gb/s; {could}"
+        summary = f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s; {could}"
         return Finding.info(summary).matters_as(f"What {card.name} supports: {card.source}.")
-    return Finding.ok(f"{counted(len(known), 'port')} at {top:g} Gb/s")
+    return Finding.ok(f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s")
 
 
 @check(
@@ -113,7 +113,7 @@ def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
         ).led_by(f"{port.hca} port {port.number} runs on {lanes[port.name]} of {most} lanes")
     if not narrow:
         one = most == 1 and known[0].infiniband
-        summary = f"{counted(len(known), 'port')} at {most}X"
+        summary = f"{count_with_noun(len(known), 'port')} at {most}X"
         fix = cable(known[0].hca, known[0].number)
         odd = Finding.warn(f"{summary}, InfiniBand uses 4 or 2 lanes", fix=fix)
         yield odd if one else Finding.ok(summary)
@@ -156,7 +156,7 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
         )
     else:
         yield Finding.ok(
-            f"no new errors on {counted(len(counting), 'port')} in {growth.seconds:g} s", subject="ib:growth"
+            f"no new errors on {count_with_noun(len(counting), 'port')} in {growth.seconds:g} s", subject="ib:growth"
         )
 
 
@@ -191,7 +191,7 @@ def _totals(port: IbPort, uptime_seconds: float | None, ib: Ib) -> Iterator[Find
     symbols = port.counters.get("symbol_error", 0)
     hours = (uptime_seconds or 0.0) / 3600
     if row and row.limit and hours >= 1 and symbols / hours > row.limit and not _pam4(port):
-        summary = f"{counted(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour"
+        summary = f"{count_with_noun(symbols, 'symbol error')} in {hours:.0f} h, limit {row.limit:g} per hour"
         said = port.counted(ib.source, "symbol_error")
         fix = cable(port.hca, port.number)
         fix = replace(fix, text=f"{fix.text} Suspect: {row.suspect}.")

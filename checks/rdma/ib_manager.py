@@ -9,8 +9,8 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import subnet_manager
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look
-from nodedoctor.wording import counted, listed
+from nodedoctor.steps import look_step
+from nodedoctor.wording import count_with_noun, comma_list
 
 
 @check(
@@ -43,7 +43,7 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield Finding.warn("active, but no subnet manager known", subject=port.subject, fix=subnet_manager())
     if not waiting and not lost:
         lids = sorted({port.sm_lid for port in linked if port.sm_lid})
-        yield Finding.ok(f"{counted(len(linked), 'port')}, subnet manager at LID {listed(lids) or 'unknown'}")
+        yield Finding.ok(f"{count_with_noun(len(linked), 'port')}, subnet manager at LID {comma_list(lids) or 'unknown'}")
 
 
 @check("ib.firmware", "NIC firmware versions", tags={"fast", "ib"})
@@ -68,7 +68,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
         if len({version.rpartition(".")[0] for version in versions}) > 1:
             fix = Fix(
                 "Update all NICs to one firmware release.",
-                (look("sudo mlxfwmanager --query"),),
+                (look_step("sudo mlxfwmanager --query"),),
                 "config",
                 "every job on this node",
                 "nodedoctor ib.firmware",

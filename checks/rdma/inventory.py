@@ -9,12 +9,12 @@ from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, said_of
+from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.infiniband import rails_of
 from nodedoctor.model import Finding, Fix, file_reading, reading
-from nodedoctor.steps import keep, look
-from nodedoctor.wording import agree, counted
+from nodedoctor.steps import keep_step, look_step
+from nodedoctor.wording import singular_or_plural, count_with_noun
 
 _GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
 """Kernel drivers that hold a device for a virtual machine."""
@@ -64,9 +64,9 @@ def inventory(
 
 
 def _counts(nics: Sequence[PciDevice], rdma: Rdma | None) -> str:
-    devices = f", {counted(len(rdma.hcas), 'RDMA device')}" if rdma else ""
+    devices = f", {count_with_noun(len(rdma.hcas), 'RDMA device')}" if rdma else ""
     netdevs = sum(bool(hca.netdevs) for hca in rdma.hcas) if rdma else 0
-    return f"{counted(len(nics), 'NIC function')} on the PCI bus{devices}" + (
+    return f"{count_with_noun(len(nics), 'NIC function')} on the PCI bus{devices}" + (
         f", {netdevs} of them with a network interface" if netdevs else ""
     )
 
@@ -99,9 +99,9 @@ def _missing_rails(
         ][:3]
         who, few = ", ".join(poor), counts[poor[0]]
         summary = (
-            f"GPU {who}: {counted(few, 'NIC')} under its PCIe switch, {counted(often, 'GPU')} with {usual}"
+            f"GPU {who}: {count_with_noun(few, 'NIC')} under its PCIe switch, {count_with_noun(often, 'GPU')} with {usual}"
         )
-        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
+        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost_adapters())
         return
     row = rails_of(board.model) if board and board.model else ()
     whole = board is not None and board.known_platform is not None
@@ -118,19 +118,19 @@ def _missing_rails(
     # adapters of the same kind, only one less than all is a loss.
     least = wanted * 3 // 4 if rails else wanted - 1
     if least <= count < wanted:
-        said = [one for nic in nics if nic.pci_id == kind for one in said_of(nic, "device")]
-        summary = f"{counted(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} has {wanted}"
-        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost())
+        said = [one for nic in nics if nic.pci_id == kind for one in device_evidence(nic, "device")]
+        summary = f"{count_with_noun(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} has {wanted}"
+        yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost_adapters())
 
 
-def _lost() -> Fix:
+def _lost_adapters() -> Fix:
     return Fix(
         "A NIC may have fallen off the bus: check the kernel log and the firmware's device list, then "
         "power-cycle the node. If it is still missing, replace the NIC, its riser or cable.",
         (
-            look("lspci -tv"),
-            look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
-            keep("sudo lspci -vvv"),
+            look_step("lspci -tv"),
+            look_step("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
+            keep_step("sudo lspci -vvv"),
         ),
         "drain",
         "every job on this node",
@@ -155,15 +155,15 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
         if _slot(nic.address) in served or having < 2 or having * 2 <= len(peers):
             continue
         bound = f"driver {nic.driver}" if nic.driver else "no kernel driver bound"
-        said = said_of(nic, "device", "driver")
+        said = device_evidence(nic, "device", "driver")
         fix = Fix(
             "Check the kernel log for the reason why it has no RDMA device; load mlx5_ib.",
-            (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
+            (look_step("rdma link"), look_step("sudo dmesg | grep {}", nic.address)),
             "investigate",
             "traffic on this NIC",
             "nodedoctor nic.inventory",
         )
-        summary = f"no RDMA device ({bound}); {counted(having, 'peer')} {agree(having, 'has', 'have')} one"
+        summary = f"no RDMA device ({bound}); {count_with_noun(having, 'peer')} {singular_or_plural(having, 'has', 'have')} one"
         yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=said, fix=fix)
 
 
@@ -196,12 +196,12 @@ def _other_link(
             ]
             fix = Fix(
                 "Set the port's link type to that of its peers, and reset the NIC or reboot.",
-                (look("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
+                (look_step("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
                 "config",
                 "traffic on this NIC",
                 "nodedoctor nic.inventory",
             )
-            summary = f"{hca.name}: link type {odd.value}, {counted(odd.peers, 'peer')}: {odd.usual}"
+            summary = f"{hca.name}: link type {odd.value}, {count_with_noun(odd.peers, 'peer')}: {odd.usual}"
             yield Finding.warn(summary, subject=f"hca:{hca.name}", evidence=said, fix=fix)
 
 
@@ -254,8 +254,8 @@ def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
         for odd in odd_ones(like, lanes):
             if _less(odd.value, odd.usual) and odd.peers > 2:
                 port = odd.device
-                said = said_of(port, "current_link_width", "max_link_width")
-                summary = f"PCIe switch uplink x{odd.value}, {counted(odd.peers, 'peer')}: x{odd.usual}"
+                said = device_evidence(port, "current_link_width", "max_link_width")
+                summary = f"PCIe switch uplink x{odd.value}, {count_with_noun(odd.peers, 'peer')}: x{odd.usual}"
                 yield Finding.warn(
                     summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
                 )
@@ -266,8 +266,8 @@ def _width(device: PciDevice) -> object:
 
 
 def _slow(device: PciDevice, value: object, usual: object, peers: int, what: str) -> Finding:
-    said = said_of(device, "current_link_speed", "max_link_speed")
-    summary = f"PCIe link at {value:g} GT/s, {counted(peers, 'peer')} at {usual:g} GT/s"
+    said = device_evidence(device, "current_link_speed", "max_link_speed")
+    summary = f"PCIe link at {value:g} GT/s, {count_with_noun(peers, 'peer')} at {usual:g} GT/s"
     return Finding.warn(summary, subject=f"pci:{device.address}", evidence=said, fix=_reseat(device))
 
 
@@ -275,8 +275,8 @@ def _reseat(device: PciDevice) -> Fix:
     return Fix(
         "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting.",
         (
-            look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
-            look("sudo dmesg | grep -iE 'aer|pcieport'"),
+            look_step("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
+            look_step("sudo dmesg | grep -iE 'aer|pcieport'"),
         ),
         "drain",
         "every job on this node",

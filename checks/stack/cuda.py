@@ -10,7 +10,7 @@ from nodedoctor.facts.stack.pins import torch_pin
 from nodedoctor.facts.stack.places import package_said, required_said
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
 """Wheels that write the same files for every CUDA major (nvidia/nccl/lib/libnccl.so.2, ...)."""
@@ -57,7 +57,7 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
     if majors:
         return Finding.ok(
-            f"{counted(len(majors), 'package')} with a CUDA version, all for CUDA {min(majors.values())}"
+            f"{count_with_noun(len(majors), 'package')} with a CUDA version, all for CUDA {min(majors.values())}"
         )
     if not target.complete:
         return Finding.unknown("not-visible-here", "the paste lists no package with a CUDA version")

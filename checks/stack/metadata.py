@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
 
 DISTURBS = "the Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
@@ -47,7 +47,7 @@ def metadata(target: TargetPython) -> Iterator[Finding]:
         yield Finding.skip(f"{target.label} shows no package requirements")
     else:
         yield Finding.ok(
-            f"{counted(count, 'requirement')} of {counted(len(names), 'package')} met", subject="count"
+            f"{count_with_noun(count, 'requirement')} of {count_with_noun(len(names), 'package')} met", subject="count"
         )
 
 
@@ -71,12 +71,12 @@ def _is_broken(target: TargetPython, found: Requirement) -> bool:
 
 def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     package = broken[0].package
-    lines = [f"{one.wanted} ({_instead(one)})" for one in broken]
+    lines = [f"{one.wanted} ({_installed_instead(one)})" for one in broken]
     more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
     command = target.install(*(str(one.wanted) for one in broken[:8]))
     others = [one.wanted.name for one in broken if _wanted_by_others(target, one.wanted, package.name)]
     text = "Install the required version" + (
-        f"; {listed(others)} {agree(len(others), 'is', 'are')} also required by others: check "
+        f"; {comma_list(others)} {singular_or_plural(len(others), 'is', 'are')} also required by others: check "
         "again afterwards."
         if others
         else "."
@@ -89,7 +89,7 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     )
 
 
-def _instead(one: Requirement) -> str:
+def _installed_instead(one: Requirement) -> str:
     return f"{one.installed} is installed" if one.installed else "not installed"
 
 
@@ -138,11 +138,11 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
             f"{asked.installed}, as {asked.package} requires", subject=subject, evidence=evidence
         )
     if asked.met is None:
-        return Finding.unknown("unparsable", f"{_instead(asked)}: no version to compare", subject=subject)
+        return Finding.unknown("unparsable", f"{_installed_instead(asked)}: no version to compare", subject=subject)
     fix = Fix(
         "Install a version that the package allows.", (target.install(str(asked.wanted)),), "config", DISTURBS
     )
-    summary = f"{asked}, but {_instead(asked)}"
+    summary = f"{asked}, but {_installed_instead(asked)}"
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
@@ -202,7 +202,7 @@ def lambda_stack(
     loose = [package.name for package in packages.packages if not package.held] if packages else []
     if driver is not None and driver.unattended_upgrades and loose:
         yield Finding.warn(
-            f"unattended upgrades may replace {listed(loose, 3)} during a job",
+            f"unattended upgrades may replace {comma_list(loose, 3)} during a job",
             subject="driver-packages",
             evidence=[*evidence, UPGRADES_ON],
             fix=Fix(

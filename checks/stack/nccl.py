@@ -11,8 +11,8 @@ from nodedoctor.facts.stack.places import library_said, package_said, pin_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look, repair
-from nodedoctor.wording import listed
+from nodedoctor.steps import look_step, repair
+from nodedoctor.wording import comma_list
 
 DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
 VLLM_WHEEL = "vllm-nccl-"
@@ -61,7 +61,7 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
         "of official wheels has no such build",
         subject="package:nccl",
         fix=Fix(
-            "Run nodedoctor where that Python is installed.", (look("nodedoctor stack.nccl-pin"),), "none"
+            "Run nodedoctor where that Python is installed.", (look_step("nodedoctor stack.nccl-pin"),), "none"
         ),
     )
 
@@ -71,7 +71,7 @@ def _missing(target: TargetPython, torch: Torch, pin: Pin, others: tuple[Package
     what = f"torch {torch.version} requires {pin.wanted}"
     if not target.complete and not others:
         return Finding.unknown("not-visible-here", f"{what}; the paste lists no NCCL", subject=subject)
-    found = f"installed: {listed(others)}" if others else "no NCCL package is installed"
+    found = f"installed: {comma_list(others)}" if others else "no NCCL package is installed"
     fix = Fix(
         "Install NCCL.", (target.install(str(pin.wanted)),), "config", DISTURBS, "nodedoctor stack.nccl-pin"
     )
@@ -150,7 +150,7 @@ def nccl_copies(
             "a package list does not show which libnccl is loaded",
             fix=Fix(
                 "Run nodedoctor where that Python is installed.",
-                (look("nodedoctor stack.nccl-copies"),),
+                (look_step("nodedoctor stack.nccl-copies"),),
                 "none",
             ),
         )

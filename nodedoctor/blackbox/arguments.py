@@ -10,7 +10,7 @@ from nodedoctor.cli.arguments import seconds
 from nodedoctor.cli.console import HelpFormatter, Parser
 from nodedoctor.record import record
 from nodedoctor.triage.model import LARGEST_PID
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 DIR = "nodedoctor-jobs"
 """Where folders of jobs go when nobody says."""
@@ -83,7 +83,7 @@ def pattern(text: str) -> str:
 
 
 def _pid(text: str) -> int:
-    pid = whole(text, LARGEST_PID, 1)
+    pid = whole_number(text, LARGEST_PID, 1)
     if pid is None:
         raise argparse.ArgumentTypeError(f"wants a process id, not {text[:40]!r}")
     return pid

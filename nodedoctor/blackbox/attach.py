@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nodedoctor.blackbox import after
+from nodedoctor.blackbox import finish
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.samples.progress import ProgressSettings
 from nodedoctor.blackbox.samples.sampler import SLOW
@@ -105,8 +105,8 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
             say("no longer waiting" if ended_by else "nothing of the job came: no verdict")
         else:
             say("no longer watching; the job goes on" if ended_by else "the job has ended")
-        await after.attached(watch, folder, say)
-        await after.node_recorded(watch)
+        await finish.attached(watch, folder, say)
+        await finish.node_recorded(watch)
         folder.close()
     if ended_by and not watch.hangs:
         return 128 + ended_by

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.blackbox import gpus, kernel_log, stacks, ways
+from nodedoctor.blackbox import gpus, kernel_log, stacks, stack_methods
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
-from nodedoctor.json_shapes import document, whole
+from nodedoctor.json_shapes import document, whole_number
 from nodedoctor.probes.job.alive import lives
 from nodedoctor.record import record
 from nodedoctor.triage.live.judge import main_thread
@@ -68,7 +68,7 @@ class Capture:
         return ", ".join(told) or "none could be read"
 
 
-async def look(
+async def look_twice(
     ranks: Sequence[RankSample], *, host: str, missing: Sequence[RankSample] = (), twice: float = BETWEEN
 ) -> Capture:
     """Look at all ranks two times, `twice` seconds apart; `missing` had a process and have none any more."""
@@ -134,7 +134,7 @@ async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
 def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
     told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
     frozen, lock = row.get("frozen") is True, str(row.get("lock", ""))
-    return KernelThread(**told, ticks=whole(row, "ticks") or 0, frozen=frozen, lock=lock)
+    return KernelThread(**told, ticks=whole_number(row, "ticks") or 0, frozen=frozen, lock=lock)
 
 
 def _in_both(
@@ -229,7 +229,7 @@ def _notes(ranks: Sequence[RankSample], found: Mapping[int, CapturedStack]) -> t
     named = ", ".join(rank.called for rank in unread[:8]) + (" and more" if len(unread) > 8 else "")
     if stacks.folder_of(ranks):
         return (f"{named}: no Python stack could be read",)
-    if why := ways.forbids(unread):
+    if why := stack_methods.forbids(unread):
         return (f"{named}: no Python stack, as {why} and the job was not started armed",)
     if not stacks.spies(ranks):
         return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)

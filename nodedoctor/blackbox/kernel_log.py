@@ -9,7 +9,7 @@ from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
-from nodedoctor.json_shapes import document, text, whole
+from nodedoctor.json_shapes import document, text, whole_number
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
 from nodedoctor.triage.events.system.oom import HostOom
@@ -33,7 +33,7 @@ async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
         return ()
     seen = await child_process.run("kernel-log", Command(child("kernel/kernel_log")), DEADLINE)
     told = document(seen) or {}
-    boot = whole(told, "boot_epoch")
+    boot = whole_number(told, "boot_epoch")
     if boot is None:
         return ()
     began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)

@@ -56,7 +56,7 @@ async def look_here(where: Where, seconds: float = DEADLINE) -> LiveJob:
     """What is seen of the job on this machine."""
     host = socket.gethostname()
     try:
-        return await asyncio.wait_for(_look(where, host), seconds)
+        return await asyncio.wait_for(_look_at_job(where, host), seconds)
     except asyncio.TimeoutError:
         return LiveJob(host, (), notes=(f"the look at the ranks did not end within {seconds:g} s",))
 
@@ -103,11 +103,11 @@ def _answer(raw: str) -> LiveJob | None:
     return next((look for line in lines if (look := saved.read_look(line.encode())) is not None), None)
 
 
-async def _look(where: Where, host: str) -> LiveJob:
+async def _look_at_job(where: Where, host: str) -> LiveJob:
     sample, problem = await _sample(where)
     if sample is None:
         return LiveJob(host, (), notes=(f"the processes could not be looked at: {problem}",))
-    return (await capture.look(sample.living, host=host)).live
+    return (await capture.look_twice(sample.living, host=host)).live
 
 
 async def _sample(where: Where) -> tuple[Sample | None, str]:

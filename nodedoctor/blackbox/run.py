@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from nodedoctor import single_file
-from nodedoctor.blackbox import after, arm, instead, stacks, start
+from nodedoctor.blackbox import finish, job_environment, exec_fallback, stacks, start
 from nodedoctor.blackbox import arguments as words_of
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import exhaustion
-from nodedoctor.cli.console import say
+from nodedoctor.cli.console import write_stderr
 from nodedoctor.probes.job.alive import lives
 
 KILLING = 30.0
@@ -43,19 +43,19 @@ HEARD = (*start.FORWARDED, signal.SIGCHLD)
 def main(words: list[str]) -> int:
     """Run the command; its exit code, or our end by its signal."""
     arguments = words_of.run().parse_args(words)
-    command = instead.command_of(arguments)
+    command = exec_fallback.command_of(arguments)
     if not command:
-        return instead.no_command()
+        return exec_fallback.no_command()
     try:
         job = _started(command, arguments)
-    except instead.NotStarted as problem:
+    except exec_fallback.NotStarted as problem:
         refused = problem
     except Exception as error:  # a watch that cannot begin is no reason not to train
         _say_unwatched(error, "the command is not watched")
-        refused = instead.instead(command)
+        refused = exec_fallback.exec_command(command)
     else:
         return start.die_as(_watched(job))
-    say(f"run: {refused}")
+    write_stderr(f"run: {refused}")
     return refused.code
 
 
@@ -93,16 +93,16 @@ def _started(command: Sequence[str], arguments: argparse.Namespace) -> StartedJo
     files = list(outputs.files)
     if folder is not None and outputs.pumped:
         files.append((str(folder.path / "logs/output.log"), 0))
-    return StartedJob(pid, pump, folder, arguments, files, environ.get(arm.REGISTERED, ""))
+    return StartedJob(pid, pump, folder, arguments, files, environ.get(job_environment.REGISTERED, ""))
 
 
 def _say_unwatched(error: Exception, what: str) -> None:
     """Say what we failed at and for which limit, if that can be; where it is a bug, with its place."""
     with contextlib.suppress(Exception):
-        limit = exhaustion.said(f"{type(error).__name__}: {error}")
+        limit = exhaustion.exhausted_resource(f"{type(error).__name__}: {error}")
         if limit is None and not isinstance(error, OSError):
             traceback.print_exc()
-        say(f"run: {what}: {error if limit is None else limit.words}")
+        write_stderr(f"run: {what}: {error if limit is None else limit.words}")
 
 
 class StartedJob:
@@ -161,7 +161,7 @@ class StartedJob:
                 reaping.cancel()
             if self._watch is not None:
                 await self._watch.close()
-                await after.node_recorded(self._watch)
+                await finish.node_recorded(self._watch)
             if self._stacks:
                 await stacks.drop(self._stacks)
             # The loop closes what a signal is written to before it gives up hearing them; Python's word on
@@ -192,7 +192,7 @@ class StartedJob:
                 self._pump.wait(DRAINING)
         if self._folder is None:
             return
-        after.ended(self._watch, self._folder, status, self._files, self._say, self._began)
+        finish.report_end(self._watch, self._folder, status, self._files, self._say, self._began)
         self._folder.close()
 
     async def _watching(self) -> None:
@@ -256,9 +256,9 @@ class StartedJob:
         if number in (signal.SIGTERM, signal.SIGHUP):
             self._guard = self._guard or start.guard(self.pid)
         if number in (signal.SIGTERM, signal.SIGHUP) and self._watch is not None and self._folder is not None:
-            self._folder.write("run.json", after.run_json(self._watch, self._folder, signal=number))
+            self._folder.write("run.json", finish.run_json(self._watch, self._folder, signal=number))
             if self._closing is None and not self._watch.hangs:
-                self._closing = asyncio.ensure_future(after.short(self._folder, self._files))
+                self._closing = asyncio.ensure_future(finish.short(self._folder, self._files))
 
     def _child_changed(self) -> None:
         try:
@@ -302,7 +302,7 @@ def _folder(parent: str, copy: int) -> Folder | None:
     try:
         return Folder.make(parent, copy=copy if copy >= 0 else None)
     except FolderProblem as problem:
-        say(f"run: {problem}; the job is started without being watched")
+        write_stderr(f"run: {problem}; the job is started without being watched")
         return None
 
 
@@ -310,13 +310,13 @@ def _armed(folder: Folder, arguments: argparse.Namespace) -> dict[str, str]:
     """What is set for the job, which also goes to env.txt."""
     hook = ""
     if not arguments.no_stack_hook:
-        hook = str(arm.HOOK)
+        hook = str(job_environment.HOOK)
         if single_file.path() is not None:
-            folder.write("hook/sitecustomize.py", (arm.HOOK / "sitecustomize.py").read_bytes())
+            folder.write("hook/sitecustomize.py", (job_environment.HOOK / "sitecustomize.py").read_bytes())
             hook = str(folder.path / "hook")
     stamp = folder.path.name.split("-")[-2] + f"-{os.getpid()}"
-    armed = arm.arm(os.environ, str(folder.path), stamp=stamp, hook=hook, port=arm.free_port())
-    folder.write("env.txt", arm.text(armed))
+    armed = job_environment.arm(os.environ, str(folder.path), stamp=stamp, hook=hook, port=job_environment.free_port())
+    folder.write("env.txt", job_environment.text(armed))
     return dict(armed.variables)
 
 

@@ -19,7 +19,7 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from nodedoctor.blackbox.instead import NOT_STARTED, become, not_started
+from nodedoctor.blackbox.exec_fallback import NOT_STARTED, become, not_started
 from nodedoctor.children.programs import child
 from nodedoctor.record import record
 

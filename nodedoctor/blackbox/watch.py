@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from nodedoctor.blackbox import capture, counters, keep, verdict, ways
+from nodedoctor.blackbox import capture, counters, artifacts, verdict, stack_methods
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
@@ -26,7 +26,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.live import judge
 from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.rank_groups import rank_words
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 _log = Log(__name__)
 
@@ -123,8 +123,8 @@ class Watch:
                 self._sampler.hurry(True)
                 continue
             self.last = sample
-            self._folder.append("samples.jsonl", keep.sample_line(sample))
-            keep.outputs(self._folder, sample)
+            self._folder.append("samples.jsonl", artifacts.sample_line(sample))
+            artifacts.outputs(self._folder, sample)
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
             self._introduce(sample)
@@ -141,7 +141,7 @@ class Watch:
             if suspicion is None:
                 self._in_vain, self._asked = 0, None
                 if self._unsure is not None and not self._is_caught():
-                    keep.resumed(self._folder, self._unsure)
+                    artifacts.resumed(self._folder, self._unsure)
                     self._unsure = None
             elif not self._is_caught() and sample.moment >= self._next_look:
                 if self._asked is None:
@@ -222,10 +222,10 @@ class Watch:
         of = f" of {size}" if size else ""
         self._say(f"{'watching' if first else 'found'} {named}{of} on {self._host}")
         if first:
-            self._say(f"Python stacks: {ways.phrase(new)}")
+            self._say(f"Python stacks: {stack_methods.phrase(new)}")
             self._say(self.timeouts.before_watchdog(self.progress.threshold))
             if self.timeouts.has_gpus:
-                self._say(ways.UNTRIED)
+                self._say(stack_methods.UNTRIED)
 
     def _known_well(self, new: Sequence[RankSample], sample: Sample) -> bool:
         """True when these are worth a line: ranks, or after a while whatever there is."""
@@ -236,7 +236,7 @@ class Watch:
 
     async def _look(self, suspicion: Suspicion, sample: Sample) -> None:
         seen, _ = await asyncio.gather(
-            capture.look(sample.living, host=self._host, missing=self.progress.missing), self._compare()
+            capture.look_twice(sample.living, host=self._host, missing=self.progress.missing), self._compare()
         )
         live = replace(seen.live, notes=(*seen.live.notes, *counters.note(self.gained)))
         seen = replace(seen, live=live)
@@ -254,7 +254,7 @@ class Watch:
         elif busy or (suspicion.rule != 2 and not waits and not abnormal):
             if not busy and self._unsure is None:
                 self._unsure = seen.live
-                keep.look(self._folder, seen)  # on other nodes there may be somebody who waits for these
+                artifacts.look(self._folder, seen)  # on other nodes there may be somebody who waits for these
                 self._say(f"{suspicion.why}, and none of them is seen to wait for another: no verdict")
             self._next_look = time.monotonic() + LOOK_AGAIN[min(self._in_vain, len(LOOK_AGAIN) - 1)]
             if (due := suspicion.since + self._due()) > time.monotonic():
@@ -279,7 +279,7 @@ class Watch:
             return False
         if not self.progress.all_moved(hang.moment):
             return False
-        seen = await capture.look(sample.living, host=self._host)
+        seen = await capture.look_twice(sample.living, host=self._host)
         self._next_look = time.monotonic() + LOOK_AGAIN[0]
         pids = {process.pid for process in hang.live.processes}
         return not confirm.stuck(seen, pids, lambda rank: self.progress.activity(rank, hang.moment))
@@ -298,18 +298,18 @@ class Watch:
         """Judge and keep what was seen, and say it."""
         examined = verdict.judge(seen)
         self.hangs.append(Hang(seen.time, suspicion.why, examined, seen, time.monotonic()))
-        keep.capture(self._folder, seen, examined)
+        artifacts.capture(self._folder, seen, examined)
         self._say(f"{word}: {suspicion.why}")
         for line in verdict.short(examined, seen):
             self._say(line)
-        asked = f"; {counted(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
+        asked = f"; {count_with_noun(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
         self._say(f"kept in {self._folder.path} (stacks: {seen.ways}{asked}; {seen.seconds:.1f} s)")
         self._react()
         self._caught()
 
     async def signs(self, hang: Hang, before: capture.Capture) -> tuple[capture.Capture, Signs]:
         """Look once more at a job that hangs: what speaks for it besides the time, since an earlier look."""
-        seen = await capture.look(self.living, host=self._host, missing=self.progress.missing)
+        seen = await capture.look_twice(self.living, host=self._host, missing=self.progress.missing)
         stepped = (self.progress.stepped or 0) > hang.moment
         return seen, signs(before, seen, stepped=stepped)
 
@@ -326,6 +326,6 @@ class Watch:
         hang = self.hangs[-1]
         after = time.monotonic() - hang.moment
         self.hangs[-1] = replace(hang, resumed_after=after)
-        keep.resumed(self._folder, hang.live)
+        artifacts.resumed(self._folder, hang.live)
         self._in_vain = 0
         self._say(f"the job goes on again, {after:.0f} s after the hang was seen")

@@ -23,7 +23,7 @@ from nodedoctor.children import exhaustion
 from nodedoctor.children.pipes import Lines, Pipes
 from nodedoctor.children.programs import environment
 from nodedoctor.children.search_path import search_path
-from nodedoctor.children.whereabouts import slowest, whereabouts
+from nodedoctor.children.kernel_state import slowest, kernel_state
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
@@ -157,7 +157,7 @@ class Running:
     async def _overdue(self, timeout: float) -> Observation:
         session = self._transport.get_pid()
         pid = slowest(session)
-        where = whereabouts(pid)
+        where = kernel_state(pid)
         kill(self._transport)
         await asyncio.wait({self._pipes.exited}, timeout=KILL_WAIT_S)
         left = slowest(session, least=True)
@@ -167,7 +167,7 @@ class Running:
             note = f"no answer in {timeout:.3g} s: pid {pid} was in {where}, and was killed"
             return self._observation(Outcome.TIMEOUT, note)
         left = left or session
-        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {whereabouts(left)}"
+        note = f"no answer in {timeout:.3g} s and SIGKILL had no effect: pid {left} {kernel_state(left)}"
         return self._observation(Outcome.STUCK, note)
 
     def _judge(self) -> tuple[Outcome, str]:
@@ -178,7 +178,7 @@ class Running:
             # env(1) could not start it: the answer is about the command, not from it.
             outcome = Outcome.DENIED if rc == 126 else Outcome.MISSING
             return outcome, "; ".join(filter(None, (errors, search_path().said())))
-        if rc and self.command.argv[0] == sys.executable and (ran_out := exhaustion.said(errors)):
+        if rc and self.command.argv[0] == sys.executable and (ran_out := exhaustion.exhausted_resource(errors)):
             errors = f"could not go on; {ran_out}\n{errors}"
         if not self._pipes.ended.done():
             errors = f"{errors}\na process it started keeps its output open".strip()

@@ -73,7 +73,7 @@ def exhausted_in(seen: Observation) -> Exhausted | None:
     return Exhausted(found["resource"], found["words"]) if found else None
 
 
-def said(errors: str) -> Exhausted | None:
+def exhausted_resource(errors: str) -> Exhausted | None:
     """What had run out for one of our own programs, by the last words of its Python; None for another end."""
     code = next((code for words, code in _LAST_WORDS if words in errors), None)
     return None if code is None else why(code)

@@ -56,7 +56,7 @@ def look_for_us() -> tuple[tuple[str, ...], int]:
 
 def search_path() -> SearchPath:
     """The folders that our children search."""
-    return _judged(_path(), root=is_root())
+    return _judge_folders(_path(), root=is_root())
 
 
 def _path() -> str:
@@ -68,7 +68,7 @@ def _wanted(path: str) -> tuple[str, ...]:
     return (*known, *(folder for folder in SBIN if folder not in known))
 
 
-def _judged(path: str, *, root: bool) -> SearchPath:
+def _judge_folders(path: str, *, root: bool) -> SearchPath:
     wanted = _wanted(path)
     if not root:
         return SearchPath(os.pathsep.join(wanted))
@@ -78,7 +78,7 @@ def _judged(path: str, *, root: bool) -> SearchPath:
 
 
 def _looked_at(wanted: tuple[str, ...]) -> SearchPath:
-    said = _asked(wanted)
+    said = _ask_child(wanted)
     left_out = tuple(
         f"{folder or '.'} {said.get(number, 'gave no answer')}"
         for number, folder in enumerate(wanted)
@@ -90,17 +90,17 @@ def _looked_at(wanted: tuple[str, ...]) -> SearchPath:
     return SearchPath(os.pathsep.join(kept), left_out)
 
 
-def _asked(folders: tuple[str, ...]) -> dict[int, str]:
+def _ask_child(folders: tuple[str, ...]) -> dict[int, str]:
     """What a child says of each folder within its time; without a word, the folders of the system will do."""
     usual = {number: "yes" for number, folder in enumerate(folders) if folder in (*SBIN, *_BIN)}
-    answer = _heard(_begun.pop(folders)) if folders in _begun else None
+    answer = _read_answer(_begun.pop(folders)) if folders in _begun else None
     if answer is None:
         answer = _by_a_child(folders)
     rows = (line.partition(" ") for line in (answer or b"").decode("utf-8", "replace").splitlines())
     return {int(number): words for number, _, words in rows if number.isdecimal()} or usual
 
 
-def _heard(pipe: int) -> bytes | None:
+def _read_answer(pipe: int) -> bytes | None:
     """What is told within its time, None where it ends without a word; closes the pipe."""
     answer, patience = b"", FIRST_S
     try:
@@ -116,11 +116,11 @@ def _heard(pipe: int) -> bytes | None:
 
 
 def _by_a_child(folders: tuple[str, ...]) -> bytes | None:
-    child = _look(folders)
+    child = _look_at_folder(folders)
     if child is None or child.stdout is None:
         return None
     with child.stdout:
-        answer = _heard(os.dup(child.stdout.fileno()))
+        answer = _read_answer(os.dup(child.stdout.fileno()))
     child.kill()
     try:
         child.wait(0.1)
@@ -134,7 +134,7 @@ _begun: dict[tuple[str, ...], int] = {}
 """What is known of folders, and by which descriptors the fork server tells of others."""
 
 
-def _look(folders: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
+def _look_at_folder(folders: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
     try:
         return subprocess.Popen(
             (sys.executable, "-I", "-S", str(_PROGRAM), *folders),

@@ -187,14 +187,14 @@ def _shared(path: str, about: os.stat_result) -> str:
     if about.st_mode & stat.S_IWOTH:
         return "can be written by everybody"
     if about.st_mode & stat.S_IWGRP:
-        if _listed(path):
+        if _has_wider_acl(path):
             return "can be written by others, by its access control list"
         if not _empty(about.st_gid):
-            return f"can be written by others, those of group {_named(about.st_gid)}"
+            return f"can be written by others, those of group {_writer_name(about.st_gid)}"
     return ""
 
 
-def _listed(path: str) -> bool:
+def _has_wider_acl(path: str) -> bool:
     """Whether an access control list says more than the mode does."""
     try:
         return "system.posix_acl_access" in os.listxattr(path)
@@ -219,7 +219,7 @@ def _has_only_root(gid: int) -> bool:
     return gid < SYSTEM_GROUPS and bool(rows) and members <= {user[0] for user in _rows("/etc/passwd", 2, 0)}
 
 
-def _named(gid: int) -> str:
+def _writer_name(gid: int) -> str:
     return next((row[0] for row in _rows("/etc/group", 2, gid)), str(gid))
 
 

@@ -25,10 +25,10 @@ def seconds(text: str) -> float:
 
 def _hosts(text: str) -> list[str]:
     """Names or addresses of nodes, or a node set; nothing that a command could take for an option."""
-    from nodedoctor.nodeset import NodeSetError, named
+    from nodedoctor.nodeset import NodeSetError, expand_nodes
 
     try:
-        hosts = named(text)
+        hosts = expand_nodes(text)
     except NodeSetError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not hosts:

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodedoctor.declare.registry import Check, probes_of
-from nodedoctor.knowledge.seen_on import seen_on
+from nodedoctor.knowledge.tested_hardware import seen_on
 from nodedoctor.model import Provenance
 from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Result, severity, worst
-from nodedoctor.wording import begun
+from nodedoctor.wording import capitalised
 
 UNSEEN = "Never on real hardware: the check is in preview, and what it finds counts only with --preview."
 _NOTHING = "Not documented."
@@ -44,13 +44,13 @@ def sections(check: Check) -> tuple[PageSection, ...]:
     doc = {name: " ".join(text.split()) for name, text in check.doc.items()}
     fix = [doc.get("Fix", ""), f"A repair interrupts: {check.disturbs}" if check.disturbs else ""]
     return (
-        PageSection("What it looks at", _told(check.what)),
-        PageSection("Why it matters for training", _told(check.why)),
-        PageSection("When it fails, warns, is unknown", _told(doc.get("Judges", ""), _unknown(check))),
-        PageSection("How to fix", _told(*fix)),
-        PageSection("Where the threshold comes from", _told(doc.get("Threshold", ""))),
-        PageSection("Known false positives", _told(doc.get("False positives", ""))),
-        _seen(check),
+        PageSection("What it looks at", _describe_check(check.what)),
+        PageSection("Why it matters for training", _describe_check(check.why)),
+        PageSection("When it fails, warns, is unknown", _describe_check(doc.get("Judges", ""), _unknown(check))),
+        PageSection("How to fix", _describe_check(*fix)),
+        PageSection("Where the threshold comes from", _describe_check(doc.get("Threshold", ""))),
+        PageSection("Known false positives", _describe_check(doc.get("False positives", ""))),
+        _hardware_seen(check),
     )
 
 
@@ -78,8 +78,8 @@ def samples(folders: Iterable[Path], checks: tuple[Check, ...] | None = None) ->
     return found
 
 
-def _told(*paragraphs: str) -> tuple[str, ...]:
-    return tuple(map(begun, filter(None, paragraphs))) or (_NOTHING,)
+def _describe_check(*paragraphs: str) -> tuple[str, ...]:
+    return tuple(map(capitalised, filter(None, paragraphs))) or (_NOTHING,)
 
 
 def _unknown(check: Check) -> str:
@@ -88,7 +88,7 @@ def _unknown(check: Check) -> str:
     return f"UNKNOWN when what it needs could not be read (probes: {probes})." if probes else ""
 
 
-def _seen(check: Check) -> PageSection:
+def _hardware_seen(check: Check) -> PageSection:
     rows = seen_on(check.id)
     items = tuple(
         f"{row.hardware}: {row.output}, {row.shows} ({row.provenance}; {row.source})" for row in rows

@@ -102,11 +102,11 @@ def _stand_in(number: int) -> io.TextIOWrapper:
 
 def complain(problem: str | NodeDoctorError) -> int:
     """One line on stderr for something that was asked for and cannot be; returns the exit code for it."""
-    say(str(problem))
+    write_stderr(str(problem))
     return Exit.USAGE if isinstance(problem, str) else problem.exit_code
 
 
-def say(message: str) -> None:
+def write_stderr(message: str) -> None:
     """One line on stderr for a person. That nobody can read it changes nothing else."""
     from nodedoctor.report.inert import inert
 
@@ -139,6 +139,6 @@ def emit(text: str) -> bool:
         raise
     except OSError as error:
         drop(1)
-        say(f"cannot write the report: {error.strerror}")
+        write_stderr(f"cannot write the report: {error.strerror}")
         return False
     return True

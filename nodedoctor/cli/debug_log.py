@@ -16,7 +16,7 @@ from logging.handlers import QueueHandler
 from queue import SimpleQueue
 
 from nodedoctor.children.programs import child
-from nodedoctor.cli.console import say
+from nodedoctor.cli.console import write_stderr
 
 LAST_LINES_S = 0.3
 """Seconds that the last lines may take once everything else is done: of the half second that all that is
@@ -34,7 +34,7 @@ def start(path: str) -> None:
         argv = child("host/append", path)
         writer = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=nowhere, start_new_session=True)
     except OSError as error:
-        say(f"--debug-log {path}: {error.strerror or error}")
+        write_stderr(f"--debug-log {path}: {error.strerror or error}")
         return
     records: Records = SimpleQueue()
     feeder = threading.Thread(target=_feed, args=(path, records, writer), name="debug-log", daemon=True)
@@ -56,7 +56,7 @@ def _feed(path: str, records: Records, writer: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         writer.stdin.close()
     if said := writer.stdout.read().decode("utf-8", "replace").strip():
-        say(f"--debug-log {path}: {said}")
+        write_stderr(f"--debug-log {path}: {said}")
     writer.wait()
 
 

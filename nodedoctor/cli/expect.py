@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nodedoctor.cli import endings
-from nodedoctor.cli.console import Parser, complain, emit, say
+from nodedoctor.cli.console import Parser, complain, emit, write_stderr
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.declare.registry import Options
 from nodedoctor.engine.run import Diagnosis
@@ -22,7 +22,7 @@ def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
     if arguments.keys:
         width = max(map(len, KEYS))
-        return _said("".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items()))
+        return _expectation_lines("".join(f"{key:<{width}}  {about}\n" for key, about in KEYS.items()))
     if arguments.pairs:
         from nodedoctor.pairs.expected import expected_of
 
@@ -33,7 +33,7 @@ def main(words: list[str]) -> int:
         if not emit(text):
             return Exit.OUTPUT
         if not is_good:
-            say("these pairs have problems, so they cannot be the reference")
+            write_stderr("these pairs have problems, so they cannot be the reference")
         return Exit.OK if is_good else Exit.FAIL
     options = Options(python=arguments.python)
     replay = Path(arguments.replay) if arguments.replay else None
@@ -41,12 +41,12 @@ def main(words: list[str]) -> int:
         session = Session(Request(options=options, replay=replay))
     except NodeDoctorError as error:
         return complain(error)
-    report, expected = endings.run(_look(session))
+    report, expected = endings.run(_run_checks(session))
     if not emit(render(report, expected)):
         return Exit.OUTPUT
     code = exit_code(report)
     if code != Exit.OK:
-        say("this node has problems, so it cannot be the reference; see `nodedoctor -q`")
+        write_stderr("this node has problems, so it cannot be the reference; see `nodedoctor -q`")
     return code
 
 
@@ -58,12 +58,12 @@ def render(report: Report, expected: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def _look(session: Session) -> tuple[Report, dict[str, str]]:
+async def _run_checks(session: Session) -> tuple[Report, dict[str, str]]:
     diagnosis: Diagnosis = session.diagnosis()
     return json.document(await diagnosis.run()), diagnosis.expectations()
 
 
-def _said(text: str) -> int:
+def _expectation_lines(text: str) -> int:
     return Exit.OK if emit(text) else Exit.OUTPUT
 
 

@@ -198,10 +198,10 @@ def _misspelled(word: str) -> Iterator[str] | None:
         return None
     meant = env_vars.suggest(word)
     row = env_vars.env_var(meant) if meant else None
-    return None if row is None else _meant(word, row)
+    return None if row is None else _explain_word(word, row)
 
 
-def _meant(word: str, row: env_vars.EnvVar) -> Iterator[str]:
+def _explain_word(word: str, row: env_vars.EnvVar) -> Iterator[str]:
     yield from _text(f"{word} is not a known variable; did you mean {row.name}?", indent=0)
     yield ""
     yield from _variable_lines(row)

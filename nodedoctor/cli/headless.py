@@ -63,8 +63,8 @@ async def _narrate(diagnosis: Diagnosis) -> None:
             await asyncio.sleep(1)
     finally:
         if shown:
-            _say("")
+            _write_report("")
 
 
-def _say(line: str) -> None:
+def _write_report(line: str) -> None:
     print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

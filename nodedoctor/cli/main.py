@@ -10,10 +10,10 @@ import contextlib
 import os
 import sys
 
-from nodedoctor.cli.console import columns, complain, drop, emit, has_colours, mutter, prepare, say
+from nodedoctor.cli.console import columns, complain, drop, emit, has_colours, mutter, prepare, write_stderr
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.errors import EndedBySignal, NodeDoctorError
-from nodedoctor.spelling import alike
+from nodedoctor.spelling import suggest_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _bug()
         _say_no_more()
         what = why(error.errno)
-        say(f"cannot run: {error.strerror}; {what.words}")
+        write_stderr(f"cannot run: {error.strerror}; {what.words}")
         # What the caller may not use any more says nothing of the node, which is what a gate answers for.
         return Exit.FAIL if what.known and "--gate" not in words else Exit.UNKNOWN
     except Exception:
@@ -94,16 +94,16 @@ def _bug() -> int:
 
     with contextlib.suppress(OSError):
         traceback.print_exc()
-    say("this is a bug in nodedoctor; please report it with the lines above")
+    write_stderr("this is a bug in nodedoctor; please report it with the lines above")
     return Exit.BUG
 
 
 def _run(words: list[str]) -> int:
     """`nodedoctor run`, whose command is started in any case: without room for a watch, in our own place."""
     if _room_below(ROOM):
-        from nodedoctor.blackbox import instead
+        from nodedoctor.blackbox import exec_fallback
 
-        return instead.main(words)
+        return exec_fallback.main(words)
     from nodedoctor.blackbox import run
 
     return run.main(words)
@@ -154,7 +154,7 @@ def _demo(words: list[str]) -> int:
     if words and words[0] in DEMOS:
         return diagnose(["--replay", str(folder(words[0])), *words[1:]])
     if words and words[0] not in ("-h", "--help"):
-        hint = alike(words[0], DEMOS, f"available: {', '.join(DEMOS)}")
+        hint = suggest_word(words[0], DEMOS, f"available: {', '.join(DEMOS)}")
         return complain(f"no demo {words[0]!r}; {hint}")
     width = max(map(len, DEMOS))
     lines = (f"nodedoctor demo {name:<{width}}  {about}\n" for name, about in DEMOS.items())
@@ -266,7 +266,7 @@ def _on_screen(arguments: argparse.Namespace) -> int:
 def _headless(session: Session, arguments: argparse.Namespace) -> int:
     from nodedoctor.report import json
 
-    found, recording = (_replayed if arguments.replay else _asked)(session, arguments)
+    found, recording = (_replayed if arguments.replay else _diagnose_machine)(session, arguments)
     report = _leaving(json.document(found), found.observations, arguments)
     if arguments.gate:
         from nodedoctor.report.gate import gate_of
@@ -286,7 +286,7 @@ def _replayed(session: Session, arguments: argparse.Namespace) -> tuple[model.Re
     return report, session.recording(diagnosis) if arguments.record else b""
 
 
-def _asked(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
+def _diagnose_machine(session: Session, arguments: argparse.Namespace) -> tuple[model.Report, bytes]:
     """What this machine shows, and the recording of it."""
     from nodedoctor.start_up import import_asyncio
 
@@ -322,7 +322,7 @@ def _finish(report: Report, recording: bytes, arguments: argparse.Namespace) -> 
 
     failed = outputs.write_files({arguments.record: recording}) if arguments.record else Exit.OK
     if arguments.record and arguments.redact and not (failed or arguments.json or arguments.quiet):
-        say(f"read {arguments.record} before you send it: free text in it may still contain names")
+        write_stderr(f"read {arguments.record} before you send it: free text in it may still contain names")
     failed = outputs.write(arguments, lambda: report) or failed
     if failed:
         return failed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from nodedoctor.cli.console import say
+from nodedoctor.cli.console import write_stderr
 from nodedoctor.cli.exit_codes import Exit
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int
         path: problem for path, problem in zip(files, asyncio.run(together()), strict=True) if problem
     }
     for path, problem in problems.items():
-        say(f"{path}: {problem}")
+        write_stderr(f"{path}: {problem}")
     return Exit.OUTPUT if problems else Exit.OK
 
 

@@ -72,7 +72,7 @@ def _schema(arguments: Any) -> int:
 
 
 def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
-    from nodedoctor.knowledge.seen_on import seen_on
+    from nodedoctor.knowledge.tested_hardware import seen_on
 
     return [
         {

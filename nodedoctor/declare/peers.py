@@ -51,7 +51,7 @@ class Attribute(Generic[Device]):
 
 
 @record
-class Odd(Generic[Device]):
+class Outlier(Generic[Device]):
     """A device whose value differs: `usual` is what `peers` others have in common, or their middle."""
 
     device: Device
@@ -62,13 +62,13 @@ class Odd(Generic[Device]):
     peers: int
 
 
-def odd_ones(devices: Sequence[Device], attributes: Sequence[Attribute[Device]]) -> tuple[Odd[Device], ...]:
+def odd_ones(devices: Sequence[Device], attributes: Sequence[Attribute[Device]]) -> tuple[Outlier[Device], ...]:
     """The devices that differ from most of their peers, by attribute in the order of the table.
 
     The caller gives devices that should be alike, levels and rates under like load. An attribute that fewer
     than three devices tell is not compared.
     """
-    found: list[Odd[Device]] = []
+    found: list[Outlier[Device]] = []
     for attribute in attributes:
         told = [(device, value) for device in devices if (value := attribute.read(device)) is not None]
         if len(told) > LEAST_PEERS:
@@ -82,7 +82,7 @@ def decides(count: int, total: int, least: int = LEAST_PEERS) -> bool:
     return count >= least and 2 * count > total
 
 
-def middle(numbers: Sequence[float], quantile: float = 0.5) -> float:
+def quantile(numbers: Sequence[float], quantile: float = 0.5) -> float:
     """The median, or the number that a share of them does not exceed."""
     return median(numbers) if quantile == 0.5 else sorted(numbers)[int(quantile * (len(numbers) - 1))]
 
@@ -93,22 +93,22 @@ def compared(devices: Sequence[Device], attributes: Sequence[Attribute[Device]])
     return tuple(name for name, count in counts if count > LEAST_PEERS)
 
 
-def _minority(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Odd[Device]]:
+def _minority(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Outlier[Device]]:
     """Those that differ from what more than half have: halves against halves are a machine of two kinds."""
     (usual, count), *_ = Counter(value for _, value in told).most_common(1)
     if not decides(count, len(told)):
         return []
     odd = ((device, value) for device, value in told if value != usual)
-    return [Odd(device, attribute.name, attribute.kind, value, usual, count) for device, value in odd]
+    return [Outlier(device, attribute.name, attribute.kind, value, usual, count) for device, value in odd]
 
 
-def _outliers(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Odd[Device]]:
+def _outliers(attribute: Attribute[Device], told: list[tuple[Device, object]]) -> list[Outlier[Device]]:
     """Those far from the middle of all, on the harmful side; a minority by definition."""
     shown = [(device, value) for device, value in told if isinstance(value, (int, float))]
     if len(shown) <= LEAST_PEERS:
         return []
     numbers = [float(value) for _, value in shown]
-    usual = middle(numbers, attribute.quantile)
+    usual = quantile(numbers, attribute.quantile)
     spread = median(abs(number - usual) for number in numbers)
     far = max(attribute.share * usual, attribute.spreads * spread)
     sign = -1 if attribute.side == "low" else 1
@@ -117,7 +117,7 @@ def _outliers(attribute: Attribute[Device], told: list[tuple[Device, object]]) -
     if 2 * sum(is_odd) >= len(shown):
         return []
     rest = [number for number, odd in zip(numbers, is_odd, strict=True) if not odd]
-    of_rest = middle(rest, attribute.quantile)
+    of_rest = quantile(rest, attribute.quantile)
     found = [pair for pair, odd in zip(shown, is_odd, strict=True) if odd]
     name, kind = attribute.name, attribute.kind
-    return [Odd(device, name, kind, value, of_rest, len(rest)) for device, value in found]
+    return [Outlier(device, name, kind, value, of_rest, len(rest)) for device, value in found]

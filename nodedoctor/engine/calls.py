@@ -30,14 +30,14 @@ def call_check(check: Check, arguments: Sequence[Any]) -> tuple[tuple[Finding, .
 
     def judge() -> tuple[tuple[Finding, ...], tuple[Unread, ...]]:
         with noticing() as refused:
-            return _found(check, arguments), tuple(refused)
+            return _collect_findings(check, arguments), tuple(refused)
 
     if not check.foreign:
         return judge()
-    return _apart(judge, "the check itself", lambda wrong: ((Finding.unknown("crash", wrong),), ()))
+    return _call_in_fork(judge, "the check itself", lambda wrong: ((Finding.unknown("crash", wrong),), ()))
 
 
-def _found(check: Check, arguments: Sequence[Any]) -> tuple[Finding, ...]:
+def _collect_findings(check: Check, arguments: Sequence[Any]) -> tuple[Finding, ...]:
     found: list[Finding] = []
     try:
         with contained(TIMEOUT_S):
@@ -70,7 +70,7 @@ def call_parser(cls: type[Any], seen: Sequence[Any]) -> tuple[Any, tuple[Unread,
 
     if not is_foreign(cls):
         return parse()
-    return _apart(parse, f"reading {cls.__name__}", lambda wrong: (Unseen("crash", wrong), ()))
+    return _call_in_fork(parse, f"reading {cls.__name__}", lambda wrong: (Unseen("crash", wrong), ()))
 
 
 def call_planner(probe: Probe, options: Options, earlier: Sequence[Observation]) -> Command | Observation:
@@ -88,7 +88,7 @@ def call_planner(probe: Probe, options: Options, earlier: Sequence[Observation])
 
     if not probe.foreign:
         return answer()
-    return _apart(answer, "planning", lambda wrong: Observation(probe.name, Outcome.CRASH, note=wrong))
+    return _call_in_fork(answer, "planning", lambda wrong: Observation(probe.name, Outcome.CRASH, note=wrong))
 
 
 def call_optional(value: Any, method: str, otherwise: Any) -> Any:
@@ -97,7 +97,7 @@ def call_optional(value: Any, method: str, otherwise: Any) -> Any:
     if not callable(found):  # a fact may have a field of that name
         return otherwise
     if is_foreign(type(value)):
-        return _apart(found, f"{type(value).__name__}.{method}()", lambda _: otherwise)
+        return _call_in_fork(found, f"{type(value).__name__}.{method}()", lambda _: otherwise)
     try:
         return found()
     except Exception:
@@ -105,7 +105,7 @@ def call_optional(value: Any, method: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _apart(work: Callable[[], T], doing: str, otherwise: Callable[[str], T]) -> T:
+def _call_in_fork(work: Callable[[], T], doing: str, otherwise: Callable[[str], T]) -> T:
     """What a plug-in's code answers, or what stands for that with what it did wrong."""
     try:
         return run_in_fork(work, TIMEOUT_S, doing)

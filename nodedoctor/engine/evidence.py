@@ -128,7 +128,7 @@ class EvidenceResolver:
         return None
 
     def _quote(self, seen: Observation, draft: Evidence) -> Evidence | None:
-        wanted = _cut(draft.text)
+        wanted = _cut_quote(draft.text)
         if not (wanted.strip() or draft.like):
             return None
         for path, text in self._texts(seen, draft.path):
@@ -136,7 +136,7 @@ class EvidenceResolver:
                 if match := re.search(draft.like, text, re.MULTILINE):
                     group = 1 if match.re.groups else 0
                     line = text.count("\n", 0, match.start(group)) + 1
-                    return Evidence(seen.probe, _cut(match[group]), path=path, line=line)
+                    return Evidence(seen.probe, _cut_quote(match[group]), path=path, line=line)
                 continue
             if draft.at is not None and (found := _line_with(wanted, text, draft.at)):
                 return Evidence(seen.probe, found, path=path, line=text.count("\n", 0, draft.at) + 1)
@@ -159,7 +159,7 @@ class EvidenceResolver:
             yield "@note", seen.note
 
 
-def _cut(text: str) -> str:
+def _cut_quote(text: str) -> str:
     """Lines of a quote. Only the last one may be cut short, or it would be no slice any more."""
     lines = text.strip("\n").split("\n")
     whole = next((place for place, line in enumerate(lines) if len(line) > LONGEST), len(lines) - 1)

@@ -151,7 +151,7 @@ def _unpack(read: Callable[[str], str | None]) -> Snapshot:
     entries = manifest.get("probes")
     if not isinstance(entries, list):
         raise SnapshotError("manifest.json has no list of probes")
-    _refuse_twice("manifest.json names", (entry["name"] for entry in entries if _named(entry)))
+    _refuse_twice("manifest.json names", (entry["name"] for entry in entries if _unique_names(entry)))
     observations = [_observation(entry, read) for entry in entries]
     options = manifest.get("options")
     return Snapshot(
@@ -174,7 +174,7 @@ def _strings(value: Any) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
-def _named(entry: Any) -> bool:
+def _unique_names(entry: Any) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 

@@ -70,15 +70,15 @@ def run_in_fork(work: Callable[[], T], seconds: float, doing: str = "it", *, qui
     os.close(theirs)
     answer, by_itself = None, False
     try:
-        answer = _answer(ours, now + most)
+        answer = _read_answer(ours, now + most)
         by_itself = answer is None and _is_over(pid)
     except TimeoutError:
         raise TimeoutError(f"{doing} took longer than {min(most, seconds):.3g} s") from None
     finally:
         os.close(ours)
-        status = _killed(pid)
+        status = _kill_fork(pid)
     if answer is None:
-        how = _how(status) if by_itself else "closes descriptors that are not its own"
+        how = _describe_exit(status) if by_itself else "closes descriptors that are not its own"
         raise ChildCrashed(f"{doing} {how}")
     value: T
     value, wrong = pickle.loads(answer)
@@ -87,7 +87,7 @@ def run_in_fork(work: Callable[[], T], seconds: float, doing: str = "it", *, qui
     return value
 
 
-def _answer(pipe: int, ends: float) -> bytes | None:
+def _read_answer(pipe: int, ends: float) -> bytes | None:
     """All that was handed over; None where the process ended first."""
     data, wanted = bytearray(), 8
     poll = select.poll()
@@ -115,7 +115,7 @@ def _is_over(pid: int) -> bool:
     return True
 
 
-def _killed(pid: int) -> int | None:
+def _kill_fork(pid: int) -> int | None:
     """Kill a fork and what it started; how it ended, None where it does not."""
     with contextlib.suppress(OSError):  # it has no session of its own yet, or is gone
         os.killpg(pid, signal.SIGKILL)
@@ -131,7 +131,7 @@ def _killed(pid: int) -> int | None:
     return None
 
 
-def _how(code: int | None) -> str:
+def _describe_exit(code: int | None) -> str:
     if code is None:
         return "does not end when it is killed"
     how = f"with {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
@@ -148,7 +148,7 @@ def _work_and_end(work: Callable[[], object], pipe: int, seconds: float, quiet: 
         if quiet:
             os.dup2(nowhere, 2)
             _end_in(seconds + GRACE)
-        told = _told(work)
+        told = _pickle_answer(work)
         with contextlib.suppress(Exception):
             sys.stderr.flush()
         _end_in(seconds + GRACE)
@@ -167,7 +167,7 @@ def _end_in(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def _told(work: Callable[[], object]) -> bytes:
+def _pickle_answer(work: Callable[[], object]) -> bytes:
     """What the work returns, or why it cannot be handed over."""
     import pickle
 

@@ -19,7 +19,7 @@ from nodedoctor.expectations import checks_for
 from nodedoctor.model import Expect, Moment, Report
 from nodedoctor.record import field, record
 from nodedoctor.spelling import COMMANDS
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from nodedoctor.children.fork_server import ForkServer
@@ -205,7 +205,7 @@ def since_when(text: str, started: datetime) -> datetime:
     match = re.fullmatch(r"(\d+)([smhd])", text)
     if match is None:
         raise UsageError(f"--since: expected a number and s, m, h or d, like 24h, not {text[:40]!r}")
-    number = whole(match[1], most=_LONG_AGO)
+    number = whole_number(match[1], most=_LONG_AGO)
     if number is None:
         raise UsageError(f"--since {text[:40]} is too far back")
     unit = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}[match[2]]
@@ -220,6 +220,6 @@ def _recorded_since(recorded: snapshot.Snapshot | None) -> Any:
 
 
 def _unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    from nodedoctor.spelling import alike
+    from nodedoctor.spelling import suggest_word
 
-    return f"no {kind} {word!r}; {alike(word, known, 'see `nodedoctor list checks`')}"
+    return f"no {kind} {word!r}; {suggest_word(word, known, 'see `nodedoctor list checks`')}"

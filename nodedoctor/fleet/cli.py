@@ -10,7 +10,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.cli.console import columns, complain, emit, has_colours, say
+from nodedoctor.cli.console import columns, complain, emit, has_colours, write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.ways import split, transport
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     fleet = gathered.fleet
     found = document(fleet)
     if arguments.redact:
-        from nodedoctor.redact.of_nodes import redacted_nodes
+        from nodedoctor.redact.fleet_documents import redacted_nodes
 
         found = redacted_nodes(found)
     if not on_screen and not emit(_rendered(found, arguments)):
@@ -70,7 +70,7 @@ def _enough(fleet: Fleet, needed: int) -> int:
     passing = len(fleet.passing)
     if passing >= needed:
         return Exit.OK
-    say(f"{passing} of {len(fleet.nodes)} nodes pass the gate, {needed} needed")
+    write_stderr(f"{passing} of {len(fleet.nodes)} nodes pass the gate, {needed} needed")
     return Exit.FAIL
 
 
@@ -233,7 +233,7 @@ def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
         return Exit.OK
     wanted = {arguments.passing: fleet.passing, arguments.failing: fleet.failing}
     if too_many := _too_many(fleet, arguments):
-        say(too_many)
+        write_stderr(too_many)
         del wanted[arguments.failing]
     lists = {path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in wanted.items() if path}
     return outputs.write_files(lists, shared=lists)

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from nodedoctor.fleet.compare.outliers import kinds
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, NodeState, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
-from nodedoctor.nodeset import counted, expand, fold
+from nodedoctor.nodeset import natural_key, expand, fold
 
 SCHEMA = "nodedoctor.fleet/1"
 
@@ -295,4 +295,4 @@ def _group_of(told: Mapping[str, Any]) -> ValueGroup:
 
 
 def _hosts(nodes: str) -> tuple[str, ...]:
-    return tuple(sorted(expand(nodes), key=counted))
+    return tuple(sorted(expand(nodes), key=natural_key))

@@ -16,13 +16,13 @@ from nodedoctor import __version__
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.debug import Log
 from nodedoctor.engine.run import utc_now
-from nodedoctor.fleet.compare.duplicates import one_each
+from nodedoctor.fleet.compare.duplicates import drop_duplicates
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
 from nodedoctor.fleet.model import Fleet, FleetRequest, Node
 from nodedoctor.fleet.reports.own import own_reports
-from nodedoctor.fleet.reports.saved import kept
-from nodedoctor.nodeset import counted, fold, of_file, plain
+from nodedoctor.fleet.reports.saved import saved_text
+from nodedoctor.nodeset import natural_key, fold, of_file, plain
 from nodedoctor.record import record
 
 END_WAIT_S = 10.0
@@ -156,14 +156,14 @@ class _Run:
         why = INTERRUPTED if self._stopped.is_set() else "no answer, and the time for all nodes is over"
         if not self.hosts:
             late = [Node(of_file(name), "silent", note=why, report=name) for name in self._waiting()]
-            return tuple(one_each([*self._came.values(), *late]))
+            return tuple(drop_duplicates([*self._came.values(), *late]))
         for host in self.hosts:
             self._came.setdefault(host, Node(host, "silent", note=why))
         if self._save:
             mute = [node for node in self._came.values() if node.state != "answered"]
             await self._settle([self._keep(node, started) for node in mute])
         named = dict.fromkeys(self.hosts)
-        others = (host for host in sorted(self._came, key=counted) if host not in named)
+        others = (host for host in sorted(self._came, key=natural_key) if host not in named)
         return tuple(self._came[host] for host in (*named, *others))
 
     async def _take_in(self, request: FleetRequest) -> None:
@@ -192,7 +192,7 @@ class _Run:
         from nodedoctor.cli.headless import write
 
         path = os.path.join(self._save, plain(node.host) or "unnamed")
-        files = {f"{path}.json": kept(node, started)}
+        files = {f"{path}.json": saved_text(node, started)}
         if node.state != "answered" and node.raw:
             files[f"{path}.txt"] = node.raw
         problem = ""

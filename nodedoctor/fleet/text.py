@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, get_args
 
-from nodedoctor.fleet.compare.grouping import One, blank, families, fix, nodes
+from nodedoctor.fleet.compare.grouping import GroupedProblem, blank, families, fix, nodes
 from nodedoctor.fleet.document import fleet_of, kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.model import Severity, Status
@@ -193,7 +193,7 @@ class _Page:
         self._labelled("why", oddity.why)
         self._labelled("fix", oddity.fix)
 
-    def _family(self, ones: list[One]) -> None:
+    def _family(self, ones: list[GroupedProblem]) -> None:
         """Problems that differ in numbers at most, with one fix."""
         first = ones[0].found[0][1]
         for one in ones[:ALIKE]:

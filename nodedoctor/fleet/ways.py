@@ -37,7 +37,7 @@ def transport(arguments: argparse.Namespace) -> Transport:
 def _node_set(text: str) -> str:
     """A node set, from where it is written; of a file each line is looked at by itself, to name a bad one."""
     from nodedoctor.fleet.model import FleetError
-    from nodedoctor.nodeset import NodeSetError, named
+    from nodedoctor.nodeset import NodeSetError, expand_nodes
 
     if text != "-" and not text.startswith("@"):
         return text
@@ -48,7 +48,7 @@ def _node_set(text: str) -> str:
     lines = [line.partition("#")[0] for line in told.split("\n")]
     for number, line in enumerate(lines, 1):
         try:
-            named(line)
+            expand_nodes(line)
         except NodeSetError as error:
             raise FleetError(f"--ssh {text}, line {number}: {error}") from None
     return "\n".join(lines)

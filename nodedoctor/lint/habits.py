@@ -9,7 +9,7 @@ from nodedoctor.knowledge.env_vars import EnvVar, env_var
 from nodedoctor.lint.names import unread_by_nccl2
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.model import Step
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look_step, repair
 
 _SWITCHES = (
     "CUDA_LAUNCH_BLOCKING",
@@ -60,7 +60,7 @@ def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     ):
         yield _left_on(row)
     elif setting.name in _WEIGHTY:
-        yield Remark("note", _told(row))
+        yield Remark("note", _make_remark(row))
 
 
 def _by_sockets(setting: Setting) -> bool:
@@ -78,7 +78,7 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     )
     fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
     return Remark(
-        "warn", text, fix, (repair("unset {}", row.name), look("nodedoctor p2p nvlink fabric pcie"))
+        "warn", text, fix, (repair("unset {}", row.name), look_step("nodedoctor p2p nvlink fabric pcie"))
     )
 
 
@@ -103,13 +103,13 @@ def _chatty(value: str, node: NodeContext) -> Iterator[Remark]:
 
 
 def _left_on(row: EnvVar) -> Remark:
-    return Remark("warn", f"debug setting left on: {_told(row)}", *_remove(row))
+    return Remark("warn", f"debug setting left on: {_make_remark(row)}", *_remove(row))
 
 
 def _remove(row: EnvVar) -> tuple[str, tuple[Step, ...]]:
     return "Remove it from the job's environment.", (repair("unset {}", row.name),)
 
 
-def _told(row: EnvVar) -> str:
+def _make_remark(row: EnvVar) -> str:
     text = f"{row.effect} {row.note}".strip().rstrip(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -8,7 +8,7 @@ from nodedoctor.facts.host.settings import Settings
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.model import Step
 from nodedoctor.record import field, record
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 Level = Literal["note", "warn", "fail"]
 
@@ -67,7 +67,7 @@ class NodeContext:
 def switched_on(value: str) -> bool:
     """Whether a boolean is true to torch (c10d, Utils.hpp: y yes 1 t true) or to NCCL (a number, not 0)."""
     word = value.strip().lower()
-    return word in ("y", "yes", "t", "true", "on") or bool(whole(word[:18]))
+    return word in ("y", "yes", "t", "true", "on") or bool(whole_number(word[:18]))
 
 
 def switched_off(value: str) -> bool:

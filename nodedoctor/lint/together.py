@@ -10,7 +10,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.steps import repair
-from nodedoctor.wording import counted, listed, numbered, short_name
+from nodedoctor.wording import count_with_noun, comma_list, numbered, short_name
 
 Pair = tuple[str, Remark]
 _RINGS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -110,7 +110,7 @@ def _short_ring(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pai
     name = next((one for one in _RINGS if variables.get(one, "")), "")
     size = variables.get(name, "").strip()
     if size.isdecimal() and 0 < int(size[:9]) < SHORTEST_RING:
-        kept = counted(int(size[:9]), "entry")
+        kept = count_with_noun(int(size[:9]), "entry")
         text = f"the flight recorder keeps {kept}: too few to compare ranks that are further apart"
         yield name, Remark("warn", text, "Set 2000, torch's own default.", (repair("export {}=2000", name),))
 
@@ -143,7 +143,7 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
 def _between_ranks(settings: Settings) -> Iterator[Pair]:
     for name, values in settings.differing():
         each = (f"{short_name(value) or 'not set'} in {_who(labels)}" for value, labels in values.items())
-        text = f"not the same in all ranks of one job: {listed(each, most=2)}"
+        text = f"not the same in all ranks of one job: {comma_list(each, most=2)}"
         yield name, Remark("warn", text, "Give all ranks of a job the same environment.")
 
 
@@ -176,7 +176,7 @@ def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
     others = {found.get(name) for found in settings.ranks.values()} - {None}
     instead = f"They have {', '.join(sorted(map(str, others)))}. " if others else ""
     text = (
-        f"none of {counted(len(settings.ranks), 'rank')} has it, {place} has. "
+        f"none of {count_with_noun(len(settings.ranks), 'rank')} has it, {place} has. "
         f"{instead}Exports after `ray start` or after the launch never reach workers"
     )
     fix = "Set it before `ray start`, in the runtime_env or the job's env file, and restart the job."
@@ -187,4 +187,4 @@ def _who(labels: tuple[str, ...]) -> str:
     """The numbers of ranks, or how many processes where one has no number."""
     found = [re.match(r"rank (\d+)", label) for label in labels]
     numbers = [int(one[1]) for one in found if one]
-    return numbered("rank", numbers) if len(numbers) == len(labels) else counted(len(labels), "process")
+    return numbered("rank", numbers) if len(numbers) == len(labels) else count_with_noun(len(labels), "process")

@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, cast
 
-from nodedoctor.cli.console import columns, complain, emit, say
+from nodedoctor.cli.console import columns, complain, emit, write_stderr
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import utc_now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
-from nodedoctor.pairs.crew import Asked, Crew, Talker
+from nodedoctor.pairs.agent_pool import Asked, AgentPool, Transport
 from nodedoctor.pairs.document import document, plan_of, render
 from nodedoctor.pairs.drive import PlanOutcome, PlanRunner, can_rdma, gathered
 from nodedoctor.pairs.fit import fit
@@ -84,7 +84,7 @@ class _Run:
         finally:
             await transport.close()
 
-    async def _over(self, transport: Talker) -> dict[str, Any] | int:
+    async def _over(self, transport: Transport) -> dict[str, Any] | int:
         with ended_by_signals():
             hosts = await transport.hosts()
         if len(hosts) < 2:
@@ -95,7 +95,7 @@ class _Run:
         if self._arguments.dry_run:
             return self._dry(planned)
         began, started = time.monotonic(), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        crew = Crew(transport, self._asked, self._arguments.python)
+        crew = AgentPool(transport, self._asked, self._arguments.python)
         with on_ending(self._stop, signal.SIGINT):
             try:
                 seen = await self._drive(crew, hosts, groups, planned)
@@ -113,7 +113,7 @@ class _Run:
         )
 
     async def _drive(
-        self, crew: Crew, hosts: Sequence[str], groups: dict[str, str], planned: Plan
+        self, crew: AgentPool, hosts: Sequence[str], groups: dict[str, str], planned: Plan
     ) -> PlanOutcome:
         gathering = asyncio.ensure_future(gathered(crew, hosts))
         stopping = asyncio.ensure_future(self._stopped.wait())
@@ -195,7 +195,7 @@ class _Run:
         width = min(columns(100), 140)
         failing, nodes = told["failing"], len(told["nodes"])
         if self._arguments.redact:
-            from nodedoctor.redact.of_nodes import redacted_nodes
+            from nodedoctor.redact.fleet_documents import redacted_nodes
 
             told = redacted_nodes(told)
         outranks = self._on_screen(told)
@@ -210,7 +210,7 @@ class _Run:
         too_many = tripped({"pairs.node": failing}, nodes, self._arguments.max_failing)
         if self._arguments.failing and not self._arguments.report_only:
             if too_many:
-                say(too_many)
+                write_stderr(too_many)
             else:
                 wanted[self._arguments.failing] = "".join(f"{host}\n" for host in failing).encode()
         if wanted and (written := outputs.write_files(wanted, {self._arguments.failing})) != Exit.OK:
@@ -248,7 +248,7 @@ def _exit_code(told: dict[str, Any], fail_on: str) -> int:
     return Exit.OK
 
 
-def _transport(arguments: argparse.Namespace) -> Talker:
+def _transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
     from nodedoctor.fleet import ways
 

@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor import __version__
 from nodedoctor.model import Report
 from nodedoctor.pairs.drive import PlanOutcome
-from nodedoctor.pairs.findings import fails, judged
+from nodedoctor.pairs.findings import fails, judge_pairs
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan
 
@@ -61,7 +61,7 @@ def document(
     """Everything that was seen, judged."""
     from nodedoctor.report import json as report
 
-    results, causes = judged(seen, floors, preview=preview)
+    results, causes = judge_pairs(seen, floors, preview=preview)
     told = report.document(Report(__version__, source, started, seconds, {}, results, causes=causes))
     findings = [finding for result in told["results"] for finding in result["findings"]]
     barred = sorted(

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole, words
-from nodedoctor.pairs.crew import STARTING_S, Crew
+from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole_number, words
+from nodedoctor.pairs.agent_pool import STARTING_S, AgentPool
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round, What
 from nodedoctor.pairs.schedule import Plan, doubts, packed, ring, smallest_failing, tries_at_most
@@ -74,7 +74,7 @@ class PlanOutcome:
         return min((one.gpus for one in self.members if one.host in self.plan.nodes), default=0)
 
 
-async def gathered(crew: Crew, hosts: Sequence[str]) -> dict[str, CrewMember]:
+async def gathered(crew: AgentPool, hosts: Sequence[str]) -> dict[str, CrewMember]:
     """Start the agents; every node as it describes itself."""
     toward = {
         host: [_plain(other) for other in (*hosts[place + 1 :], *hosts[:place])][:3]
@@ -108,7 +108,7 @@ class PlanRunner:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: AgentPool,
         members: Mapping[str, CrewMember],
         planned: Plan,
         groups: Mapping[str, str],
@@ -253,7 +253,7 @@ class PlanRunner:
             host, told = heard
             if told.get("is_") == "open" and told.get("round") == self._place:
                 opened = part(told, "ports")
-                ports.update({flow: port for flow in opened if (port := whole(opened, flow)) is not None})
+                ports.update({flow: port for flow in opened if (port := whole_number(opened, flow)) is not None})
                 waiting.discard(host)
             waiting -= self._gone.keys()
         if not self._stopped.is_set():
@@ -273,7 +273,7 @@ class PlanRunner:
             flows.setdefault(b, []).append({**shared, "place": 1, "to": place})
         found = await self._results(flows)
         if not self._stopped.is_set():
-            self._measured += [_joined(one, found.get(_flow(one), {}), self._place) for one in pairs]
+            self._measured += [_join_ends(one, found.get(_flow(one), {}), self._place) for one in pairs]
 
     async def _results(
         self, flows: Mapping[str, list[dict[str, Any]]]
@@ -326,7 +326,7 @@ class PlanRunner:
         return None
 
 
-def _joined(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
+def _join_ends(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
     """What both ends say, as one measurement."""
     ends = [found[name] for name in one if name in found]
     faults = [said for end in ends if (said := text(end, "fault"))]
@@ -339,7 +339,7 @@ def _joined(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Me
     losses = [
         again / segments
         for end in ends
-        if (segments := whole(end, "segments")) and (again := whole(end, "again")) is not None
+        if (segments := whole_number(end, "segments")) and (again := whole_number(end, "again")) is not None
     ]
     trips = [trip for end in ends if (trip := number(end.get("rtt_us"))) is not None]
     return Measurement(
@@ -384,7 +384,7 @@ def _member(host: str, told: Json) -> CrewMember:
         number(told.get("link_gbps")),
         texts(told, "busy"),
         text(told, "unable") or ("" if address else "it has no address on the way to the other nodes"),
-        whole(told, "gpus") or 0,
+        whole_number(told, "gpus") or 0,
         tuple(f"{text(rail, 'device')}/{words(rail.get('port'))}" for rail in rails),
         number(rails[0].get("gbps")) if rails else None,
     )

@@ -184,7 +184,7 @@ class _Work:
         islands.sort(key=len, reverse=True)
         for island in islands[1:]:
             if len(island) >= 2:
-                self._group(_named(island), island, islands[0])
+                self._group(_group_name(island), island, islands[0])
 
     def _group(self, where: str, names: set[str], others: set[str]) -> None:
         """Name a group if it is well inside and bad with the others, and is the smaller side."""
@@ -342,7 +342,7 @@ class _Work:
         return sorted(bad) if len(self.friends[name]) <= STRAY * len(bad) else []
 
 
-def _named(names: Iterable[str]) -> str:
+def _group_name(names: Iterable[str]) -> str:
     from nodedoctor.nodeset import fold
 
     return fold(names)

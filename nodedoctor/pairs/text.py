@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 _WORD = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "unknown": "UNKN", "skip": "SKIP"}
 _ORDER = ("fail", "unknown", "warn", "pass", "skip")
@@ -25,7 +25,7 @@ def plan(told: Mapping[str, Any]) -> str:
     """What will be done and how long it takes, in three lines."""
     rounds, again = told["rounds"], told["rounds_again"]
     pairs = f"{told['pairs']} of {told['of_pairs']} pairs"
-    load = f"{counted(rounds, 'round')} of {told['seconds_each']:g} s load"
+    load = f"{count_with_noun(rounds, 'round')} of {told['seconds_each']:g} s load"
     return (
         f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs}, {_WHAT[told['what']]}\n"
         f"  {load}: {told['expected_seconds'] / 60:.1f} minutes;"
@@ -52,7 +52,7 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
 
     show(
         f"{_WORD[told['verdict']]} ",
-        f"{made['nodes']} nodes measured, {counted(made['rounds_run'], 'round')} in {told['seconds']:.0f} s",
+        f"{made['nodes']} nodes measured, {count_with_noun(made['rounds_run'], 'round')} in {told['seconds']:.0f} s",
     )
     if told["interrupted"]:
         show("     ", "interrupted: what was measured until then")

@@ -11,7 +11,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
-from nodedoctor.redact.taken import Taken
+from nodedoctor.redact.reserved import ReservedWords
 
 STAYS = frozenset({"169.254.169.254", "169.254.169.253", "169.254.169.123", "168.63.129.16"})
 """Services every machine of a cloud reaches under the same address (AWS, Azure, GCP)."""
@@ -54,7 +54,7 @@ def names_nobody(text: str) -> bool:
 class Addresses:
     """Hands out stand-ins for addresses; none whose value, or for IP whose network, is taken."""
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: ReservedWords) -> None:
         self._taken = taken
         self._octets: dict[str, dict[int, int]] = {}
         self._left: dict[str, Iterator[int]] = {}

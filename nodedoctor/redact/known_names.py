@@ -133,7 +133,7 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
     seen = tuple(observations)
     sets: dict[str, None] = {}
     hosts: dict[str, None] = {}
-    for word in dict.fromkeys((*_values(HOST_KEYS, corpus), *_found(_HOSTS, corpus), *_peers(seen))):
+    for word in dict.fromkeys((*_values(HOST_KEYS, corpus), *_find_names(_HOSTS, corpus), *_peers(seen))):
         hosts |= dict.fromkeys(_names(word, sets) if len(hosts) < MOST else ())
     domains = {name.partition(".")[2].lower(): None for name in hosts if "." in name.strip(".")}
     pages = {name.lower(): None for name in _PAGES.findall(corpus) if not _QUAD.fullmatch(name)}
@@ -150,12 +150,12 @@ def learn(observations: Iterable[Observation], corpus: str) -> Originals:
             domains[name.partition(".")[2].lower()] = None
     named_hosts = {name.lower() for name in hosts}
     system = {*ACCOUNTS, *_SYSTEM_USER.findall(corpus)}
-    named = (*_values((*USER_KEYS, "UserId"), corpus), *_found(_USERS, corpus), *prose.users)
+    named = (*_values((*USER_KEYS, "UserId"), corpus), *_find_names(_USERS, corpus), *prose.users)
     users = dict.fromkeys(name.rstrip(".,:") for name in named)
     labels = dict.fromkeys(name for word in _values(LABEL_KEYS, corpus) for name in word.split(","))
     labels = {name: None for name in labels if _USER.fullmatch(name) and name not in NOWHERE}
     labels |= dict.fromkeys((*prose.labels, *named_in_paths(corpus, MOST)))
-    serials = dict.fromkeys(text.strip() for text in (*_found(_SERIALS, corpus), *prose.serials))
+    serials = dict.fromkeys(text.strip() for text in (*_find_names(_SERIALS, corpus), *prose.serials))
     addresses, versions = _quads(seen, " ".join(_values(HOST_KEYS, corpus)))
     return Originals(
         tuple(hosts),
@@ -192,7 +192,7 @@ def _guids(corpus: str) -> Iterator[int]:
             yield int(first + found[1].replace(":", ""), 16)
 
 
-def _found(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[str]:
+def _find_names(patterns: Iterable[re.Pattern[str]], corpus: str) -> Iterator[str]:
     for pattern in patterns:
         yield from pattern.findall(corpus)
 

@@ -174,7 +174,7 @@ def named_in(corpus: str, most: int) -> Identities:
     """The names that stand in free text where one must; at most so many of each."""
     lines = _LINES.sub("\n", corpus)
     stores: dict[str, None] = {}
-    named = (*_each(_HOSTS, lines), *_servers(lines), *_addressed(lines, stores))
+    named = (*_each_match(_HOSTS, lines), *_servers(lines), *_addressed(lines, stores))
     names = dict.fromkeys(one.rstrip(".-") for one in named)
     hosts = dict.fromkeys(islice(filter(_is_host, names), most))
     for share in SHARE.finditer(corpus):
@@ -189,19 +189,19 @@ def named_in(corpus: str, most: int) -> Identities:
             and names_somebody(name)
         ):
             hosts[name] = None
-    programs = [*_each(_PROGRAMS, lines), *_listed_programs(corpus)]
-    labels = [name for pair in _each(_LABELS, lines) for name in pair if name and name not in _NO_LABEL]
+    programs = [*_each_match(_PROGRAMS, lines), *_listed_programs(corpus)]
+    labels = [name for pair in _each_match(_LABELS, lines) for name in pair if name and name not in _NO_LABEL]
     labels += [name.rstrip() for name in programs if not _KNOWN_PROGRAMS.fullmatch(name.rstrip())]
-    users = (name.rstrip(".-") for name in (*_each(_USERS, lines), *_entered(lines)))
+    users = (name.rstrip(".-") for name in (*_each_match(_USERS, lines), *_login_users(lines)))
     return Identities(
         tuple(hosts)[:most],
         tuple(islice((name for name in dict.fromkeys(users) if _is_user(name)), most)),
         tuple(dict.fromkeys((*stores, *labels)))[:most],
-        tuple(dict.fromkeys(name.rstrip(".-") for name in _each(_SERIALS, lines)))[:most],
+        tuple(dict.fromkeys(name.rstrip(".-") for name in _each_match(_SERIALS, lines)))[:most],
     )
 
 
-def _each(patterns: Iterable[re.Pattern[str]], text: str) -> Iterator[Any]:
+def _each_match(patterns: Iterable[re.Pattern[str]], text: str) -> Iterator[Any]:
     for pattern in patterns:
         yield from pattern.findall(text)
 
@@ -213,7 +213,7 @@ def _servers(lines: str) -> Iterator[str]:
             yield name[0]
 
 
-def _entered(lines: str) -> Iterator[str]:
+def _login_users(lines: str) -> Iterator[str]:
     """Users for whom something came from a host, where the line is of a login."""
     for user in _ENTERED.finditer(lines):
         before = lines[max(0, user.start() - 120) : user.start()]

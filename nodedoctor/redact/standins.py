@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Collection
 
 from nodedoctor.redact.addresses import Addresses
-from nodedoctor.redact.taken import Taken
+from nodedoctor.redact.reserved import ReservedWords
 
 
 class StandIns:
     """Hands out stand-ins in the order of asking. None of them stands anywhere in what they are made for."""
 
     def __init__(self, corpus: str) -> None:
-        self._taken = Taken(corpus)
+        self._taken = ReservedWords(corpus)
         self._given: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
         self.addresses = Addresses(self._taken)
@@ -39,7 +39,7 @@ class StandIns:
 
     def serial(self, text: str) -> str:
         """As long, digits where there were digits and letters where there were letters."""
-        return self._of("serial", text, lambda n: _counted(text, n), self._taken.text)
+        return self._of("serial", text, lambda n: _count_up(text, n), self._taken.text)
 
     def number(self, kind: str, digits: str, start: int = 0) -> str:
         """Another number, counted from `start`: ids of jobs and users. `kind` is what stands before it."""
@@ -84,7 +84,7 @@ def hyphened(digits: str, between: str = "-") -> str:
     return between.join(digits[cuts[i] : cuts[i + 1]] for i in range(5))
 
 
-def _counted(shape: str, number: int) -> str:
+def _count_up(shape: str, number: int) -> str:
     """The number written with a serial's own alphabets, from its end; longer only when that is too short."""
     made = []
     for sign in reversed(shape):

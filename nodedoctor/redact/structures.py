@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nodedoctor.knowledge.moves import REASON
+from nodedoctor.knowledge.ownership import REASON
 from nodedoctor.model import identifier
 from nodedoctor.redact.standins import StandIns
 from nodedoctor.report.document import Cause, Evidence, Finding, Fix, Probe, Report, Result, Step

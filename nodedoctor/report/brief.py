@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.knowledge.moves import carries_out
+from nodedoctor.knowledge.ownership import carries_out
 from nodedoctor.model import Status
 from nodedoctor.report.document import (
     Cause,
@@ -25,10 +25,10 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.lead import first_command, lead, of_cause, root, well, whose
-from nodedoctor.report.steps import REPAIR, StepText, advice, told
-from nodedoctor.report.text import COLOUR, alike, headline, sentence, tally
-from nodedoctor.wording import counted, short_name
+from nodedoctor.report.lead import first_command, lead, of_cause, root, healthy_headline, whose
+from nodedoctor.report.steps import REPAIR, StepText, advice, repair_steps
+from nodedoctor.report.text import COLOUR, group_results, headline, sentence, tally
+from nodedoctor.wording import count_with_noun, short_name
 
 LINES = 24
 """Lines of a report with one cause: the height of a terminal."""
@@ -69,7 +69,7 @@ class _Page:
     def head(self) -> None:
         """What is broken, which node it is, how the checks ended."""
         report, status = self._report, Status(self._report["verdict"])
-        self.lines.append(lead(report) or well(report))
+        self.lines.append(lead(report) or healthy_headline(report))
         self.lines.append(headline(report["node"]))
         word = self._paint(status.value, status.word)
         self.lines.append(f"{word}  {tally(report)}   in {report['seconds']:.1f} s")
@@ -116,16 +116,16 @@ class _Page:
         if unseen and not self._report["causes"]:
             self.lines.append("")
             self._unseen(unseen)
-        few = [f"{counted(len(unseen), 'check')} could not judge (no access or no data)"] if unseen else []
+        few = [f"{count_with_noun(len(unseen), 'check')} could not judge (no access or no data)"] if unseen else []
         well = [result for result in results if not severity_of(result).is_problem]
         self.lines += ["", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"])]
 
     def _unseen(self, unseen: Sequence[Result]) -> None:
         """The reasons most checks share for not seeing enough, and the way out of each."""
-        groups = sorted(alike(unseen).values(), key=len, reverse=True)
+        groups = sorted(group_results(unseen).values(), key=len, reverse=True)
         for group in groups[:_BLIND_GROUPS]:
             finding = worst(group[0])
-            count = counted(len(group), "check") if len(group) > 1 else group[0]["check"]
+            count = count_with_noun(len(group), "check") if len(group) > 1 else group[0]["check"]
             self._wrapped(
                 f"{self._paint('unknown', 'UNKN')} ", f"{count}: {full_summary(finding)}", 2, len(_INDENT)
             )
@@ -137,7 +137,7 @@ class _Page:
         shared = {f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"]}
         yield from (inert(id) for id in cause["explains"] if id not in shared)
         if cause["unjudged"]:
-            yield f"{counted(cause['unjudged'], 'check')} not judged"
+            yield f"{count_with_noun(cause['unjudged'], 'check')} not judged"
 
     def _proof(self, finding: Finding) -> None:
         lines = [
@@ -149,7 +149,7 @@ class _Page:
             f"{_INDENT}{line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
         ]
         if len(lines) > len(shown):
-            self.lines.append(f"{_INDENT}| ... {counted(len(lines) - len(shown), 'more line')} with -v")
+            self.lines.append(f"{_INDENT}| ... {count_with_noun(len(lines) - len(shown), 'more line')} with -v")
 
     def _steps(self, fix: Fix, room: int, cause: Cause) -> None:
         """Whole commands in at most so many lines, each under what it is for.
@@ -157,7 +157,7 @@ class _Page:
         The first ones. Where none of them does what the headline says: the first look, what to keep, and the
         one that does, after a line with the number of those before it. Other last resorts are for -v.
         """
-        steps, goal = told(fix), _goal(cause, fix)
+        steps, goal = repair_steps(fix), _goal(cause, fix)
         ticket = cause["action"] == "replace-node"
         room -= bool(fix["verify"]) + ticket
         shown = _fitting(steps, room)
@@ -182,7 +182,7 @@ class _Page:
         if hidden:
             order = f", {before} of them before this one" if before else ""
             last = ", also the last resort" if hidden[-1].last else ""
-            self.lines.append(f"{_INDENT}... {counted(len(hidden), 'more step')} with -v{last}{order}")
+            self.lines.append(f"{_INDENT}... {count_with_noun(len(hidden), 'more step')} with -v{last}{order}")
 
     def _prose(self, label: str, text: str, most: int) -> None:
         """Whole sentences, as many as fit in so many lines; a first one that does not fit is cut."""
@@ -223,7 +223,7 @@ class _Page:
 
 def _goal(cause: Cause, fix: Fix) -> StepText | None:
     """The step that does what the cause's headline says."""
-    return next((step for step in told(fix) if carries_out(cause["action"], step.command)), None)
+    return next((step for step in repair_steps(fix) if carries_out(cause["action"], step.command)), None)
 
 
 def _fitting(steps: Sequence[StepText], room: int) -> list[StepText]:

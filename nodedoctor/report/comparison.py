@@ -119,7 +119,7 @@ def render(comparison: Comparison, before: str, after: str) -> str:
     return "\n".join(inert(line) for line in lines) + "\n"
 
 
-def alike(facts: Iterable[FactChange]) -> list[tuple[str, tuple[FactChange, ...]]]:
+def similar_facts(facts: Iterable[FactChange]) -> list[tuple[str, tuple[FactChange, ...]]]:
     """Facts that changed from one value to another, with a name; those whose names differ only in numbers
     are one: `topology.links.GPU*.GPU*`.
     """
@@ -141,11 +141,11 @@ def told(change: Change) -> str:
     if change.before and change.after and before["status"] == after["status"]:
         for way, one, other in (("also", after, before), ("no longer", before, after)):
             if news := _worsened(one, other):
-                return f"{way} {_said(max(news, key=severity))}"
-    return _said(worst(change.after or before))
+                return f"{way} {_describe_result(max(news, key=severity))}"
+    return _describe_result(worst(change.after or before))
 
 
-def _said(finding: Finding) -> str:
+def _describe_result(finding: Finding) -> str:
     return about(finding["subject"] or "", full_summary(finding))
 
 

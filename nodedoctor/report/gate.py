@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodedoctor.knowledge.gates import may_refuse
 from nodedoctor.report.document import Cause, Finding, Gate, Report, full_summary, is_broken
 from nodedoctor.report.lead import and_more, of_cause
-from nodedoctor.wording import about, counted
+from nodedoctor.wording import about, count_with_noun
 
 PASS, REFUSE, UNJUDGED, DRAIN_WHEN_IDLE = 0, 2, 3, 4
 STRICTEST = (REFUSE, UNJUDGED, DRAIN_WHEN_IDLE, PASS)
@@ -72,7 +72,7 @@ def _aside(causes: Sequence[Cause]) -> str:
     """The problems that keep no job away."""
     if not causes:
         return ""
-    return f"; {counted(len(causes), 'problem')} listed, not counted: {of_cause(causes[0])}"
+    return f"; {count_with_noun(len(causes), 'problem')} listed, not counted: {of_cause(causes[0])}"
 
 
 def _findings(report: Report) -> Iterator[tuple[str, Finding]]:

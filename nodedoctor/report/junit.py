@@ -19,7 +19,7 @@ from nodedoctor.model import Severity
 from nodedoctor.report.document import full_summary, marked, severity
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.saved import fix as fix_of
-from nodedoctor.report.steps import advice, told
+from nodedoctor.report.steps import advice, repair_steps
 from nodedoctor.wording import about
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -138,7 +138,7 @@ def _case(classname: str, result: Data) -> xml.Element:
     if decisive:
         case.append(_outcome(_OUTCOME[worst], decisive, result))
     if others:
-        case.append(_element("system-out", _told(others, result)))
+        case.append(_element("system-out", _findings_text(others, result)))
     return case
 
 
@@ -149,7 +149,7 @@ def _worth_knowing(finding: Data) -> bool:
 def _outcome(tag: str, findings: Sequence[Data], result: Data) -> xml.Element:
     """A failure is of the type of the step that repairs it, an error of its reason; a skip has no type."""
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    outcome = _element(tag, _told(findings, result), message=_sentence(findings[0]) + more)
+    outcome = _element(tag, _findings_text(findings, result), message=_sentence(findings[0]) + more)
     if tag != "skipped":
         outcome.set("type", _plain(findings[0].get("reason") or _action(findings[0]) or "fail"))
     return outcome
@@ -159,7 +159,7 @@ def _action(finding: Data) -> str:
     return str(_remedy(finding).get("action") or finding.get("action") or "")
 
 
-def _told(findings: Sequence[Data], result: Data) -> str:
+def _findings_text(findings: Sequence[Data], result: Data) -> str:
     """Findings as text, each with its evidence and its fix; then what should hold, and why it matters."""
     lines: list[str] = []
     for finding in findings:
@@ -185,7 +185,7 @@ def _fix(fix: Data) -> list[str]:
     if known is None:
         return []
     # Each command is below what it is for.
-    steps = [line for step in told(known) for line in (f"  {step.heading}", f"  $ {step.command}")]
+    steps = [line for step in repair_steps(known) for line in (f"  {step.heading}", f"  $ {step.command}")]
     labelled = [f"{name}: {fix[name]}" for name in ("verify", "docs") if fix.get(name)]
     return [f"fix: {advice(known)}", *steps, *labelled]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodedoctor.knowledge.moves import said, side_of
+from nodedoctor.knowledge.ownership import action_words, side_of
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Finding, Report, severity
 from nodedoctor.report.inert import inert
@@ -32,7 +32,7 @@ def lead(report: Report) -> str:
     return f"{of_cause(causes[0])}{and_more(causes)}" if causes else ""
 
 
-def well(report: Report) -> str:
+def healthy_headline(report: Report) -> str:
     """What leads a report without a cause, as `PASS: no problem found`."""
     word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
     if unseen:
@@ -42,7 +42,7 @@ def well(report: Report) -> str:
 
 def of_cause(cause: Cause) -> str:
     """Where to look, what is broken and what to do, in one line."""
-    action = said(cause["action"], cause["owner"], cause["subjects"])
+    action = action_words(cause["action"], cause["owner"], cause["subjects"])
     tail = f"; {action}" if action else ""
     preview = " (preview)" if cause.get("preview") else ""
     return f"{side_of(cause['owner'], cause['action'])}{preview}: {inert(cause['headline'])}{tail}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import part, parts, text, whole
+from nodedoctor.json_shapes import part, parts, text, whole_number
 from nodedoctor.report.inert import inert
 
 MOST = 256
@@ -19,7 +19,7 @@ def off_bus(facts: Mapping[str, Any]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for slot in parts(part(facts, "inventory"), "slots")[:MOST]:
-        index = next((whole(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None)
+        index = next((whole_number(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None)
         if index is not None and (slot.get("off_bus") is True or slot.get("lost") == "GPU_IS_LOST"):
             found[f"GPU{index}"] = inert(text(slot, "address"))
     return found

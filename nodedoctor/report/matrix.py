@@ -13,7 +13,7 @@ from nodedoctor.patterns import regex
 from nodedoctor.record import field, record, replace
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lost_gpus import off_bus
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 LOW = 0.9
 """Of the median of its row: a pair below is marked. Healthy NVLink pairs differ by about one per cent."""
@@ -75,7 +75,7 @@ def meanings(found: Sequence[Matrix]) -> list[tuple[str, str]]:
     used = {cell for matrix in found for cell in matrix.cells.values()}
     used |= {path for matrix in found[:1] for path in matrix.paths.values()}
     links = sorted({int(match[1]) for cell in used if (match := _NVLINKS.fullmatch(cell))}, reverse=True)
-    told = [(f"NV{count}", f"{counted(count, 'NVLink')} together") for count in links]
+    told = [(f"NV{count}", f"{count_with_noun(count, 'NVLink')} together") for count in links]
     return told + [(token, meaning) for token, meaning in TOKENS if token in used]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from nodedoctor.json_shapes import Json, listed, mapping, number, objects, text, whole, words
+from nodedoctor.json_shapes import Json, as_list, mapping, number, objects, text, whole_number, words
 from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Role, Schedulable, Status, identifier
 from nodedoctor.model import Fix as ModelFix
 from nodedoctor.report.document import (
@@ -120,7 +120,7 @@ def _evidence(item: Json) -> Evidence:
     kind, path = item.get("kind"), words(item.get("path"))
     if kind == "quote" or kind == "reading":
         read["kind"] = kind
-    if line := whole(item, "line"):
+    if line := whole_number(item, "line"):
         read["line"] = line
     if path:
         read["path"] = path
@@ -136,7 +136,7 @@ def fix(value: Any) -> Fix | None:
     action = value.get("action")
     return {
         "text": words(value.get("text")),
-        "commands": [command for command in listed(value.get("commands")) if isinstance(command, str)],
+        "commands": [command for command in as_list(value.get("commands")) if isinstance(command, str)],
         "action": action if isinstance(action, str) and action in get_args(Action) else "investigate",
         "disturbs": words(value.get("disturbs")) or None,
         "verify": words(value.get("verify")) or None,
@@ -150,7 +150,7 @@ def _steps(value: Json) -> list[Step]:
     if "steps" in value:
         steps = map(_step, objects(value["steps"]))
         return [step for step in steps if step["role"] in _ROLES and step["command"]]
-    bare = as_steps(command for command in listed(value.get("commands")) if isinstance(command, str))
+    bare = as_steps(command for command in as_list(value.get("commands")) if isinstance(command, str))
     disturbs, verify = words(value.get("disturbs")), words(value.get("verify"))
     plan = ModelFix("", bare, disturbs=disturbs, verify=verify).plan
     return [step_of(step) for step in plan]
@@ -181,7 +181,7 @@ def _result(entry: Json) -> Result:
         "title": words(entry.get("title")),
         "status": Status.PASS.value if decisive["waived"] is not None else decisive["status"],
         "seconds": number(entry.get("seconds")) or 0.0,
-        "tags": [tag for tag in map(words, listed(entry.get("tags"))) if tag],
+        "tags": [tag for tag in map(words, as_list(entry.get("tags"))) if tag],
         "why": words(entry.get("why")),
         "findings": found,
         **staged,
@@ -197,12 +197,12 @@ def _cause(entry: Json) -> Cause | None:
         "id": id,
         "headline": headline,
         "status": status_of(entry.get("status")).value,
-        "subjects": [words(subject) for subject in listed(entry.get("subjects"))],
-        "explains": [words(one) for one in listed(entry.get("explains"))],
+        "subjects": [words(subject) for subject in as_list(entry.get("subjects"))],
+        "explains": [words(one) for one in as_list(entry.get("explains"))],
         "unjudged": int(number(entry.get("unjudged")) or 0),
-        "owner": _one_of(entry.get("owner"), get_args(Owner), "undetermined"),
-        "action": _one_of(entry.get("action"), get_args(Move), "investigate"),
-        "schedulable": _one_of(entry.get("schedulable"), get_args(Schedulable), "no"),
+        "owner": _first_of(entry.get("owner"), get_args(Owner), "undetermined"),
+        "action": _first_of(entry.get("action"), get_args(Move), "investigate"),
+        "schedulable": _first_of(entry.get("schedulable"), get_args(Schedulable), "no"),
         "reason": words(entry.get("reason")),
         "first_step": _first_step(entry.get("first_step")),
         **_in_preview(entry),
@@ -218,7 +218,7 @@ def _first_step(value: Any) -> Step | None:
     return step if step and step["role"] in _ROLES and step["command"] else None
 
 
-def _one_of(value: Any, known: Iterable[str], otherwise: str) -> str:
+def _first_of(value: Any, known: Iterable[str], otherwise: str) -> str:
     return value if isinstance(value, str) and value in known else otherwise
 
 
@@ -226,7 +226,7 @@ def _probe(entry: Json) -> Probe:
     outcome, rc = text(entry, "outcome"), entry.get("rc")
     return {
         "name": words(entry.get("name")) or "(no name)",
-        "argv": [words(word) for word in listed(entry.get("argv"))],
+        "argv": [words(word) for word in as_list(entry.get("argv"))],
         "outcome": outcome if outcome in _OUTCOMES else Outcome.CRASH.value,
         "rc": rc if isinstance(rc, int) and words(rc) else None,
         "seconds": number(entry.get("seconds")) or 0.0,

@@ -48,7 +48,7 @@ class StepText:
         return f"{self.word}: {self.detail}" if self.detail else self.word
 
 
-def told(fix: Fix | None) -> list[StepText]:
+def repair_steps(fix: Fix | None) -> list[StepText]:
     """The steps of a fix but for the one that verifies, which views show on a line of its own."""
     return [told_step(step) for step in fix["steps"] if step["role"] != "verify"] if fix else []
 
@@ -75,7 +75,7 @@ def interrupted(disturbs: str | None) -> str:
 def advice(fix: Fix) -> str:
     """The fix in prose, with what it interrupts unless one of its steps says that."""
     disturbs = interrupted(fix["disturbs"])
-    if not disturbs or any(step.interrupts for step in told(fix)):
+    if not disturbs or any(step.interrupts for step in repair_steps(fix)):
         return fix["text"]
     return f"{fix['text']} It interrupts {disturbs.rstrip('.')}."
 

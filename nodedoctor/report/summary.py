@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import Finding, Report, full_summary, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import and_more, of_cause, well
+from nodedoctor.report.lead import and_more, of_cause, healthy_headline
 from nodedoctor.report.text import tally
 from nodedoctor.wording import about
 
@@ -29,7 +29,7 @@ def render(report: Report) -> str:
     more = sum(severity(finding) >= least for _, finding in problems) - 1
     said = about(worst["subject"] or "", full_summary(worst))
     if more and is_blind(worst):
-        return _line(well(report))
+        return _line(healthy_headline(report))
     tail = f" (and {more} more)" if more else ""
     return _line(f"{Status(worst['status']).word} {check}: {said}", tail)
 

@@ -27,8 +27,8 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import lead
-from nodedoctor.report.steps import advice, told
-from nodedoctor.wording import about, counted
+from nodedoctor.report.steps import advice, repair_steps
+from nodedoctor.wording import about, count_with_noun
 
 EVIDENCE_LINES = 6
 """Lines of evidence shown per finding; the JSON has all of them."""
@@ -45,7 +45,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     unseen = [result for result in sick if is_blind(worst(result))]
     problems = [result for result in sick if not is_blind(worst(result))]
     page.head(report)
-    for group in alike(problems).values():
+    for group in group_results(problems).values():
         page.problem(group)
     if unseen:
         page.line("", "could not be judged")
@@ -69,7 +69,7 @@ def identity(node: Mapping[str, object]) -> list[str]:
     elif node.get("gpus") == 0:
         parts.append("no NVIDIA GPU")
     elif node.get("gpus_on_bus"):
-        parts.append(f"{counted(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none could be read")
+        parts.append(f"{count_with_noun(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none could be read")
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")
@@ -83,7 +83,7 @@ def tally(report: Report) -> str:
     return "  ".join(f"{counts[status.value]} {status.value}" for status in order if counts[status.value])
 
 
-def alike(results: Iterable[Result]) -> dict[str, list[Result]]:
+def group_results(results: Iterable[Result]) -> dict[str, list[Result]]:
     """Results by what they say, in order; what passed always speaks for itself."""
     groups: dict[str, list[Result]] = {}
     for result in results:
@@ -135,7 +135,7 @@ class _Page:
 
     def rows(self, results: Iterable[Result]) -> None:
         """One entry a result; those that say the same (no GPU here, no permission) share one."""
-        for said, group in alike(results).items():
+        for said, group in group_results(results).items():
             if len(group) > 1:
                 self._status_line(Status(group[0]["status"]), said)
                 self._indented(" ".join(result["check"] for result in group))
@@ -161,7 +161,7 @@ class _Page:
             self.line(*(f"{_INDENT}{line}" for line in marked(evidence, lines[:EVIDENCE_LINES])))
             if len(lines) > EVIDENCE_LINES:
                 rest = len(lines) - EVIDENCE_LINES
-                self.line(f"{_INDENT}| ... {counted(rest, 'more line')} from {inert(evidence['probe'])}")
+                self.line(f"{_INDENT}| ... {count_with_noun(rest, 'more line')} from {inert(evidence['probe'])}")
 
     def _fix(self, finding: Finding, label: str, check: str) -> None:
         fix = finding["fix"]
@@ -180,7 +180,7 @@ class _Page:
     def _steps(self, fix: Fix) -> None:
         """Each command alone on its line, under what it is for; a last resort stands apart."""
         heading = ""
-        for step in told(fix):
+        for step in repair_steps(fix):
             if step.heading != heading:
                 if step.last:
                     self.line("")

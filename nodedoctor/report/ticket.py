@@ -14,7 +14,7 @@ from nodedoctor.report.document import Cause, Finding, Report, full_summary, pla
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
-from nodedoctor.report.steps import advice, told
+from nodedoctor.report.steps import advice, repair_steps
 from nodedoctor.wording import about
 
 BUG_REPORT = "sudo nvidia-bug-report.sh"
@@ -66,7 +66,7 @@ def _cause(report: Report, cause: Cause) -> Iterator[str]:
     fix = found[1]["fix"] if found else None
     if fix:
         yield f"Advice: {inert(advice(fix))}"
-        for step in told(fix):
+        for step in repair_steps(fix):
             yield f"{step.heading[:1].upper()}{step.heading[1:]}"
             yield fenced(step.command, "", "sh")
 
@@ -82,10 +82,10 @@ def _parts(report: Report, cause: Cause) -> Iterator[str]:
     for subject in cause["subjects"]:
         for gpu in objects(mapping(report["facts"].get("gpus")).get("gpus")):
             if subject in (f"gpu:{gpu.get('index')}", f"pci:{gpu.get('bus_id')}"):
-                yield f"GPU {words(gpu.get('index'))}: {_named(gpu)}"
+                yield f"GPU {words(gpu.get('index'))}: {_subject_name(gpu)}"
 
 
-def _named(part: Mapping[str, Any]) -> str:
+def _subject_name(part: Mapping[str, Any]) -> str:
     told = ((key.replace("_", " "), words(part.get(key))) for key in _PART)
     return inert(", ".join(f"{key} {value}" for key, value in told if value))
 

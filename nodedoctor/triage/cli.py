@@ -11,7 +11,7 @@ from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.triage.model import LARGEST_PID, Verdict
 from nodedoctor.triage.read import search
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from nodedoctor.fleet.gather import Transport
@@ -146,7 +146,7 @@ def _show_document(arguments: argparse.Namespace, found: Json, verdict: int) -> 
     from nodedoctor.tui import start
 
     if arguments.redact:
-        from nodedoctor.redact.triaged import redacted_triage
+        from nodedoctor.redact.triage_documents import redacted_triage
 
         found = redacted_triage(found)
     code = None
@@ -199,7 +199,7 @@ def _use_colour() -> bool:
 
 
 def _parse_pid(text: str) -> int:
-    pid = whole(text, LARGEST_PID, 1)
+    pid = whole_number(text, LARGEST_PID, 1)
     if pid is None:
         raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
     return pid

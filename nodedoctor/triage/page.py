@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from nodedoctor.json_shapes import Json, listed, part, parts, text, texts, whole, words
+from nodedoctor.json_shapes import Json, as_list, part, parts, text, texts, whole_number, words
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
 from nodedoctor.report.saved import fix as fix_of
-from nodedoctor.report.steps import advice, told
-from nodedoctor.report.triaged import CALM, UNSURE, earlier, earlier_failures, jobs, unheard, unread
-from nodedoctor.wording import counted
+from nodedoctor.report.steps import advice, repair_steps
+from nodedoctor.report.triage_view import CALM, UNSURE, earlier, earlier_failures, jobs, unheard, unread
+from nodedoctor.wording import count_with_noun
 
 _EVIDENCE = 7
 _STANDINGS = 16
@@ -77,7 +77,7 @@ class _Page:
             for number, fix in enumerate(fixes, 1):
                 known = fix_of(fix)
                 self.text(advice(known) if known else text(fix, "text"), "     ", f"  {number}. ")
-                for step in told(known):
+                for step in repair_steps(known):
                     if step.detail:
                         self.text(step.heading, "     ", "     ")
                     self.lines.append(f"     $ {step.command}")
@@ -102,12 +102,12 @@ class _Page:
 
     def coverage(self, document: Json) -> None:
         seen = part(document, "coverage")
-        expected, count = whole(seen, "ranks_expected"), len(listed(seen.get("ranks_seen")))
+        expected, count = whole_number(seen, "ranks_expected"), len(as_list(seen.get("ranks_seen")))
         ranks = f", {count} of {expected} ranks" if expected else ""
         before = earlier_failures(document)
-        again = f"; {counted(before, 'earlier failure')} before this attempt" if before > 0 else ""
-        files, size = whole(seen, "files") or 0, whole(seen, "bytes") or 0
-        self.head(f"Read: {counted(files, 'file')}, {size} bytes{ranks}{again}")
+        again = f"; {count_with_noun(before, 'earlier failure')} before this attempt" if before > 0 else ""
+        files, size = whole_number(seen, "files") or 0, whole_number(seen, "bytes") or 0
+        self.head(f"Read: {count_with_noun(files, 'file')}, {size} bytes{ranks}{again}")
         if absent := unheard(document):
             self.text(absent, "    ", "  - ")
         if lost := unread(document):

@@ -22,7 +22,7 @@ def me(**more: object) -> RankSample:
 
 
 def look(rank: RankSample) -> capture.Capture:
-    return asyncio.run(capture.look([rank], host="gpu-1", twice=0.1))
+    return asyncio.run(capture.look_twice([rank], host="gpu-1", twice=0.1))
 
 
 def test_only_a_pipe_that_a_rank_reads_is_written_to(tmp_path: Path) -> None:

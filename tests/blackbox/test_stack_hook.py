@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import ranks
 
-from nodedoctor.blackbox.arm import HOOK
+from nodedoctor.blackbox.job_environment import HOOK
 from nodedoctor.children.programs import child
 
 NAMES = (

@@ -79,7 +79,7 @@ def test_a_folder_that_gives_no_answer_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(search_path, "_PROGRAM", tmp_path / "hangs.py")
     monkeypatch.setattr(search_path, "NEXT_S", 0.5)
     (tmp_path / "hangs.py").write_text("import time; print('0 yes', flush=True); time.sleep(60)\n")
-    found = search_path._judged("/usr/bin:/dead", root=True)
+    found = search_path._judge_folders("/usr/bin:/dead", root=True)
     assert found.folders == "/usr/bin"
     assert "/dead gave no answer" in found.left_out
 
@@ -127,6 +127,6 @@ def test_a_server_that_says_nothing_of_path_leaves_the_usual_folders(monkeypatch
 
 
 def test_another_user_s_path_stays_as_it_is():
-    found = search_path._judged("/one::/usr/sbin", root=False)
+    found = search_path._judge_folders("/one::/usr/sbin", root=False)
     assert found.folders == "/one::/usr/sbin:/usr/local/sbin:/sbin"
     assert not found.left_out

@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import some
 
-from checks.kernel.xid import seen_by
+from checks.kernel.xid import checks_of_same_fault
 from nodedoctor.declare.registry import Check
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import shortened
 from nodedoctor.engine.causes.roots import PROBE, diagnose
 from nodedoctor.engine.plugins import discover
-from nodedoctor.knowledge.moves import REASON, reason_of, side_of
+from nodedoctor.knowledge.ownership import REASON, reason_of, side_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report
 from nodedoctor.steps import drastic, resets
-from nodedoctor.wording import SUMMARY, spoken
+from nodedoctor.wording import SUMMARY, subject_label
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
@@ -279,8 +279,8 @@ def _addresses(report: Report) -> dict[str, str]:
 @pytest.mark.parametrize("code", [48, 63, 64, 74, 79, 94, 95])
 def test_an_xid_and_what_it_names_on_its_device_are_one_cause(code: int) -> None:
 
-    for name in seen_by([code]):
-        log = Finding.fail(f"Xid {code}", subject="gpu:2").explained_by(*seen_by([code]))
+    for name in checks_of_same_fault([code]):
+        log = Finding.fail(f"Xid {code}", subject="gpu:2").explained_by(*checks_of_same_fault([code]))
         state = result(name, Finding.fail("broken", subject="gpu:2"))
         assert [c.id for c in causes_of([result("kernel.xid", log), state])] == [f"{name}@gpu:2"]
         elsewhere = result(name, Finding.fail("broken", subject="gpu:5"))
@@ -491,7 +491,7 @@ def test_subjects_are_spoken_as_people_say_them() -> None:
         "port:mlx5_6/1/link_downed": "mlx5_6 port 1",
         "": "",
     }
-    assert {subject: spoken(subject) for subject in said} == said
+    assert {subject: subject_label(subject) for subject in said} == said
 
 
 def test_a_line_says_where_to_look_first() -> None:

@@ -19,7 +19,7 @@ from nodedoctor.model import Status
 from nodedoctor.report import html, junit
 from nodedoctor.tui.lines import matrix
 from nodedoctor.tui.lines import nodes as screen
-from nodedoctor.tui.look import UNICODE
+from nodedoctor.tui.theme import UNICODE
 
 SCHEMAS = Path(__file__).parents[2] / "nodedoctor" / "report" / "schemas"
 SCHEMA = json.loads((SCHEMAS / "fleet.schema.json").read_text())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.compare.duplicates import one_each
+from nodedoctor.fleet.compare.duplicates import drop_duplicates
 from nodedoctor.fleet.model import Fleet, Node, Problem
-from nodedoctor.fleet.reports.saved import kept, unanswered
+from nodedoctor.fleet.reports.saved import saved_text, unanswered
 from nodedoctor.model import Severity, Status
 
 moments = st.sampled_from(
@@ -31,12 +31,12 @@ reports = st.builds(
 
 @given(st.lists(reports, max_size=10))
 def test_no_name_is_lost_or_made_up_or_in_both_lists(listed: list[Node]):
-    made = list(one_each(listed))
+    made = list(drop_duplicates(listed))
     assert len({node.host for node in made}) == len(made) <= len(listed)
     fleet = Fleet("0", "reports", "", 0.0, tuple(made))
     names = {node.host for node in listed}
     assert {*fleet.passing, *fleet.failing} == names and not {*fleet.passing} & {*fleet.failing}
-    assert sorted(map(str, one_each(reversed(listed)))) == sorted(map(str, made)) or _ties(listed)
+    assert sorted(map(str, drop_duplicates(reversed(listed)))) == sorted(map(str, made)) or _ties(listed)
 
 
 def _ties(listed: list[Node]) -> bool:
@@ -48,27 +48,27 @@ def _ties(listed: list[Node]) -> bool:
 def test_the_worst_of_one_moment_counts():
     well = Node("a", started="2026-11-20T09:00:00Z", report="a.json", verdict=Status.PASS)
     sick = Node("a", started=well.started, report="b.json", problems=(Problem("a.b", "", Status.FAIL, "s"),))
-    (found,) = one_each([well, sick])
+    (found,) = drop_duplicates([well, sick])
     assert found.severity is Severity.FAIL and found.note == "1 other report of the same moment was left out"
 
 
 def test_a_node_that_answers_nothing_now_does_not_pass_by_an_old_report():
     old = Node("a", started="2026-11-20T09:00:00Z", verdict=Status.PASS, report="old/a.json")
     mute = Node("a", "silent", note="no answer", started="2026-11-21T09:00:00Z", report="new/a.json")
-    (found,) = one_each([old, mute])
+    (found,) = drop_duplicates([old, mute])
     assert (found.state, found.note) == ("silent", "no answer; 1 older report of it was left out")
 
 
 @given(st.sampled_from(["silent", "unable", "unreachable", "unreadable"]), st.text(min_size=1, max_size=99))
 def test_a_node_without_a_report_is_read_back(state: str, note: str):
     node = Node("root@gpu-1", state, note=note, seconds=2.5)  # type: ignore[arg-type]
-    again = unanswered(kept(node, "2026-11-21T09:00:00Z"))
+    again = unanswered(saved_text(node, "2026-11-21T09:00:00Z"))
     assert again is not None
     assert (again.host, again.state, again.note, again.seconds) == (node.host, state, note, 2.5)
 
 
 @given(st.text(), st.booleans())
 def test_any_text_is_read_or_is_none(text: str, begun: bool):
-    whole = kept(Node("a", "silent", note="n"), "now")
+    whole = saved_text(Node("a", "silent", note="n"), "now")
     assert unanswered(text) is None
     assert unanswered(whole[: len(text)] + text if begun else whole.replace("silent", "answered")) is None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nodedoctor.children.search_path import search_path
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.transports.slurm.nodes import chosen, immediate, option, rows
-from nodedoctor.fleet.transports.slurm.step import MARK, Said, SlurmStep, task
+from nodedoctor.fleet.transports.slurm.step import MARK, NodeAnswer, SlurmStep, task
 from nodedoctor.fleet.transports.slurm.transport import Slurm
 
 SINFO = """\
@@ -113,7 +113,7 @@ def framed(number: int, host: str, text: str, rc: int = 0) -> list[str]:
     return [f"{number}: {line}" for line in marked]
 
 
-def heard(step: SlurmStep, lines: list[str], fd: int = 1) -> list[Said]:
+def heard(step: SlurmStep, lines: list[str], fd: int = 1) -> list[NodeAnswer]:
     return [said for line in lines if (said := step.observe(fd, line)) is not None]
 
 

@@ -51,8 +51,8 @@ from nodedoctor.pairs import drive
 from nodedoctor.pairs.expected import expected_of
 from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
-from nodedoctor.redact.of_nodes import redacted_nodes
-from nodedoctor.redact.triaged import redacted_triage
+from nodedoctor.redact.fleet_documents import redacted_nodes
+from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report import json as report_json
 from nodedoctor.report import ticket
 from nodedoctor.report.comparison import compare, render
@@ -360,7 +360,7 @@ def agent_said(data: bytes) -> None:
         return
     drive._member("a", said)
     for beside in ({"a": said}, {"a": said, "b": said}, {"a": said, "b": json.loads(agents()[1])}):
-        drive._joined(("a", "b"), beside, 1)
+        drive._join_ends(("a", "b"), beside, 1)
 
 
 def agents() -> list[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.knowledge import causes, env_vars, gates, gpus, infiniband, limits, pair_floors, seen_on, xids
+from nodedoctor.knowledge import causes, env_vars, gates, gpus, infiniband, limits, pair_floors, tested_hardware, xids
 from nodedoctor.knowledge.catalogue import tables
 from nodedoctor.knowledge.table import FOLDER, load, rows
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
@@ -33,7 +33,7 @@ ROW_TYPES = {
     ("cuda_driver", "observed"): cuda.Observed,
     ("cuda_driver", "rules"): cuda.CudaRule,
     ("cuda_driver", "toolkits"): cuda.ToolkitRelease,
-    ("seen_on", "without_hardware"): seen_on.WithoutHardware,
+    ("seen_on", "without_hardware"): tested_hardware.WithoutHardware,
     ("env_vars", "prefixes"): env_vars.Prefix,
     ("env_vars", "timeouts"): env_vars.TimeoutSetting,
     ("env_vars", "variables"): env_vars.EnvVar,
@@ -55,7 +55,7 @@ ROW_TYPES = {
     ("pair_floors", "pair_floors"): pair_floors.PairFloor,
     ("nccl_bad", "traits"): nccl.NcclTrait,
     ("nccl_bad", "versions"): nccl.BadVersion,
-    ("seen_on", "outputs"): seen_on.SeenOutput,
+    ("seen_on", "outputs"): tested_hardware.SeenOutput,
     ("stack_pins", "build_tags"): stack.BuildTag,
     ("stack_pins", "cupy"): stack.Cupy,
     ("stack_pins", "facts"): stack.PackageNote,

@@ -1,7 +1,7 @@
 """What makes a check stable: an output of real hardware that it has judged."""
 
 from nodedoctor.engine.plugins import discover
-from nodedoctor.knowledge.seen_on import outputs, seen_on, without_hardware
+from nodedoctor.knowledge.tested_hardware import outputs, seen_on, without_hardware
 
 CHECKS = discover().checks
 

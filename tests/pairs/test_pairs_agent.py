@@ -14,16 +14,16 @@ import pytest
 from nodedoctor.cli.main import main
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.breaker import limit, tripped
-from nodedoctor.pairs import crew
+from nodedoctor.pairs import agent_pool
 from nodedoctor.pairs.topology import leaves
 
 
 @pytest.fixture
 def talk():
-    argv = ["/bin/sh", "-c", crew.script("tcp", sys.executable)]
+    argv = ["/bin/sh", "-c", agent_pool.script("tcp", sys.executable)]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
-    process.stdin.write(crew.program().decode())
+    process.stdin.write(agent_pool.program().decode())
     yield process
     process.kill()
     process.wait()
@@ -35,7 +35,7 @@ def hello(process: subprocess.Popen[str], quiet: float) -> dict[str, object]:
     assert process.stdin and process.stdout
     process.stdin.write(json.dumps({"do": "hello", "toward": [], "quiet": quiet, "what": "tcp"}) + "\n")
     process.stdin.flush()
-    return json.loads(process.stdout.readline().removeprefix(crew.MARK))
+    return json.loads(process.stdout.readline().removeprefix(agent_pool.MARK))
 
 
 def test_an_agent_ends_with_its_stdin(talk: subprocess.Popen[str]):

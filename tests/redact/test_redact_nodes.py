@@ -10,7 +10,7 @@ from pairs_world import World
 from nodedoctor.pairs import text
 from nodedoctor.pairs.document import document
 from nodedoctor.pairs.drive import CrewMember, PlanOutcome
-from nodedoctor.redact.of_nodes import redacted_nodes
+from nodedoctor.redact.fleet_documents import redacted_nodes
 from nodedoctor.report import html
 
 ORIGINALS = ("gpu-0", "rack7", "172.19.4.", "acme.example")

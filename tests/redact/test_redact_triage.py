@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from nodedoctor.redact.triaged import redacted_triage
+from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report import html
 from nodedoctor.triage import document, page
 from nodedoctor.triage.cli import main

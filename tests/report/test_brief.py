@@ -11,7 +11,7 @@ from any_report import reports
 from hypothesis import given
 from recorded import judged
 
-from nodedoctor.knowledge.moves import carries_out
+from nodedoctor.knowledge.ownership import carries_out
 from nodedoctor.model import Report as Found
 from nodedoctor.report import brief, json, ticket
 from nodedoctor.report.document import Report

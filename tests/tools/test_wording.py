@@ -13,7 +13,7 @@ import recorded
 from nodedoctor.demo import DEMOS
 from nodedoctor.report import brief, text
 from nodedoctor.report import json as report_json
-from nodedoctor.wording import SUMMARY, agree, counted, listed, numbered, plural, ranged
+from nodedoctor.wording import SUMMARY, singular_or_plural, count_with_noun, comma_list, numbered, plural, ranged
 
 TOP = Path(__file__).parents[2]
 NODES = sorted(path.parent for path in (TOP / "tests/nodes").glob("*/manifest.json"))
@@ -141,14 +141,14 @@ def test_fixes_begin_with_a_verb_and_end_with_a_stop(reports):
 
 
 def test_numbers_and_their_nouns():
-    assert [counted(n, "GPU") for n in (0, 1, 8)] == ["0 GPUs", "1 GPU", "8 GPUs"]
-    assert counted(2.0, "process") == "2 processes" and counted(1, "access", "accesses") == "1 access"
+    assert [count_with_noun(n, "GPU") for n in (0, 1, 8)] == ["0 GPUs", "1 GPU", "8 GPUs"]
+    assert count_with_noun(2.0, "process") == "2 processes" and count_with_noun(1, "access", "accesses") == "1 access"
     assert [plural(word) for word in ("entry", "relay", "NVSwitch")] == ["entries", "relays", "NVSwitches"]
-    assert agree(1, "has", "have") == "has" and agree(0, "has", "have") == "have"
+    assert singular_or_plural(1, "has", "have") == "has" and singular_or_plural(0, "has", "have") == "have"
 
 
 def test_lists_and_ranges():
-    assert [listed("a"), listed("ab"), listed("abc")] == ["a", "a and b", "a, b and c"]
-    assert listed("abcde", 2) == "a, b and 3 more" and listed([]) == ""
+    assert [comma_list("a"), comma_list("ab"), comma_list("abc")] == ["a", "a and b", "a, b and c"]
+    assert comma_list("abcde", 2) == "a, b and 3 more" and comma_list([]) == ""
     assert ranged(range(8)) == "0-7" and ranged([7, 0, 5, 6, 3]) == "0, 3 and 5-7"
     assert numbered("GPU", [3]) == "GPU 3" and numbered("GPU", [5, 3]) == "GPUs 3 and 5"

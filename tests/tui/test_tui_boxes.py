@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from nodedoctor.report.matrix import Matrix, matrices, meanings
 from nodedoctor.tui.lines.boxes import drawing
-from nodedoctor.tui.look import ASCII, UNICODE, Glyphs
+from nodedoctor.tui.theme import ASCII, UNICODE, Glyphs
 
 
 def node(

@@ -20,7 +20,7 @@ from nodedoctor.report.json import render as rendered
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import matrix, nodes
 from nodedoctor.tui.lines.nodes import Round
-from nodedoctor.tui.look import UNICODE
+from nodedoctor.tui.theme import UNICODE
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.state import Nothing
 

@@ -16,7 +16,7 @@ from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import detail, diagnosis
 from nodedoctor.tui.lines.output import output
 from nodedoctor.tui.lines.ticket import markdown, steps
-from nodedoctor.tui.look import ASCII, UNICODE, Para, Row, fit
+from nodedoctor.tui.theme import ASCII, UNICODE, Para, Row, fit
 from nodedoctor.tui.screens import probes
 from nodedoctor.tui.state import State, Waiting
 

@@ -25,7 +25,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import hardware, load
-from nodedoctor.tui.look import ASCII, UNICODE, Para
+from nodedoctor.tui.theme import ASCII, UNICODE, Para
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.screens.live import _ranks
 from nodedoctor.tui.widgets.listing import Listing
@@ -209,7 +209,7 @@ def test_a_gpu_that_fell_off_the_bus_keeps_its_row(size: tuple[int, int]):
 
 def test_a_gpu_that_is_lost_while_it_is_watched_is_among_the_lost():
     gone = GpuLoad(Gpu(3, errors={"power_draw_w": "GPU_IS_LOST", "gpu_utilization_percent": "GPU_IS_LOST"}))
-    (lost,) = load.lost_of([*gpus(100, 100), gone])
+    (lost,) = load.newly_lost([*gpus(100, 100), gone])
     row = hardware.lost_row(lost)
     assert (row.key, row.word) == ("3", "GPU3") and "lost" in row.parts[0][0]
     silent = hardware.lost_row(LostGpu(4, "0000:9a:00.0", "NO_PERMISSION"))
@@ -260,7 +260,7 @@ def test_a_gpu_that_is_not_read_has_its_place_in_the_table(which: int, width: in
 def test_facts_of_any_shape_make_a_page(facts: Any, width: int):
     facts = facts if isinstance(facts, dict) else {"gpus": facts}
     assert all(cell_len(line) <= max(width, 0) for line in shown(hardware.page(facts, width)))
-    hardware.lost(facts)
+    hardware.lost_gpus(facts)
 
 
 def test_a_recorded_node_is_not_this_machine():

@@ -19,7 +19,7 @@ from nodedoctor.triage import document
 from nodedoctor.triage.job import examine_job
 from nodedoctor.tui.lines import card, detail, diagnosis, home
 from nodedoctor.tui.lines.output import Output
-from nodedoctor.tui.look import UNICODE, Para, Row
+from nodedoctor.tui.theme import UNICODE, Para, Row
 from nodedoctor.tui.screens import probes
 from nodedoctor.tui.state import State
 

@@ -12,7 +12,7 @@ from tuidriver import frame, until
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import diagnosis, ranks
 from nodedoctor.tui.lines.timeline import timeline
-from nodedoctor.tui.look import UNICODE
+from nodedoctor.tui.theme import UNICODE
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens import triage
 from nodedoctor.tui.state import Nothing
@@ -37,7 +37,7 @@ def job(count: int, dead: int, hosts: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("hosts", [True, False])
 @pytest.mark.parametrize("count", [64, 1024])
 def test_alike_hosts_share_a_line_and_the_odd_one_has_its_own(count: int, hosts: bool):
-    made = ranks.seats(job(count, 41, hosts))
+    made = ranks.rank_marks(job(count, 41, hosts))
     lines = [(para.lead.strip(), para.text) for para in ranks.matrix(made)]
     assert len(lines) == 3
     assert lines[1][0] == ("gpu-005" if hosts else "ranks 40-47")
@@ -53,7 +53,7 @@ def test_ranks_that_wait_in_different_collectives_have_different_letters():
         {"rank": rank, "state": "waited", "op": ("ALLGATHER", "ALLTOALL")[rank % 2], "seq": 700}
         for rank in range(4)
     ]
-    made = ranks.seats({"ranks": states, "coverage": {"ranks_missing": [4]}})
+    made = ranks.rank_marks({"ranks": states, "coverage": {"ranks_missing": [4]}})
     (line,) = ranks.matrix(made)
     assert line.lead.strip() == "ranks 0-4" and line.text.startswith("abab?   rank 4: nothing was read")
     assert [ranks.names(members) for *_, members in ranks.groups(made)] == [
@@ -71,7 +71,7 @@ def test_ranks_of_a_job_that_hangs_are_grouped_by_what_they_do():
         {"who": "2 processes", "doing": "asleep", "ranks": []},
     ]
     document = {"ranks": states, "standings": standings}
-    (line,) = ranks.matrix(made := ranks.seats(document))
+    (line,) = ranks.matrix(made := ranks.rank_marks(document))
     assert line.text.startswith("aaabaaaa")
     assert [(ranks.names(members), meaning) for _, _, meaning, members in ranks.groups(made)] == [
         ("ranks 0-2, 4-7 on n1", "in wait (c10d.py:9)"),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from terminal_screen import TerminalScreen
 
-from nodedoctor.tui.slow_lines import ScreenPicture
+from nodedoctor.tui.diff_driver import ScreenPicture
 
 WIDTH, HEIGHT = 20, 4
 STYLES = st.lists(st.sampled_from(["1", "2", "4", "7", "31", "36", "90", "39", "49", "40"]), max_size=3)

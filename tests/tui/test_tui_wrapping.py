@@ -14,7 +14,7 @@ from tuidriver import drive, press
 
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.look import Para
+from nodedoctor.tui.theme import Para
 from nodedoctor.tui.widgets.page import Page
 
 DEMOS = Path(__file__).parents[2] / "nodedoctor" / "demo"

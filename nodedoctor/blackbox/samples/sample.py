@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, loaded, number, parts, text, whole
+from nodedoctor.json_shapes import Json, as_list, loaded, number, parts, text, whole_number
 from nodedoctor.record import record
 
 TICKS_PER_SECOND = 100
@@ -107,44 +107,44 @@ def parse(line: str) -> Sample | None:
     if monotonic is None:
         return None
     output = tuple(
-        OutputPart(text(part, "path"), text(part, "text"), whole(part, "skipped") or 0)
+        OutputPart(text(part, "path"), text(part, "text"), whole_number(part, "skipped") or 0)
         for part in parts(told, "output")
     )
     return Sample(
         number(told.get("time")) or 0.0,
         monotonic,
-        tuple(pid for pid in listed(told.get("roots")) if isinstance(pid, int)),
+        tuple(pid for pid in as_list(told.get("roots")) if isinstance(pid, int)),
         tuple(map(_rank, parts(told, "ranks"))),
         output,
-        whole(told, "heartbeat"),
+        whole_number(told, "heartbeat"),
         number(told.get("walked")) or 0.0,
     )
 
 
 def _rank(row: Json) -> RankSample:
     return RankSample(
-        whole(row, "pid") or 0,
-        whole(row, "start") or 0,
-        whole(row, "rank"),
-        whole(row, "world"),
-        whole(row, "local"),
+        whole_number(row, "pid") or 0,
+        whole_number(row, "start") or 0,
+        whole_number(row, "rank"),
+        whole_number(row, "world"),
+        whole_number(row, "local"),
         text(row, "title"),
         row.get("gone") is True,
         text(row, "state"),
-        whole(row, "ticks") or 0,
-        tuple(pid for pid in listed(row.get("children")) if isinstance(pid, int)),
-        whole(row, "child_ticks") or 0,
-        whole(row, "child_bytes") or 0,
-        whole(row, "bytes"),
+        whole_number(row, "ticks") or 0,
+        tuple(pid for pid in as_list(row.get("children")) if isinstance(pid, int)),
+        whole_number(row, "child_ticks") or 0,
+        whole_number(row, "child_bytes") or 0,
+        whole_number(row, "bytes"),
         text(row, "wchan"),
         text(row, "syscall"),
-        whole(row, "memory"),
+        whole_number(row, "memory"),
         text(row, "ras"),
         text(row, "pipe"),
         text(row, "stacks"),
         text(row, "prefix"),
-        whole(row, "local_world"),
+        whole_number(row, "local_world"),
         text(row, "job"),
         int(minutes) if (minutes := text(row, "minutes")).isdecimal() and len(minutes) < 7 else None,
-        whole(row, "running") or 0,
+        whole_number(row, "running") or 0,
     )

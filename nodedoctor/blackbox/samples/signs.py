@@ -8,7 +8,7 @@ from nodedoctor.blackbox.samples.progress import QUIET
 from nodedoctor.record import record
 from nodedoctor.triage.live.judge import abnormal, long_work, main_thread, ras_counts
 from nodedoctor.triage.live.running_job import RankProcess
-from nodedoctor.wording import agree, listed
+from nodedoctor.wording import singular_or_plural, comma_list
 
 LOOKS = 2
 """Looks whose stacks may have been written between the two samples, at most."""
@@ -37,7 +37,7 @@ class Signs:
     @property
     def against(self) -> str:
         """Why those that are not met are not."""
-        return listed([why for why in (self.progress, self.stacks, self.state) if why], most=3)
+        return comma_list([why for why in (self.progress, self.stacks, self.state) if why], most=3)
 
 
 def signs(before: Capture, now: Capture, *, stepped: bool = False) -> Signs:
@@ -63,10 +63,10 @@ def _progress(before: Capture, now: Capture, stepped: bool) -> str:
         > QUIET * minutes + sum(written.get(pid, 0) for pid in (rank.pid, *rank.children))
     ]
     if moved:
-        return f"{listed(moved, most=NAMED)} moved bytes"
+        return f"{comma_list(moved, most=NAMED)} moved bytes"
     busy = {process.pid for process in now.live.processes if computes(process, share(process, now.seconds))}
     computing = [rank.called for rank in now.ranks if rank.pid in busy]
-    return f"{listed(computing, most=NAMED)} {agree(len(computing), 'uses', 'use')} CPU" if computing else ""
+    return f"{comma_list(computing, most=NAMED)} {singular_or_plural(len(computing), 'uses', 'use')} CPU" if computing else ""
 
 
 def _stacks(before: Capture, now: Capture) -> str:
@@ -75,7 +75,7 @@ def _stacks(before: Capture, now: Capture) -> str:
     living = [process for process in now.live.processes if process.pid in names]
     unread = [names[process.pid] for process in living if not process.threads]
     if unread or not living:
-        return f"no Python stack of {listed(unread, most=NAMED) or 'any rank'} could be read"
+        return f"no Python stack of {comma_list(unread, most=NAMED) or 'any rank'} could be read"
     for process in living:
         if work := long_work(process):
             return f"{names[process.pid]} is in {work}, which may take long"
@@ -84,7 +84,7 @@ def _stacks(before: Capture, now: Capture) -> str:
         for process in living
         if process.moved or _frames(process) != _frames(known.get(process.pid))
     ]
-    return f"the stack of {listed(moving, most=NAMED)} changes" if moving else ""
+    return f"the stack of {comma_list(moving, most=NAMED)} changes" if moving else ""
 
 
 def _frames(process: RankProcess | None) -> object:

@@ -15,7 +15,7 @@ from nodedoctor.declare.registry import Check, probes_of
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import headline, masked
 from nodedoctor.knowledge.gates import schedulable, worst
-from nodedoctor.knowledge.moves import move_of, reason_of
+from nodedoctor.knowledge.ownership import move_of, reason_of
 from nodedoctor.model import (
     Cause,
     Finding,
@@ -36,7 +36,7 @@ _FAILED = {Outcome.TIMEOUT: "timeout", Outcome.STUCK: "stuck", Outcome.CRASH: "c
 
 
 @record
-class Named:
+class NamedFinding:
     """A check's finding under its id."""
 
     id: str
@@ -59,11 +59,11 @@ def diagnose(
         return tuple(results), ()
     work = _Work(results, {check.id: check for check in checks}, observations, devices or Devices(), expected)
     roots = work.roots()
-    told = tuple(_told(result, roots) for result in results)
+    told = tuple(_make_cause(result, roots) for result in results)
     return told, work.causes(roots, work.unjudged(roots))
 
 
-def _told(result: Result, roots: Mapping[str, str]) -> Result:
+def _make_cause(result: Result, roots: Mapping[str, str]) -> Result:
     findings = tuple(_pointed(identifier(result.check, f.subject), f, roots) for f in result.findings)
     changed = any(new is not old for new, old in zip(findings, result.findings, strict=True))
     return replace(result, findings=findings) if changed else result
@@ -95,14 +95,14 @@ class _Work:
         observations = tuple(observations)
         self.outcomes = {seen.probe: seen.outcome for seen in observations}
         self.starved = {seen.probe for seen in observations if exhausted_in(seen)}
-        self.sick: dict[str, Named] = {}
-        self.of_check: dict[str, list[Named]] = {}
+        self.sick: dict[str, NamedFinding] = {}
+        self.of_check: dict[str, list[NamedFinding]] = {}
         for result in results:
             for finding in result.findings:
                 id = identifier(result.check, finding.subject)
                 known = self.sick.get(id)
                 if _sick(finding) and (known is None or known.finding.severity < finding.severity):
-                    self.sick[id] = Named(id, result.check, finding)
+                    self.sick[id] = NamedFinding(id, result.check, finding)
         for named in self.sick.values():
             self.of_check.setdefault(named.check, []).append(named)
         self.leaders = self._leaders()
@@ -133,7 +133,7 @@ class _Work:
                     parents[named.id] = source
         return {**turned, **parents}
 
-    def _shows_as(self, milder: Named, named: Named) -> bool:
+    def _shows_as(self, milder: NamedFinding, named: NamedFinding) -> bool:
         """Whether what explains a worse finding, and counts less, is of the same device or of the whole node.
 
         A service that is down is of the node, and so is what all like devices have.
@@ -143,7 +143,7 @@ class _Work:
             return True
         return not self.devices.like(of) and (not on or self.leaders.get(named.id) == named.id)
 
-    def _explaining(self, check: str, finding: Finding) -> Iterator[Named]:
+    def _explaining(self, check: str, finding: Finding) -> Iterator[NamedFinding]:
         """Sick findings that explain this one, in the order in which they are named."""
         declared = self.checks[check].explained_by if check in self.checks else ()
         for name in (*finding.explainers, *declared):
@@ -152,7 +152,7 @@ class _Work:
                 if self._is_meant(other, where, finding.subject):
                     yield other
 
-    def _is_meant(self, other: Named, where: str, subject: str) -> bool:
+    def _is_meant(self, other: NamedFinding, where: str, subject: str) -> bool:
         name = self.devices.name(other.finding.subject)
         if where == "any":
             return True
@@ -162,7 +162,7 @@ class _Work:
             return not name
         return name == self.devices.name(where) if where else name in self.devices.above(subject)
 
-    def _source(self, named: Named) -> str | None:
+    def _source(self, named: NamedFinding) -> str | None:
         """Of an answer that broke: the finding that tells of its probe, or the probe itself."""
         if not named.finding.broken:
             return None
@@ -186,7 +186,7 @@ class _Work:
     def _speaks(self, check: str, probe: str) -> bool:
         return check in self.checks and probe in self.checks[check].speaks_for
 
-    def _guilty(self, named: Named) -> str:
+    def _guilty(self, named: NamedFinding) -> str:
         """The probe of a check that failed as the finding says; of several the first by name."""
         check = self.checks.get(named.check)
         if check is None:
@@ -201,7 +201,7 @@ class _Work:
 
     def _leaders(self) -> dict[str, str]:
         """Findings that say the same of all like devices, each with the one of the lowest device."""
-        alike: dict[tuple[object, ...], list[Named]] = {}
+        alike: dict[tuple[object, ...], list[NamedFinding]] = {}
         for named in self.sick.values():
             if self.devices.like(named.finding.subject):
                 alike.setdefault(_outcome_of(named), []).append(named)
@@ -252,7 +252,7 @@ class _Work:
 
     def causes(self, roots: Mapping[str, str], unjudged: Mapping[str, int]) -> tuple[Cause, ...]:
         """One for each root, in the order in which they matter."""
-        members: dict[str, list[Named]] = {}
+        members: dict[str, list[NamedFinding]] = {}
         for id, root in roots.items():
             members.setdefault(root, []).append(self.sick[id])
         made = [
@@ -262,11 +262,11 @@ class _Work:
         made.sort(key=lambda pair: (pair[1].preview, -pair[0], *_weight(pair[1])))
         return tuple(cause for _, cause in made)
 
-    def _severity(self, root: str, found: Sequence[Named]) -> int:
+    def _severity(self, root: str, found: Sequence[NamedFinding]) -> int:
         known = self.sick.get(root)
         return known.finding.severity if known else max(named.finding.severity for named in found)
 
-    def _cause(self, root: str, found: Sequence[Named], unjudged: int) -> Cause:
+    def _cause(self, root: str, found: Sequence[NamedFinding], unjudged: int) -> Cause:
         head = self.sick.get(root)
         shared: tuple[str, ...] = ()
         explains = tuple(sorted((n.id for n in found if n.id != root), key=_natural))
@@ -299,7 +299,7 @@ class _Work:
             preview=preview,
         )
 
-    def _schedulable(self, found: Sequence[Named]) -> Schedulable:
+    def _schedulable(self, found: Sequence[NamedFinding]) -> Schedulable:
         """What the table says of the cause, or of all that a failed probe left unjudged."""
         if any(n.finding.status is Status.FAIL and n.check in self.expected for n in found):
             return "no"
@@ -308,7 +308,7 @@ class _Work:
         )
 
 
-def _differ(other: Named, named: Named) -> bool:
+def _differ(other: NamedFinding, named: NamedFinding) -> bool:
     """Whether what counts would follow from what does not: a preview explains nothing but previews."""
     return other.finding.preview and not named.finding.preview
 
@@ -327,7 +327,7 @@ def _root(id: str, parents: Mapping[str, str]) -> str:
     return min(seen[seen.index(id) :]) if id else seen[-1]
 
 
-def _outcome_of(named: Named) -> tuple[object, ...]:
+def _outcome_of(named: NamedFinding) -> tuple[object, ...]:
     """What a finding says, without the numbers and names that differ from device to device."""
     finding = named.finding
     action = finding.fix.action if finding.fix else None

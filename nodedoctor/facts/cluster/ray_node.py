@@ -11,7 +11,7 @@ from nodedoctor.declare.unread import Unread, unread
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.stack.interpreter import TargetPython
-from nodedoctor.json_shapes import document, part, text, texts, whole
+from nodedoctor.json_shapes import document, part, text, texts, whole_number
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
 from nodedoctor.record import field, record
@@ -127,7 +127,7 @@ def _troubles(logs: Mapping[str, object]) -> Iterator[Trouble]:
     for name in logs:
         log = part(logs, name)
         for kind in part(log, "counts"):
-            count = whole(part(log, "counts"), kind) or 0
+            count = whole_number(part(log, "counts"), kind) or 0
             if count:
                 lines = texts(part(log, "lines"), kind)
                 yield Trouble(kind, name, count, lines, text(log, "last"))

@@ -229,13 +229,13 @@ def _gpu(address: str, text: str) -> DriverGpu:
     return DriverGpu(
         bus_id=bdf(address),
         minor=whole_number(said.get("Device Minor")),
-        uuid=_known(said.get("GPU UUID")),
-        model=_known(said.get("Model")),
+        uuid=_is_read(said.get("GPU UUID")),
+        model=_is_read(said.get("Model")),
         excluded="Yes" in (said.get("GPU Excluded"), said.get("Blacklisted")),
     )
 
 
-def _known(value: str | None) -> str | None:
+def _is_read(value: str | None) -> str | None:
     """The driver prints question marks for what it has not read yet: GPU-????????-????."""
     return None if not value or "?" in value or value == "Unknown" else value
 

@@ -103,14 +103,14 @@ class Container:
         return cls(
             runtime=marks[0][0] if marks and not host else None,
             marks=tuple(mark for _, mark in marks),
-            said=tuple(_said(mark, files, variables) for _, mark in marks),
+            said=tuple(_runtime_mark(mark, files, variables) for _, mark in marks),
             namespaces=namespaces,
             image=image,
             image_said_by=said_by,
             cgroup_version=groups.version,
             cgroup_path=groups.path("memory"),
             capabilities=_capabilities(_status(files, "CapEff")),
-            seccomp=_whole(_status(files, "Seccomp")),
+            seccomp=_whole_number(_status(files, "Seccomp")),
             user_namespace_maps_all=_maps_all(files.text("/proc/self/uid_map")),
         )
 
@@ -179,7 +179,7 @@ def _marks(files: Files, env: Mapping[str, str]) -> list[tuple[Runtime, str]]:
 _CONTROL_GROUP = re.compile("kubepods|libpod|docker|containerd|lxc")
 
 
-def _said(mark: str, files: Files, env: Mapping[str, str]) -> Evidence:
+def _runtime_mark(mark: str, files: Files, env: Mapping[str, str]) -> Evidence:
     """Where the mark of a runtime stands."""
     group = _CONTROL_GROUP.match(mark)
     if mark.startswith("/") and " " not in mark:
@@ -261,7 +261,7 @@ def _capabilities(effective: str | None) -> tuple[str, ...] | None:
     return tuple(name for name, bit in _CAPABILITIES.items() if bits >> bit & 1)
 
 
-def _whole(text: str | None) -> int | None:
+def _whole_number(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else None
 
 

@@ -22,7 +22,7 @@ from nodedoctor.facts.host.mounts import (
     mountinfo_of,
     parse_mountinfo,
 )
-from nodedoctor.json_shapes import number, whole
+from nodedoctor.json_shapes import number, whole_number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record, replace
 
@@ -127,7 +127,7 @@ class Disk:
             volume = _volume(path, mount, files)
             if volume is not None:
                 known = volumes.get(volume.point)
-                volumes[volume.point] = _joined(known, volume, uses.get(path))
+                volumes[volume.point] = _join_volumes(known, volume, uses.get(path))
         return cls(tuple(volumes.values()))
 
     def behind(self, use: str) -> Volume | None:
@@ -177,7 +177,7 @@ def _volume(path: str, mount: Mount | None, files: Files) -> Volume | None:
 
 
 def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
-    size, free, used = (whole(space, f"{name}_bytes") for name in ("size", "free", "used"))
+    size, free, used = (whole_number(space, f"{name}_bytes") for name in ("size", "free", "used"))
     if size is None or free is None or used is None:
         return replace(volume, error="EINVAL")
     # Below --root our own mount may be read-only while the node's is not: its table of mounts knows better.
@@ -187,14 +187,14 @@ def _with_space(volume: Volume, space: Mapping[str, Any]) -> Volume:
         size_gib=round(size / GIB, 2),
         free_gib=round(free / GIB, 2),
         used=round(used / (used + free), 4) if used + free else None,
-        inodes=whole(space, "inodes"),
-        inodes_free=whole(space, "inodes_free"),
+        inodes=whole_number(space, "inodes"),
+        inodes_free=whole_number(space, "inodes_free"),
         read_only=volume.read_only or shown_read_only,
         seconds=number(space.get("seconds")),
     )
 
 
-def _joined(known: Volume | None, volume: Volume, use: str | None) -> Volume:
+def _join_volumes(known: Volume | None, volume: Volume, use: str | None) -> Volume:
     """Two paths on one file system are one volume; an answer outweighs none, a hang outweighs both."""
     if known is None:
         return replace(volume, uses=(use,) if use else ())

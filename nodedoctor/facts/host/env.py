@@ -96,12 +96,12 @@ def strings(value: Any) -> dict[str, str]:
 
 def _pasted(seen: Observation) -> Env | Unseen:
     """The output of env(1)."""
-    from nodedoctor.probes.host.environment import assignments, kept
+    from nodedoctor.probes.host.environment import assignments, kept_variables
 
     whole = seen.text[: seen.text.rfind("\n") + 1]  # a line without an end may be half a value
     variables = dict(assignments(whole))
     cards = tuple(dict.fromkeys(_CARD.findall(seen.text)))
-    return Env(kept(variables), partly=_PART, cards=cards) if variables else Unseen.of(seen)
+    return Env(kept_variables(variables), partly=_PART, cards=cards) if variables else Unseen.of(seen)
 
 
 _CARD = regex(r"\b(?:(?:GeForce|Quadro|TITAN|RTX) [\w ]{0,8}\d{4}|(?:[AHBV]\d{3}|L\d{1,2}S?|G[BH]\d{3}))\b")

@@ -134,7 +134,7 @@ class Machine:
             arch=files.text("/proc/sys/kernel/arch") or _arch(cpuinfo),
             form=form,
             hypervisor=hypervisor,
-            cloud=_named(_CLOUDS, files),
+            cloud=_row_in_firmware(_CLOUDS, files),
             vendor=files.text(f"{DMI}/sys_vendor"),
             product=files.text(f"{DMI}/product_name") or files.text("/proc/device-tree/model"),
             boot_id=files.text("/proc/sys/kernel/random/boot_id"),
@@ -169,7 +169,7 @@ def _form(files: Files, cpuinfo: str) -> tuple[Form | None, str | None]:
         files.text("/proc/device-tree/compatible") or ""
     ):
         return "tegra", None
-    hypervisor = files.text("/sys/hypervisor/type") or _named(_HYPERVISORS, files) or _clock(files)
+    hypervisor = files.text("/sys/hypervisor/type") or _row_in_firmware(_HYPERVISORS, files) or _clock(files)
     flags = _cpu_line(cpuinfo, "flags")
     if flags is not None:
         return ("vm", hypervisor) if "hypervisor" in flags.split() else ("bare-metal", None)
@@ -178,7 +178,7 @@ def _form(files: Files, cpuinfo: str) -> tuple[Form | None, str | None]:
     return ("bare-metal", None) if files.text(f"{DMI}/sys_vendor") else (None, None)
 
 
-def _named(table: dict[str, str], files: Files) -> str | None:
+def _row_in_firmware(table: dict[str, str], files: Files) -> str | None:
     """The row whose name firmware carries in one of its fields."""
     fields = [text for name, text in files.under(DMI).items() if name != "board_serial"]
     hit = (row for name, row in table.items() if any(text.startswith(name) for text in fields))

@@ -11,7 +11,7 @@ from nodedoctor.declare.cache import once
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe
 from nodedoctor.facts.host.env import strings
 from nodedoctor.facts.host.limits import Bound, parse_rlimits
-from nodedoctor.json_shapes import answer, texts, whole
+from nodedoctor.json_shapes import answer, texts, whole_number
 from nodedoctor.model import Evidence, Observation, Unseen, quoted_like, reading
 from nodedoctor.record import as_dict, field, record, replace
 
@@ -133,10 +133,10 @@ class Processes:
         rows = document.get("processes") if isinstance(document, dict) else None
         if not isinstance(rows, list):
             return Unseen.of(seen)
-        read = [_process(row) for row in rows if isinstance(row, dict) and whole(row, "pid") is not None]
+        read = [_process(row) for row in rows if isinstance(row, dict) and whole_number(row, "pid") is not None]
         found = {process.pid: process for process in read}
         ranked = tuple(_with_role(process, found.get(process.ppid)) for process in found.values())
-        return cls(ranked, whole(document, "unread") or 0, whole(document, "left_out") or 0)
+        return cls(ranked, whole_number(document, "unread") or 0, whole_number(document, "left_out") or 0)
 
     def of(self, *roles: str) -> tuple[Process, ...]:
         """The processes of some roles."""
@@ -177,23 +177,23 @@ class Processes:
 
 def _process(row: Mapping[str, Any]) -> Process:
     text = strings(row)
-    rss, started = whole(row, "rss_bytes"), row.get("started")
+    rss, started = whole_number(row, "rss_bytes"), row.get("started")
     environment = strings(row.get("environment"))
     return Process(
-        pid=whole(row, "pid") or 0,
-        ppid=whole(row, "ppid") or 0,
+        pid=whole_number(row, "pid") or 0,
+        ppid=whole_number(row, "ppid") or 0,
         program=text.get("program", ""),
         script=text.get("script", ""),
-        uid=whole(row, "uid"),
+        uid=whole_number(row, "uid"),
         user=text.get("user", ""),
         state=text.get("state", ""),
         started=float(started) if isinstance(started, (int, float)) and 0 <= started < 1e12 else None,
         rss_gib=round(rss / GIB, 3) if rss is not None else None,
-        threads=whole(row, "threads"),
+        threads=whole_number(row, "threads"),
         job=environment.get("SLURM_JOB_ID") or _job(text.get("cgroup", "")),
         exe=text.get("exe"),
         cgroup=text.get("cgroup"),
-        descriptors=whole(row, "descriptors"),
+        descriptors=whole_number(row, "descriptors"),
         limits=parse_rlimits(text.get("limits", "")),
         nvidia=texts(row, "nvidia"),
         libraries=texts(row, "libraries"),

@@ -230,7 +230,7 @@ Event = (
 )
 
 
-class Told(Protocol):
+class LogEvent(Protocol):
     """Any event: when it was told, and how."""
 
     @property
@@ -242,7 +242,7 @@ class Told(Protocol):
         """The message."""
 
 
-def times(events: Sequence[Told]) -> str:
+def times(events: Sequence[LogEvent]) -> str:
     """How often and from when to when, to stand behind a sentence."""
     first, last = events[0].when.short, events[-1].when.short
     often = f", {len(events)} times" if len(events) > 1 else ""
@@ -257,12 +257,12 @@ def times(events: Sequence[Told]) -> str:
     return f"{often} from {first.removesuffix(boot) + ' s' if first.endswith(boot) else first} to {last}"
 
 
-def evidence_of(events: Sequence[Told]) -> list[Evidence]:
+def evidence_of(events: Sequence[LogEvent]) -> list[Evidence]:
     """The first and the last line."""
     shown = [events[0]] if len(events) == 1 else [events[0], events[-1]]
     return [line_of(event) for event in shown]
 
 
-def line_of(event: Told) -> Evidence:
+def line_of(event: LogEvent) -> Evidence:
     """The line of the log an event was read from."""
     return Evidence("kernel-log", event.text, at=event.when.at)

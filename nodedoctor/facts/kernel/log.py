@@ -29,7 +29,7 @@ from nodedoctor.facts.kernel.lines import EVIDENCE, KernelLine, When, edges, fol
 from nodedoctor.json_shapes import answer
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import as_dict, field, record, replace
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 WAY_OUT = (
     "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
@@ -172,7 +172,7 @@ class KernelLog:
         since = f" since {self.begins.short}" if self.begins.text else ""
         older = ", the older ones are lost" if self.cut else ""
         source = "" if self.source == _RECORDED else f" of {self.source}"
-        return f"{counted(self.lines, 'line')}{source}{since}{older}"
+        return f"{count_with_noun(self.lines, 'line')}{source}{since}{older}"
 
     @property
     def booted(self) -> int:
@@ -235,10 +235,10 @@ def is_over(event: When, starts: Iterable[When]) -> bool:
 
     The driver says that it was loaded after it has tried its GPUs, so what came just before belongs to it.
     """
-    return any(start.at > event.at and _apart(event, start) > _LOADING_SECONDS for start in starts)
+    return any(start.at > event.at and _seconds_between(event, start) > _LOADING_SECONDS for start in starts)
 
 
-def _apart(first: When, second: When) -> float:
+def _seconds_between(first: When, second: When) -> float:
     """Seconds between two lines; infinity when one has no time."""
     if first.seconds is None or second.seconds is None:
         return float("inf")

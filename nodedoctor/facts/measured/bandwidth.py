@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
-from nodedoctor.json_shapes import Json, answer, loaded, number, part, text, whole
+from nodedoctor.json_shapes import Json, answer, loaded, number, part, text, whole_number
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
 from nodedoctor.record import field, record, replace
 
@@ -176,9 +176,9 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
     told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
     hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
     started = kinds.get("init", [{}])[0]
-    gpus = [(whole(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
-    memory = ((whole(step, "index"), number(step.get("gbytes_s"))) for step in kinds.get("memory", ()))
-    left = ((whole(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
+    gpus = [(whole_number(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
+    memory = ((whole_number(step, "index"), number(step.get("gbytes_s"))) for step in kinds.get("memory", ()))
+    left = ((whole_number(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
     return Bandwidth(
         deep=seen.probe == DEEP,
         gpus=tuple(index for index, error, _ in gpus if index is not None and not error),
@@ -189,7 +189,7 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
         left_out={index: why for index, why in left if index is not None},
         unstarted=text(started, "error"),
         hung=f"{hung} ({seen.note})" if hung else "",
-        hung_gpus=tuple(n for key in ("source", "target", "index") if (n := whole(last, key)) is not None)
+        hung_gpus=tuple(n for key in ("source", "target", "index") if (n := whole_number(last, key)) is not None)
         if hung
         else (),
         cut_short="" if hung else _cut_short(seen),
@@ -198,18 +198,18 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
 
 
 def _doing(step: Json) -> str:
-    what, index = text(step, "what"), whole(step, "index")
+    what, index = text(step, "what"), whole_number(step, "index")
     if what == "both":
-        return f"copies both ways between GPU {whole(step, 'source')} and GPU {whole(step, 'target')}"
+        return f"copies both ways between GPU {whole_number(step, 'source')} and GPU {whole_number(step, 'target')}"
     if what == "pair":
-        return f"the copy from GPU {whole(step, 'source')} to GPU {whole(step, 'target')}"
+        return f"the copy from GPU {whole_number(step, 'source')} to GPU {whole_number(step, 'target')}"
     names = {"gpu": "opening", "host": "a copy between the host and", "memory": "a copy inside"}
     return f"{names.get(what, what)} GPU {index}" if index is not None else what
 
 
 def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
     speeds = {
-        (whole(step, "source"), whole(step, "target")): number(step.get("both_gbytes_s")) for step in both
+        (whole_number(step, "source"), whole_number(step, "target")): number(step.get("both_gbytes_s")) for step in both
     }
     for step in single:
         if pair := _pair(step):
@@ -217,7 +217,7 @@ def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
 
 
 def _pair(step: Json) -> Pair | None:
-    source, target, access = whole(step, "source"), whole(step, "target"), step.get("access")
+    source, target, access = whole_number(step, "source"), whole_number(step, "target"), step.get("access")
     if source is None or target is None:
         return None
     return Pair(
@@ -232,15 +232,15 @@ def _pair(step: Json) -> Pair | None:
 
 
 def _host(step: Json) -> HostCopy | None:
-    index = whole(step, "index")
+    index = whole_number(step, "index")
     if index is None:
         return None
     speeds = (number(step.get("h2d_gbytes_s")), number(step.get("d2h_gbytes_s")))
     return HostCopy(
-        index, text(step, "kind"), whole(step, "node"), *speeds, _wrong(step), text(step, "error")
+        index, text(step, "kind"), whole_number(step, "node"), *speeds, _wrong(step), text(step, "error")
     )
 
 
 def _wrong(step: Json) -> Mapping[str, int] | None:
     numbers = part(step, "wrong")
-    return {key: value for key in numbers if (value := whole(numbers, key)) is not None} or None
+    return {key: value for key in numbers if (value := whole_number(numbers, key)) is not None} or None

@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.idle import idle
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.measured.bandwidth import PASSIVE
 from nodedoctor.facts.measured.nccl_log import NcclLog, read_log
-from nodedoctor.json_shapes import Json, document, part, parts, text, whole
+from nodedoctor.json_shapes import Json, document, part, parts, text, whole_number
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import field, record
 
@@ -209,19 +209,19 @@ def _parse(seen: Observation) -> tuple[str, tuple[CollectiveRun, ...], float | N
 def _run(told: Json) -> CollectiveRun:
     log = text(told, "log")
     return CollectiveRun(
-        ranks=whole(told, "ranks") or 0,
+        ranks=whole_number(told, "ranks") or 0,
         backend=text(told, "backend"),
         ok=told.get("ok") is True,
         setting=text(told, "setting"),
         died={
-            whole(one, "rank") or 0: f"{text(one, 'how')} at {text(one, 'at')}" for one in parts(told, "died")
+            whole_number(one, "rank") or 0: f"{text(one, 'how')} at {text(one, 'at')}" for one in parts(told, "died")
         },
         absent=tuple(rank for rank in told.get("absent") or () if isinstance(rank, int)),
         waiting=_by_rank(part(told, "waiting")),
         errors=_by_rank(part(told, "errors")),
-        wrong={whole(one, "rank") or 0: text(one, "operation") for one in parts(told, "wrong")},
+        wrong={whole_number(one, "rank") or 0: text(one, "operation") for one in parts(told, "wrong")},
         operations=tuple(
-            Operation(text(one, "operation"), whole(one, "bytes") or 0, float(speed))
+            Operation(text(one, "operation"), whole_number(one, "bytes") or 0, float(speed))
             for one in parts(told, "operations")
             if isinstance(speed := one.get("busbw_gbytes_s"), (int, float))
         ),

@@ -6,7 +6,7 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
-from nodedoctor.json_shapes import document, parts, text, whole
+from nodedoctor.json_shapes import document, parts, text, whole_number
 from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.record import record
 
@@ -62,7 +62,7 @@ class Gemm:
         rows = [(one, one.get("tflops"), one.get("sums")) for one in parts(told, "gpus")]
         gpus = tuple(
             GpuGemm(
-                whole(one, "index") or 0,
+                whole_number(one, "index") or 0,
                 text(one, "name"),
                 float(speed) if isinstance(speed, (int, float)) else None,
                 tuple(n for n in sums if isinstance(n, int)) if isinstance(sums, list) else (),

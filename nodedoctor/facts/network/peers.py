@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.network.ping import Ping
-from nodedoctor.json_shapes import Json, document, part, text, texts, whole
+from nodedoctor.json_shapes import Json, document, part, text, texts, whole_number
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.record import record
 
@@ -72,7 +72,7 @@ class Peers:
         if seen.outcome in (Outcome.SKIPPED, Outcome.MISSING):
             return Unseen.skip(NOBODY)
         told = document(seen)
-        port = whole(told, "port") if told else None
+        port = whole_number(told, "port") if told else None
         if not told or port is None or not isinstance(told.get("peers"), dict):
             return Unseen.of(seen)
         hosts = part(told, "peers")
@@ -89,7 +89,7 @@ def _peer(host: str, told: Json) -> Peer:
         host,
         texts(told, "addresses"),
         text(told, "name_error"),
-        whole(told, "interface_mtu"),
+        whole_number(told, "interface_mtu"),
         Ping.parse(text(answer, "text")) if "text" in answer else None,
         text(answer, "error"),
         max(through, default=0) if spoke else None,

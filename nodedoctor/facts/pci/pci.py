@@ -41,7 +41,7 @@ def pci_devices(options: Options) -> Command:
     return Command(child("host/files", "--root", options.root, *words))
 
 
-def said_of(device: PciDevice, *names: str) -> list[Evidence]:
+def device_evidence(device: PciDevice, *names: str) -> list[Evidence]:
     """What the files of a device hold, its links and the beginning of its configuration space included.
 
     A link that is not there is shown as absent: every device has been asked for all of them.
@@ -51,10 +51,10 @@ def said_of(device: PciDevice, *names: str) -> list[Evidence]:
 
 def slot_said(address: str, *names: str) -> list[Evidence]:
     """The same, of the device at an address."""
-    return [_said(f"{DEVICES}/{address}/{name}", name) for name in names]
+    return [_file_evidence(f"{DEVICES}/{address}/{name}", name) for name in names]
 
 
-def _said(path: str, name: str) -> Evidence:
+def _file_evidence(path: str, name: str) -> Evidence:
     if name == "config":
         return quoted_like("pci", "^[0-9a-f]{1,128}", f'hex["{path}"]')
     if name in ("driver", "physfn", "iommu_group"):

@@ -12,10 +12,10 @@ from nodedoctor.declare.registry import fact
 from nodedoctor.facts import shapes
 from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
-from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole
+from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole_number
 from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import as_dict, field, field_names, record
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look_step, repair
 
 _WAY_OUT = "Pass the training Python with --python PATH, or reach its container: --exec 'docker exec NAME'."
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
@@ -92,7 +92,7 @@ class TargetPython:
     @classmethod
     def parse(cls, live: Observation, env: Observation, pips: Observation) -> TargetPython | Unseen:
         """Take the interpreter's own answer, else what was pasted."""
-        own = _own(live)
+        own = _read_own_document(live)
         if isinstance(own, TargetPython):
             return own
         told = [paste for paste in (collect_env(env), pip_list(pips)) if paste is not None]
@@ -146,7 +146,7 @@ class TargetPython:
     def listing(self) -> Step:
         """The command that lists the packages of this Python."""
         tool = ("uv", "pip", "list", "--python", self._python) if self.uv else (*self._pip, "list")
-        return look("{}", [*tool])
+        return look_step("{}", [*tool])
 
     def uninstall(self, *names: str) -> Step:
         """The command that removes packages from this Python."""
@@ -176,7 +176,7 @@ class TargetPython:
         return {**shown, "packages": {package.name: package.version for package in reversed(self.packages)}}
 
 
-def _own(live: Observation) -> TargetPython | Unseen:
+def _read_own_document(live: Observation) -> TargetPython | Unseen:
     """Read the document of probes/stack/target_python.py."""
     told = document(live)
     error = part(told, "error") if told else {}
@@ -204,8 +204,8 @@ def _of_document(told: Json, probe: str) -> TargetPython:
         glibc=text(told, "glibc"),
         prefix=text(told, "prefix"),
         base_prefix=text(told, "base_prefix"),
-        owner=whole(told, "owner"),
-        asked_as=whole(told, "uid"),
+        owner=whole_number(told, "owner"),
+        asked_as=whole_number(told, "uid"),
         uv=told.get("uv") is True,
         folders=texts(told, "folders"),
         environ={key: value for key, value in part(told, "environ").items() if isinstance(value, str)},

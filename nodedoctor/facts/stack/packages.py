@@ -78,12 +78,12 @@ def wanted(package: Package, environment: Mapping[str, str]) -> Iterator[Wanted]
     for line in package.requires:
         if _FOR_AN_EXTRA.search(line):
             continue
-        found = common_requirements.read(line, environment) or _parsed(line, environment)
+        found = common_requirements.read(line, environment) or _parse_requirement(line, environment)
         if found and found[2]:
             yield Wanted(canonical(found[0]), found[1])
 
 
-def _parsed(line: str, environment: Mapping[str, str]) -> tuple[str, str, bool] | None:
+def _parse_requirement(line: str, environment: Mapping[str, str]) -> tuple[str, str, bool] | None:
     """The name, the versions and whether it applies, of a requirement in any form; None if it is none."""
     from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement

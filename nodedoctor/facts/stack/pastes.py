@@ -56,7 +56,7 @@ def collect_env(seen: Observation) -> Pasted | None:
     values = {key: value for key, value in (_colon(line) for line in lines) if key}
     told = Pasted(
         source=seen.probe,
-        packages=tuple(_distinct(_listed(lines))),
+        packages=tuple(_distinct(_listed_packages(lines))),
         torch=_torch(values),
         python=_first_number(values.get("Python version", "")),
         machine="aarch64" if "aarch64" in values.get("Python platform", "") else "x86_64",
@@ -102,7 +102,7 @@ def _torch(values: Mapping[str, str]) -> dict[str, str] | None:
     return torch
 
 
-def _listed(lines: list[str]) -> Iterator[Package]:
+def _listed_packages(lines: list[str]) -> Iterator[Package]:
     """The `[pip3] name==version` and `[conda] name version build` lines."""
     for line in lines:
         manager, _, rest = line.partition("]")

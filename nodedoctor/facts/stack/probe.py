@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.host.processes import Processes
-from nodedoctor.json_shapes import document, part, text, texts, whole
+from nodedoctor.json_shapes import document, part, text, texts, whole_number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
 
@@ -81,6 +81,6 @@ class ImportedTorch:
             texts(told, "archs"),
             texts(told, "nccl"),
             told.get("available") is True,
-            whole(told, "devices"),
+            whole_number(told, "devices"),
             text(told, "error"),
         )

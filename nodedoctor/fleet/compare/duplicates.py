@@ -11,19 +11,19 @@ from dataclasses import replace
 from datetime import datetime
 
 from nodedoctor.fleet.model import Node
-from nodedoctor.nodeset import counted
+from nodedoctor.nodeset import natural_key
 
 REBOOT = 60.0
 """Seconds from one boot of a machine to its next at least; ours, and little for a machine with GPUs."""
 
 
-def one_each(nodes: Iterable[Node]) -> Iterator[Node]:
+def drop_duplicates(nodes: Iterable[Node]) -> Iterator[Node]:
     """A node for every machine, each by a name no other has; in the order people count."""
     by_name: dict[str, list[Node]] = {}
     for node in nodes:
         by_name.setdefault(node.host, []).append(node)
     taken = set(by_name)
-    for name in sorted(by_name, key=counted):
+    for name in sorted(by_name, key=natural_key):
         first, *others = (_newest(reports) for reports in _machines(by_name[name]))
         yield first
         number = 2

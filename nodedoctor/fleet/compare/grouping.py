@@ -13,7 +13,7 @@ from nodedoctor.fleet.model import Node, Problem
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.steps import common
-from nodedoctor.wording import spoken
+from nodedoctor.wording import subject_label
 
 SUBJECTS = 8
 """Subjects of one group of nodes that are named; ours."""
@@ -37,7 +37,7 @@ Found = tuple[Node, Problem]
 
 
 @record
-class One:
+class GroupedProblem:
     """One problem: `words` without the identities that differ, and every node and subject that has it."""
 
     words: str
@@ -61,7 +61,7 @@ class One:
             return nodes(self.hosts)
         on: dict[str, dict[str, None]] = {}
         for node, problem in self.found:
-            on.setdefault(spoken(problem.subject) or problem.subject or "the node", {})[node.host] = None
+            on.setdefault(subject_label(problem.subject) or problem.subject or "the node", {})[node.host] = None
         subjects: dict[tuple[str, ...], list[str]] = {}
         for subject, hosts in on.items():
             subjects.setdefault(tuple(hosts), []).append(subject)
@@ -71,7 +71,7 @@ class One:
         return "; ".join([*told, *([f"others on {nodes(left)}"] if left else [])])
 
 
-def families(found: Iterable[Found]) -> Iterator[list[One]]:
+def families(found: Iterable[Found]) -> Iterator[list[GroupedProblem]]:
     """Problems that differ in numbers at most, the worst first, then those on most nodes."""
     by_words: dict[tuple[str, ...], dict[str, list[Found]]] = {}
     for node, problem in found:
@@ -80,7 +80,7 @@ def families(found: Iterable[Found]) -> Iterator[list[One]]:
             (node, problem)
         )
     made = [
-        sorted((One(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()), key=_most)
+        sorted((GroupedProblem(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()), key=_most)
         for ones in by_words.values()
     ]
     yield from sorted(
@@ -88,7 +88,7 @@ def families(found: Iterable[Found]) -> Iterator[list[One]]:
     )
 
 
-def fix(ones: Sequence[One]) -> str:
+def fix(ones: Sequence[GroupedProblem]) -> str:
     """What to do about a family."""
     return common(problem.fix for one in ones for _, problem in one.found)
 
@@ -104,7 +104,7 @@ def nodes(hosts: Iterable[str]) -> str:
     return f"{len(listed)} nodes {fold(listed)}" if len(listed) > 1 else fold(listed)
 
 
-def _most(one: One) -> int:
+def _most(one: GroupedProblem) -> int:
     return -len(one.found)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nodedoctor.declare.peers import DEVIATION, Attribute, decides, middle, odd_ones
+from nodedoctor.declare.peers import DEVIATION, Attribute, decides, quantile, odd_ones
 from nodedoctor.fleet.compare import traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait
 from nodedoctor.fleet.model import Node, Oddity, ValueGroup
 from nodedoctor.model import Status
-from nodedoctor.nodeset import counted, fold
+from nodedoctor.nodeset import natural_key, fold
 
 MAJORITY = 3
 """Nodes that must agree, beside being more than half: two against one may be two mistakes. Ours."""
@@ -33,12 +33,12 @@ SHOWN = 3
 
 def judge(nodes: Iterable[Node]) -> tuple[Oddity, ...]:
     """What sets nodes apart, failures first, then in the order of the tables."""
-    answered = sorted((node for node in nodes if node.state == "answered"), key=lambda n: counted(n.host))
+    answered = sorted((node for node in nodes if node.state == "answered"), key=lambda n: natural_key(n.host))
     alike = kinds(answered)
     found = [*twins(answered), *unreached(answered)]
     for kind, members in alike.items():
         label = f" ({kind})" if len(alike) > 1 else ""
-        found += _judged(members, label)
+        found += _judge_kind(members, label)
     return tuple(sorted(found, key=lambda oddity: oddity.status is not Status.FAIL))
 
 
@@ -100,7 +100,7 @@ def _twins(key: str, title: str, groups: list[ValueGroup], what: str) -> Oddity:
     )
 
 
-def _judged(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
+def _judge_kind(nodes: Sequence[Node], label: str) -> Iterator[Oddity]:
     """The oddities of one kind; what only follows from another one is told with it."""
     found: dict[str, Oddity] = {}
     with_it: dict[str, list[str]] = {}
@@ -145,7 +145,7 @@ def _by_majority(trait: Trait, groups: list[ValueGroup], label: str) -> Oddity |
     if total > MAJORITY and 2 * len(groups) > total:
         return None  # nearly every node has its own: that is its nature
     doubt = "too few nodes to know which is right" if total <= MAJORITY else "no majority"
-    summary = f"{doubt}: {_listed(groups)}"
+    summary = f"{doubt}: {_list_values(groups)}"
     return _oddity(trait, label, Status.WARN, summary, tuple(groups), None, ())
 
 
@@ -186,7 +186,7 @@ def _split(oddity: Oddity) -> set[frozenset[str]]:
 
 
 def _hosts(groups: Iterable[ValueGroup]) -> tuple[str, ...]:
-    return tuple(sorted((host for group in groups for host in group.hosts), key=counted))
+    return tuple(sorted((host for group in groups for host in group.hosts), key=natural_key))
 
 
 def _of_reading(reading: Measure, nodes: Sequence[Node], label: str) -> Oddity | None:
@@ -194,10 +194,10 @@ def _of_reading(reading: Measure, nodes: Sequence[Node], label: str) -> Oddity |
     if len(told) <= MAJORITY:
         return None
     attribute = _attribute(reading, told.__getitem__)
-    odd = tuple(sorted((one.device for one in odd_ones(list(told), [attribute])), key=counted))
+    odd = tuple(sorted((one.device for one in odd_ones(list(told), [attribute])), key=natural_key))
     if not odd:
         return None
-    usual = middle(list(told.values()), attribute.quantile)
+    usual = quantile(list(told.values()), attribute.quantile)
     most = "most at the median" if reading.bad != "counter" else "9 of 10 at most"
     rest = ValueGroup(f"{_with_unit(usual, reading)} ({most})", tuple(h for h in told if h not in set(odd)))
     others = _groups((host, _with_unit(told[host], reading)) for host in odd)
@@ -243,16 +243,16 @@ def _groups(values: Iterable[tuple[str, str]]) -> list[ValueGroup]:
         if value:
             found.setdefault(value, []).append(host)
     groups = [ValueGroup(value, tuple(hosts)) for value, hosts in found.items()]
-    return sorted(groups, key=lambda group: (-len(group.hosts), counted(group.value)))
+    return sorted(groups, key=lambda group: (-len(group.hosts), natural_key(group.value)))
 
 
 def _summary(odd: Sequence[ValueGroup], majority: ValueGroup) -> str:
     if len(majority.hosts) == 1:
-        return f"{_listed(odd)}; {_listed([majority])}"
-    return f"{_listed(odd)}; {len(majority.hosts)} others {majority.value}"
+        return f"{_list_values(odd)}; {_list_values([majority])}"
+    return f"{_list_values(odd)}; {len(majority.hosts)} others {majority.value}"
 
 
-def _listed(groups: Sequence[ValueGroup]) -> str:
+def _list_values(groups: Sequence[ValueGroup]) -> str:
     told = [
         f"{fold(group.hosts)} {'has' if len(group.hosts) == 1 else 'have'} {group.value}" for group in groups
     ]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nodedoctor.fleet.model import Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Severity, Status
-from nodedoctor.nodeset import counted, fold
+from nodedoctor.nodeset import natural_key, fold
 
 _TITLE = "Nodes reach each other"
 _WHY = "ranks meet over this network; a node the others cannot reach keeps the whole job at its start."
@@ -39,19 +39,19 @@ def unreached(nodes: Sequence[Node]) -> Iterator[Oddity]:
         summary = (
             f"{len(bad)} of {len(tried)} ways between nodes are silent: neither ping nor the port answers"
         )
-        groups = [ValueGroup(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets]
+        groups = [ValueGroup(f"not reached by {_count_of(bad, tried, host, 1)}", (host,)) for host in targets]
         yield Oddity(KEY, _TITLE, Status.WARN, summary, _WHY, tuple(groups), None, (), _FIX)
         return
     sources = _culprits({p: w for p, w in bad.items() if p[1] not in targets}, tried, end=0)
     ways = {p: w for p, w in bad.items() if p[1] not in targets and p[0] not in sources}
     groups = [
-        *(ValueGroup(f"not reached by {_of(bad, tried, host, 1)}", (host,)) for host in targets),
-        *(ValueGroup(f"does not reach {_of(bad, tried, host, 0)}", (host,)) for host in sources),
+        *(ValueGroup(f"not reached by {_count_of(bad, tried, host, 1)}", (host,)) for host in targets),
+        *(ValueGroup(f"does not reach {_count_of(bad, tried, host, 0)}", (host,)) for host in sources),
         *(ValueGroup(f"does not reach {pair[1]}: {why}", (pair[0],)) for pair, why in sorted(ways.items())),
     ]
     told = [f"{fold(group.hosts)} {group.value}" for group in groups]
     more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    odd = tuple(sorted({*targets, *sources}, key=counted))
+    odd = tuple(sorted({*targets, *sources}, key=natural_key))
     yield Oddity(
         KEY,
         _TITLE,
@@ -94,10 +94,10 @@ def _rejudged(node: Node, problems: tuple[Problem, ...]) -> Node:
 def _culprits(bad: Mapping[Pair, str], tried: Mapping[Pair, str], end: int) -> list[str]:
     """Hosts at this end of more than half of the ways tried with them, and of two at least."""
     failed, all_tries = Counter(pair[end] for pair in bad), Counter(pair[end] for pair in tried)
-    return sorted((h for h, n in failed.items() if n > 1 and 2 * n > all_tries[h]), key=counted)
+    return sorted((h for h, n in failed.items() if n > 1 and 2 * n > all_tries[h]), key=natural_key)
 
 
-def _of(bad: Mapping[Pair, str], tried: Mapping[Pair, str], host: str, end: int) -> str:
+def _count_of(bad: Mapping[Pair, str], tried: Mapping[Pair, str], host: str, end: int) -> str:
     """`3 of 4 (gpu-[1-3]): ETIMEDOUT`."""
     whys = Counter(why for pair, why in bad.items() if pair[end] == host)
     others = [pair[1 - end] for pair in bad if pair[end] == host]

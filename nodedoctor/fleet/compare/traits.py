@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from nodedoctor.fleet.compare import values
-from nodedoctor.fleet.compare.values import Facts, amount, average, limit, of_adapters, of_gpus, package, said
+from nodedoctor.fleet.compare.values import Facts, amount, average, limit, of_adapters, of_gpus, package, plain_value
 from nodedoctor.model import Status
 from nodedoctor.record import record
 
@@ -111,7 +111,7 @@ TRAITS: tuple[Trait, ...] = (
     Trait(
         "on-bus",
         "GPUs on the PCI bus",
-        said("board", "on_bus"),
+        plain_value("board", "on_bus"),
         "a GPU that fell off the bus does not return until the node is power-cycled.",
         "Run `nodedoctor driver pcie` there, and power-cycle the node.",
         Status.FAIL,
@@ -121,34 +121,34 @@ TRAITS: tuple[Trait, ...] = (
     Trait(
         "driver-kind",
         "kernel modules of the driver",
-        said("driver", "kind"),
+        plain_value("driver", "kind"),
         "the open and the proprietary modules differ in what they support (dma-buf, HMM).",
         _DRIVER,
     ),
     Trait(
         "driver-cuda",
         "CUDA of the driver",
-        said("gpus", "cuda_version"),
+        plain_value("gpus", "cuda_version"),
         "a build of torch may run on some of the nodes only.",
         _DRIVER,
         after="driver",
     ),
     Trait("nccl", "NCCL", values.nccl, _NCCL, _IMAGE, Status.FAIL),
-    Trait("torch", "torch", said("torch", "version"), _STACK, _IMAGE),
-    Trait("torch-cuda", "CUDA of torch", said("torch", "cuda"), _STACK, _IMAGE, after="torch"),
+    Trait("torch", "torch", plain_value("torch", "version"), _STACK, _IMAGE),
+    Trait("torch-cuda", "CUDA of torch", plain_value("torch", "cuda"), _STACK, _IMAGE, after="torch"),
     Trait("ray", "Ray", package("ray"), _RAY, _IMAGE, Status.FAIL, optional=True),
     Trait(
         "python",
         "training Python",
-        said("target-python", "version"),
+        plain_value("target-python", "version"),
         "what is pickled on one node is read on another; Ray refuses another minor version.",
         _IMAGE,
     ),
-    Trait("distro", "distribution", said("machine", "distro"), "libraries and defaults differ.", _HOST),
+    Trait("distro", "distribution", plain_value("machine", "distro"), "libraries and defaults differ.", _HOST),
     Trait(
         "kernel",
         "kernel",
-        said("machine", "kernel"),
+        plain_value("machine", "kernel"),
         "the same fault shows on some nodes only.",
         _HOST,
         after="distro",
@@ -166,7 +166,7 @@ TRAITS: tuple[Trait, ...] = (
     Trait(
         "fabric-manager",
         "fabric manager",
-        said("fabric-manager", "version"),
+        plain_value("fabric-manager", "version"),
         "it must be of the driver's version, else no job sees NVLink.",
         _DRIVER,
         after="driver",
@@ -202,10 +202,10 @@ TRAITS: tuple[Trait, ...] = (
         "Load nvidia-peermem on the odd nodes: sudo modprobe nvidia-peermem.",
     ),
     Trait("iommu", "IOMMU parameters of the kernel", values.iommu, _SPEED, _HOST),
-    Trait("cpus", "processors", said("machine", "cpus"), _SPEED, _HOST),
-    Trait("cpu", "processor", said("machine", "cpu_model"), _SPEED, _HOST),
+    Trait("cpus", "processors", plain_value("machine", "cpus"), _SPEED, _HOST),
+    Trait("cpu", "processor", plain_value("machine", "cpu_model"), _SPEED, _HOST),
     Trait("governor", "frequency governor", values.governor, _SPEED, _HOST),
-    Trait("thp", "transparent huge pages", said("host", "thp"), _SPEED, _HOST),
+    Trait("thp", "transparent huge pages", plain_value("host", "thp"), _SPEED, _HOST),
     Trait("memlock", "limit of locked memory, bytes", limit("memlock_bytes"), "RDMA needs it.", _LIMIT),
     Trait("nofile", "limit of open files", limit("nofile"), "jobs of many ranks and Ray need it.", _LIMIT),
     Trait(

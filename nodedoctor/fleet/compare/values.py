@@ -20,19 +20,19 @@ IDLE_PERCENT = 5.0
 """Utilisation up to which a GPU counts as idle; ours."""
 
 
-def said(fact: str, key: str) -> Callable[[Facts], str]:
+def plain_value(fact: str, key: str) -> Callable[[Facts], str]:
     """A plain value of a fact."""
     return lambda facts: word(part(facts, fact).get(key))
 
 
 def of_gpus(key: str) -> Callable[[Facts], str]:
     """A plain value of all GPUs of the node."""
-    return lambda facts: alike(gpu.get(key) for gpu in gpus(facts))
+    return lambda facts: common_value(gpu.get(key) for gpu in gpus(facts))
 
 
 def of_adapters(key: str) -> Callable[[Facts], str]:
     """A plain value of all RDMA adapters of the node."""
-    return lambda facts: alike(hca.get(key) for hca in adapters(facts))
+    return lambda facts: common_value(hca.get(key) for hca in adapters(facts))
 
 
 def gpus(facts: Facts) -> tuple[Item, ...]:
@@ -76,7 +76,7 @@ def rails(facts: Facts) -> str:
 
 def links_up(facts: Facts) -> str:
     """How many NVLinks are up on each GPU."""
-    return alike(sum(link.get("active") is True for link in of_gpu) for of_gpu in links(facts))
+    return common_value(sum(link.get("active") is True for link in of_gpu) for of_gpu in links(facts))
 
 
 def driver(facts: Facts) -> str:
@@ -234,7 +234,7 @@ def word(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def alike(values: Iterable[Any]) -> str:
+def common_value(values: Iterable[Any]) -> str:
     """One value when all have it, `7 x a, 1 x b` otherwise; values that are not told do not count."""
     words = [told for value in values if (told := word(value))]
     if len(set(words)) < 2:
@@ -245,19 +245,19 @@ def alike(values: Iterable[Any]) -> str:
 
 def amount(told: str) -> float | None:
     """All of a value of `alike` or `rails` together: 8 of `8`, 2800 of `7 x 400`, 0 of `none`."""
-    counted = _counted(told)
+    counted = _count_in(told)
     return None if counted is None else sum(count * each for count, each in counted)
 
 
 def average(told: str) -> float | None:
     """What one has on average: 18 of `18`, 17.75 of `7 x 18, 1 x 16`."""
-    counted = _counted(told)
+    counted = _count_in(told)
     if not counted:
         return None
     return sum(count * each for count, each in counted) / sum(count for count, _ in counted)
 
 
-def _counted(told: str) -> list[tuple[int, float]] | None:
+def _count_in(told: str) -> list[tuple[int, float]] | None:
     """How many of what stands in a value; None where that is no number."""
     if told == "none":
         return []

@@ -15,14 +15,14 @@ from nodedoctor.fleet.compare.values import gpus
 from nodedoctor.fleet.model import Node, NodeCause, Problem
 from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
 from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
-from nodedoctor.json_shapes import Json, number, part, parts, text, whole
+from nodedoctor.json_shapes import Json, number, part, parts, text, whole_number
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
 from nodedoctor.report.document import Cause, full_summary, severity, status_of
 from nodedoctor.report.gate import STRICTEST, gate_of
 from nodedoctor.report.lead import and_more, first_command, of_cause
 from nodedoctor.report.saved import causes_of, finding
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 LONGEST = 600
 """Characters kept of a summary, twice the longest of ours."""
@@ -84,12 +84,12 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         seconds=number(document.get("seconds")) or 0.0,
         started=text(document, "started")[:40],
         tool=text(document, "tool")[:40],
-        gpus=whole(about, "gpus"),
+        gpus=whole_number(about, "gpus"),
         verdict=verdict,
         counts={status.value: count for status, count in Counter(statuses.values()).items()},
         statuses=statuses,
         problems=tuple(problems[:MOST]),
-        cause=cut(of_cause(causes[0]) + and_more(causes)) if causes else "",
+        cause=truncate_text(of_cause(causes[0]) + and_more(causes)) if causes else "",
         causes=tuple(_cause(cause) for cause in causes[:MOST_CAUSES]),
         traits=traits(facts),
         readings=readings(facts),
@@ -115,23 +115,23 @@ def _gate(document: Json, about: Json) -> int:
     ]
     node = {"container": text(about, "container") or None}
     known: Any = {"causes": causes_of(document), "results": results, "probes": [], "node": node}
-    told = {whole(part(document, "gate"), "exit"), gate_of(known)["exit"]}
+    told = {whole_number(part(document, "gate"), "exit"), gate_of(known)["exit"]}
     return next(code for code in STRICTEST if code in told)
 
 
 def _cause(cause: Cause) -> NodeCause:
     command = first_command(cause)
     return NodeCause(
-        check=cut(cause["id"].partition("@")[0]),
+        check=truncate_text(cause["id"].partition("@")[0]),
         status=Status(cause["status"]),
-        said=cut(of_cause(cause)),
+        said=truncate_text(of_cause(cause)),
         command=command if len(command) <= LONGEST else "",  # half a command is none
-        explains=tuple(cut(id) for id in (cause["id"], *cause["explains"])[:MOST]),
+        explains=tuple(truncate_text(id) for id in (cause["id"], *cause["explains"])[:MOST]),
     )
 
 
 def _problems(entry: Json) -> Iterator[Problem]:
-    check, title, told = cut(text(entry, "check")), cut(text(entry, "title")), False
+    check, title, told = truncate_text(text(entry, "check")), truncate_text(text(entry, "title")), False
     for item in parts(entry, "findings"):
         found = finding(check, item)
         if not severity(found).is_problem:
@@ -139,18 +139,18 @@ def _problems(entry: Json) -> Iterator[Problem]:
         told, fix = True, found["fix"]
         yield Problem(
             check=check,
-            subject=cut(found["subject"] or ""),
+            subject=truncate_text(found["subject"] or ""),
             status=Status(found["status"]),
-            summary=cut(full_summary(found)),
+            summary=truncate_text(full_summary(found)),
             action=cast("Action", fix["action"] if fix else "investigate"),
             reason=found["reason"] or "",
             title=title,
-            fix=cut(fix["text"], LONGEST_FIX) if fix else "",
+            fix=truncate_text(fix["text"], LONGEST_FIX) if fix else "",
             preview=found.get("preview", False),
         )
     said = status_of(entry.get("status"))
     if not told and said not in _WELL.values():
-        summary = f"its status is {cut(str(entry.get('status')), 40)}, and no finding says why"
+        summary = f"its status is {truncate_text(str(entry.get('status')), 40)}, and no finding says why"
         found = finding(check, {"status": said.value, "summary": summary})
         yield Problem(check, "", said, summary, reason=found["reason"] or "", title=title)
 
@@ -161,18 +161,18 @@ def _peers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         host, tcp, ping = text(peer, "host"), text(peer, "tcp"), part(peer, "ping")
         if not host or peer.get("finished") is not True:
             continue
-        answers = bool(whole(ping, "received")) or tcp in ("open", "ECONNREFUSED")
-        yield host[:255], "" if answers else cut(text(peer, "name_error")) or tcp or "no answer to ping"
+        answers = bool(whole_number(ping, "received")) or tcp in ("open", "ECONNREFUSED")
+        yield host[:255], "" if answers else truncate_text(text(peer, "name_error")) or tcp or "no answer to ping"
 
 
-def cut(text: str, longest: int = LONGEST) -> str:
+def truncate_text(text: str, longest: int = LONGEST) -> str:
     """A text that is not longer than this, and says so where it was."""
     return text if len(text) <= longest else f"{text[: longest - 4].rstrip()} ..."
 
 
 def _contradiction(said: Any, found: Status) -> str:
     """What a report says of itself against what its findings say, which counts."""
-    told = cut(str(said), 40)
+    told = truncate_text(str(said), 40)
     return "" if said == found.value else f"its verdict is {told}, by its findings it is {found.value}"
 
 
@@ -180,10 +180,10 @@ def _banner(found: Skimmed) -> str:
     told = []
     if found.before:
         told.append(
-            f"a banner of {counted(found.before, 'line')} before the report: it breaks scp and Slurm too"
+            f"a banner of {count_with_noun(found.before, 'line')} before the report: it breaks scp and Slurm too"
         )
     if found.after:
-        told.append(f"{counted(found.after, 'line')} after the report")
+        told.append(f"{count_with_noun(found.after, 'line')} after the report")
     return "; ".join(told)
 
 

@@ -20,7 +20,7 @@ SCHEMA = "nodedoctor.unanswered/1"
 _REPORT = re.compile(rf'\{{\s*"schema"\s*:\s*"{re.escape(REPORT)}"')
 
 
-def kept(node: Node, started: str) -> str:
+def saved_text(node: Node, started: str) -> str:
     """The text of a node's file; `started` is when it was asked.
 
     A report is kept as it came, but one that calls itself otherwise also says by which name it was asked for.

@@ -54,11 +54,11 @@ def skim(text: str, facts: Collection[str]) -> Skimmed:
         if start[1] != SCHEMA:
             continue
         begin = start.start()
-        if found := _by_lines(text, begin, facts) or _whole(text, begin):
+        if found := _by_lines(text, begin, facts) or _whole_document(text, begin):
             document, well, end = found
             return Skimmed(document, well, _count(text[:begin]), _count(text[end:]))
     begin = len(text) - len(text.lstrip())
-    if not starts and (found := _whole(text, begin)):  # the schema need not come first
+    if not starts and (found := _whole_document(text, begin)):  # the schema need not come first
         document, _, end = found
         if document.get("schema") == SCHEMA:
             return Skimmed(document, {}, 0, _count(text[end:]))
@@ -109,7 +109,7 @@ def _facts(block: str, wanted: Collection[str]) -> dict[str, Any]:
         mark = line.index('": ', 2)
         if (name := line[2:mark]) in wanted:
             text = line[mark + 3 :].rstrip(",")
-            facts[name] = _gpus(text) if name == "gpus" else _known(text)
+            facts[name] = _gpus(text) if name == "gpus" else _parse_cached(text)
     return facts
 
 
@@ -125,7 +125,7 @@ def _gpus(text: str) -> Any:
     for gpu in gpus if isinstance(gpus, list) else ():
         match gpu:
             case {"nvlinks": [int(number)]} if 0 <= number < len(links):
-                gpu["nvlinks"] = _known(f"[{links[number]}]")
+                gpu["nvlinks"] = _parse_cached(f"[{links[number]}]")
     return fact
 
 
@@ -146,12 +146,12 @@ def _without(text: str, key: str) -> tuple[str, list[str]]:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _known(text: str) -> Any:
+def _parse_cached(text: str) -> Any:
     """What JSON means; much reads the same on all nodes of a fleet. Nobody changes what it returns."""
     return loaded(text)
 
 
-def _whole(text: str, begin: int) -> Found | None:
+def _whole_document(text: str, begin: int) -> Found | None:
     try:
         document, end = first_of(text, begin)
     except ValueError:

@@ -19,7 +19,7 @@ from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import control, one_by_one
 from nodedoctor.json_shapes import Json, loaded, objects, part, parts, text
 from nodedoctor.model import Observation, Outcome
-from nodedoctor.nodeset import counted
+from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record
 
 LISTING = 20.0
@@ -77,7 +77,7 @@ class Kube:
         if not found:
             raise FleetError(f"no pod in namespace {self._namespace} has {self._selector}")
         self._pods = {one.name: one for one in found} if self._every else one_a_node(found)
-        return tuple(sorted(self._pods, key=counted))
+        return tuple(sorted(self._pods, key=natural_key))
 
     async def ask(self, request: FleetRequest) -> AsyncIterator[Node]:
         """Every node as its answer comes, `width` at once; FleetError when the single file is none."""
@@ -120,7 +120,7 @@ class Kube:
 def one_a_node(found: tuple[Pod, ...]) -> dict[str, Pod]:
     """The first pod of each node that can be entered, by node; a pod without a node has its own name."""
     chosen: dict[str, Pod] = {}
-    for one in sorted(found, key=lambda one: (bool(one.why), counted(one.name))):
+    for one in sorted(found, key=lambda one: (bool(one.why), natural_key(one.name))):
         chosen.setdefault(one.node or one.name, one)
     return chosen
 

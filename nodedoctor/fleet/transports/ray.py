@@ -27,7 +27,7 @@ from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.json_shapes import Json, loaded, parts, text
 from nodedoctor.model import Observation, Outcome
-from nodedoctor.nodeset import counted
+from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record
 
 CONNECTING = 30.0
@@ -248,7 +248,7 @@ def members(found: tuple[Json, ...]) -> tuple[Member, ...]:
 
     Two raylets on one machine share that too: then the beginning of Ray's id tells them apart.
     """
-    names = [_named(node) for node in found]
+    names = [_node_name(node) for node in found]
     alone = Counter(names)
     places = [
         name if alone[name] == 1 else text(node, "address") or name
@@ -264,10 +264,10 @@ def members(found: tuple[Json, ...]) -> tuple[Member, ...]:
         )
         for name, node in zip(places, found, strict=True)
     )
-    return tuple(sorted(made, key=lambda member: counted(member.host)))
+    return tuple(sorted(made, key=lambda member: natural_key(member.host)))
 
 
-def _named(node: Json) -> str:
+def _node_name(node: Json) -> str:
     """Ray calls a node by its address unless somebody named it (`ray start --node-name`)."""
     name, address = text(node, "name"), text(node, "address")
     return (name if name != address else "") or text(node, "hostname") or address or "unnamed"

@@ -14,7 +14,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetError, FleetRequest, Node
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side, one_by_one
-from nodedoctor.nodeset import NodeSetError, named
+from nodedoctor.nodeset import NodeSetError, expand_nodes
 
 CONNECTING = 10
 """Ours: seconds ssh may take to connect. Without it a node that is cut off is silent until its time is up."""
@@ -55,7 +55,7 @@ class Ssh:
 
     def _expanded(self) -> tuple[str, ...]:
         try:
-            hosts = tuple(named(self._nodes))
+            hosts = tuple(expand_nodes(self._nodes))
         except NodeSetError as error:
             raise FleetError(str(error)) from None
         if not hosts:

@@ -21,7 +21,7 @@ MARK = "@nodedoctor "
 MEASURED_BY = {"tcp": tcp.measured, "rdma": rdma.measured, "collective": collective.measured}
 
 
-def say(**told: object) -> None:
+def send_answer(**told: object) -> None:
     """One answer, as one line in one write."""
     line = (MARK + json.dumps(told) + "\n").encode()
     while line:
@@ -79,7 +79,7 @@ class Agent:
         able: dict[str, Any] = ways[told["what"]]()
         if told["what"] == "auto":
             able.pop("unable", None)
-        say(
+        send_answer(
             is_="ready",
             address=self.address,
             interface=name,
@@ -91,7 +91,7 @@ class Agent:
 
     def ping(self, told: dict[str, Any]) -> None:
         """Say that we are here."""
-        say(is_="pong", round=told["round"])
+        send_answer(is_="pong", round=told["round"])
 
     def open(self, told: dict[str, Any]) -> None:
         """Listen for the partners of a round, each on a port of its own."""
@@ -105,11 +105,11 @@ class Agent:
                 listener.bind((self.address, 0))
                 listener.listen(16)
             except OSError as error:
-                say(is_="trouble", round=told["round"], note=str(error))
+                send_answer(is_="trouble", round=told["round"], note=str(error))
                 continue
             self.listeners[flow] = listener
             ports[flow] = listener.getsockname()[1]
-        say(is_="open", round=told["round"], ports=ports)
+        send_answer(is_="open", round=told["round"], ports=ports)
 
     def go(self, told: dict[str, Any]) -> None:
         """Start a child for each flow."""
@@ -144,7 +144,7 @@ class Agent:
         os.close(pipe)
         os.waitpid(pid, 0)
         found = json.loads(data.decode()) if data else {"fault": "hang", "round": place, "flow": flow}
-        say(is_="result", **found)
+        send_answer(is_="result", **found)
 
     def close(self) -> None:
         """Listen no longer."""

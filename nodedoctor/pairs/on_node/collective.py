@@ -80,7 +80,7 @@ def measured(
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    return _joined(gathered, ranks, until <= time.monotonic())
+    return _join_ranks(gathered, ranks, until <= time.monotonic())
 
 
 def _gathered(pipes: dict[int, int], until: float) -> dict[int, dict[str, Any]]:
@@ -93,7 +93,7 @@ def _gathered(pipes: dict[int, int], until: float) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _joined(found: dict[int, dict[str, Any]], ranks: int, late: bool) -> dict[str, Any]:
+def _join_ranks(found: dict[int, dict[str, Any]], ranks: int, late: bool) -> dict[str, Any]:
     """All ranks of this node as one: any fault of theirs, else the least rate."""
     if late or len(found) < ranks:
         return {"fault": "hang", "note": f"{len(found)} of {ranks} ranks ended in time"}

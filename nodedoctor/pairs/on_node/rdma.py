@@ -39,12 +39,12 @@ def rails(folder: str = SYS) -> list[dict[str, Any]]:
     """Active ports of the highest rate; ports that are slower are for other things than collectives."""
     found: list[dict[str, Any]] = []
     try:
-        adapters = sorted(os.listdir(folder), key=_counted)
+        adapters = sorted(os.listdir(folder), key=_count_ports)
     except OSError:
         return []
     for adapter in adapters:
         ports = f"{folder}/{adapter}/ports"
-        for port in sorted(os.listdir(ports), key=_counted) if os.path.isdir(ports) else ():
+        for port in sorted(os.listdir(ports), key=_count_ports) if os.path.isdir(ports) else ():
             if "ACTIVE" in _read(f"{ports}/{port}/state"):
                 rate = re.match(r"[\d.]+", _read(f"{ports}/{port}/rate"))
                 found.append(
@@ -65,7 +65,7 @@ def _gid(port: str) -> str:
         return ""
     types = f"{port}/gid_attrs/types"
     try:
-        rows = sorted(os.listdir(types), key=_counted)
+        rows = sorted(os.listdir(types), key=_count_ports)
     except OSError:
         return ""
     return next((row for row in reversed(rows) if "v2" in _read(f"{types}/{row}")), "")
@@ -79,7 +79,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _counted(name: str) -> list[Any]:
+def _count_ports(name: str) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -129,7 +129,7 @@ def _served(link: socket.socket, ours: list[dict[str, Any]], bound: str, seconds
         _exchanged(link, "over", until)
     finally:
         for server in servers:
-            _ended(server)
+            _end_process(server)
 
 
 def _wrote(
@@ -150,7 +150,7 @@ def _wrote(
             said = client.communicate(timeout=max(0.1, until - time.monotonic()))[0]
             late = False
         except subprocess.TimeoutExpired:
-            said, late = _ended(client), True
+            said, late = _end_process(client), True
         rate = average(said)
         if rate is None:
             last = [line.strip() for line in said.splitlines() if line.strip()][-1:]
@@ -190,7 +190,7 @@ def _started(
     )
 
 
-def _ended(process: subprocess.Popen[str]) -> str:
+def _end_process(process: subprocess.Popen[str]) -> str:
     """End it; what it said, as far as it can be had."""
     process.kill()
     try:

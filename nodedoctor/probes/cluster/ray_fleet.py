@@ -47,7 +47,7 @@ def main() -> None:
         return
     errand = json.loads(sys.stdin.readline() or "{}")
     if "talk" in errand:
-        talk(ray, errand["talk"])
+        relay_lines(ray, errand["talk"])
         return
     threading.Thread(target=leave_with_parent, daemon=True).start()
     if errand:
@@ -120,7 +120,7 @@ def run(ray: Any, errand: dict[str, Any]) -> None:
                 tell(node=node, **answer)
 
 
-def talk(ray: Any, script: str) -> None:
+def relay_lines(ray: Any, script: str) -> None:
     """Hand lines to and fro between stdin and an actor on each node that is spoken to; ends with stdin."""
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
     groups = {"say": 1, "hear": 1}  # each in order, and neither waits for the other

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 
 def main(words: list[str]) -> None:
     """Print the list; python and python3 of one folder are mostly one, and then asked once."""
-    found = [named(words[0])] if words and words[0] else list(candidates())
+    found = [named_interpreter(words[0])] if words and words[0] else list(candidates())
     distinct: dict[tuple[str, str], str] = {}
     for path in filter(None, found):
         distinct.setdefault((os.path.dirname(path), os.path.realpath(path)), path)
     print(json.dumps(list(distinct.values())))
 
 
-def named(text: str) -> str:
+def named_interpreter(text: str) -> str:
     """The interpreter somebody means; "" when there is none."""
     path = os.path.expanduser(text) if "\0" not in text else ""
     if os.path.isdir(path):
@@ -37,7 +37,7 @@ def candidates() -> Iterator[str]:
     """Interpreters that exist."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if os.environ.get(name):
-            yield named(os.environ[name])
+            yield named_interpreter(os.environ[name])
     yield behind(on_path("ray"))
     yield from map(on_path, ("python3", "python"))
 
@@ -54,7 +54,7 @@ def behind(script: str) -> str:
     told = first[2:].strip() if first.startswith("#!") else ""
     if os.path.isabs(told) and "python" in os.path.basename(told) and os.path.exists(told):
         return told
-    return named(os.path.dirname(os.path.realpath(script)) + "/python")
+    return named_interpreter(os.path.dirname(os.path.realpath(script)) + "/python")
 
 
 def on_path(name: str) -> str:

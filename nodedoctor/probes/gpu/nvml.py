@@ -282,7 +282,7 @@ def hold() -> None:
     stdin_ends()
 
 
-def asked(words: list[str]) -> tuple[bool, float]:
+def parse_arguments(words: list[str]) -> tuple[bool, float]:
     """Whether to stay, and the seconds between samples, 0 for the whole document; ends for anything else."""
     if words in ([], ["--hold"]):
         return bool(words), 0.0
@@ -298,7 +298,7 @@ def asked(words: list[str]) -> tuple[bool, float]:
 
 def main() -> None:
     """Run as a program."""
-    keeping, interval = asked(sys.argv[1:])
+    keeping, interval = parse_arguments(sys.argv[1:])
     faulthandler.enable()  # names the call that crashed
     add_folders()
     try:

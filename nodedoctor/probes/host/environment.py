@@ -129,7 +129,7 @@ FILE_BYTES = 256 * 1024
 FILE_SECONDS = 2.0
 
 
-def kept(environment: Mapping[str, str]) -> dict[str, str]:
+def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that may be kept, sorted by name, their values without credentials."""
     return {name: scrubbed(environment[name]) for name in sorted(environment) if is_kept(name)}
 
@@ -239,7 +239,7 @@ def answer_and_exit(path: str, pipe: int, root: str) -> None:
                 real = inside(root, path[len(root) :]) if root and path.startswith(root) else path
                 with open(os.path.expanduser(real), "rb") as file:
                     text = file.read(FILE_BYTES).decode("utf-8", "replace")
-                answer = {"variables": kept(dict(assignments(text))), "misread": misread(text)}
+                answer = {"variables": kept_variables(dict(assignments(text))), "misread": misread(text)}
                 json.dump(answer, out)
             except OSError as error:
                 json.dump({"errno": error.errno or errno.EIO}, out)
@@ -269,7 +269,7 @@ def main() -> None:
             errors[path] = (
                 "TIMEOUT" if isinstance(error, TimeoutError) else errno.errorcode.get(error.errno or 0, "EIO")
             )
-    variables = kept(own)
+    variables = kept_variables(own)
     document = {
         "variables": variables,
         "left_out": len(own) - len(variables),

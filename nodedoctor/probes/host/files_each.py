@@ -91,7 +91,7 @@ def serve(groups: list[Group], root: str, ends: tuple[int, int, int], readers: l
         os._exit(0)
 
 
-class Crew:
+class ReaderPool:
     """The readers, and the numbers of the groups that are `left` for them."""
 
     def __init__(self, groups: list[Group], root: str, add: Emit) -> None:
@@ -152,7 +152,7 @@ def read_each(items: list[Item], root: str, seconds: float, add: Emit) -> None:
     for item in items:
         for match in matches(item, root, add) if item.rest else [item]:
             members.setdefault(match.path, []).append(match)
-    crew = Crew(list(members.items()), root, add)
+    crew = ReaderPool(list(members.items()), root, add)
     ends = time.monotonic() + seconds
     more = 1
     while crew.start(more) and (left := ends - time.monotonic()) > 0:

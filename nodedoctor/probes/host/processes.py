@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import psutil
 
-    from nodedoctor.probes.host.environment import kept
+    from nodedoctor.probes.host.environment import kept_variables
     from nodedoctor.probes.host.files_reading import inside, text_below
     from nodedoctor.probes.packages import add_folders
     from nodedoctor.probes.plain_args import options
@@ -309,7 +309,7 @@ def plain(word: str) -> str:
 def environment(environ: str) -> dict[str, str]:
     """The variables of a process that may be kept."""
     pairs = (entry.partition("=") for entry in environ.split("\0"))
-    return kept({name: value for name, equals, value in pairs if equals})
+    return kept_variables({name: value for name, equals, value in pairs if equals})
 
 
 def libraries(path: str) -> list[str]:

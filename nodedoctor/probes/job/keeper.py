@@ -57,13 +57,13 @@ def main() -> None:
         for folder in FOLDERS:
             os.mkdir(os.path.join(parent, name, folder))
     except OSError as error:
-        say({"error": error.strerror or str(error)})
+        print_line({"error": error.strerror or str(error)})
         return
-    say({"made": True})
+    print_line({"made": True})
     Keeper(os.path.join(parent, name)).run(copy)
 
 
-def say(told: dict[str, Any]) -> None:
+def print_line(told: dict[str, Any]) -> None:
     """A line for whoever listens; that nobody does changes nothing."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(told).encode() + b"\n")
@@ -115,7 +115,7 @@ class Keeper:
             data = bytes(self.frames[end + 1 : end + 1 + size])
             del self.frames[: end + 1 + size]
             if "mark" in head:
-                say({"mark": head["mark"]})
+                print_line({"mark": head["mark"]})
                 continue
             self.guarded(size, self.append if head.get("more") else self.replace, str(head["name"]), data)
 
@@ -124,7 +124,7 @@ class Keeper:
         try:
             write(name, data)
         except OSError as error:
-            say({"lost": size, "name": name, "problem": error.strerror or str(error)})
+            print_line({"lost": size, "name": name, "problem": error.strerror or str(error)})
 
     def append(self, name: str, data: bytes) -> None:
         """Add to a file that begins anew when it is full."""

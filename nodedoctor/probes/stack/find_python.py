@@ -107,7 +107,7 @@ def main() -> None:
     """Replace this process by the target interpreter, or print why that cannot be."""
     argv = sys.argv[1:]
     at = argv.index("--") if "--" in argv else len(argv)
-    options, prefix = _asked(argv[:at]), argv[at + 1 :]
+    options, prefix = _parse_arguments(argv[:at]), argv[at + 1 :]
     found: dict[str, Any] = {}
     try:
         if prefix:
@@ -119,7 +119,7 @@ def main() -> None:
         if not options.python and not any(c.torch and not c.problem for c in candidates):
             candidates = [_behind_shim(candidate) for candidate in candidates]
         found.update(others=[candidate._asdict() for candidate in candidates], running=processes)
-        chosen = _named(options.python) if options.python else _choose(candidates)
+        chosen = _named_python(options.python) if options.python else _choose(candidates)
         found.update(why=chosen.why, explicit=bool(options.python))
         found["others"] = [other for other in found["others"] if other["path"] != chosen.path]
         _exec_as_owner(os.path.abspath(_binary(chosen.path)), found, options.deep)
@@ -128,7 +128,7 @@ def main() -> None:
         print(json.dumps(with_count(document)))
 
 
-class Asked(NamedTuple):
+class PythonRequest(NamedTuple):
     """What the command line says. Read by hand: importing argparse takes as long as finding a Python."""
 
     python: str = ""
@@ -137,8 +137,8 @@ class Asked(NamedTuple):
     deep: bool = False
 
 
-def _asked(words: list[str]) -> Asked:
-    asked, rest = Asked(), list(words)
+def _parse_arguments(words: list[str]) -> PythonRequest:
+    asked, rest = PythonRequest(), list(words)
     while rest:
         word = rest.pop(0)
         if word == "--deep":
@@ -162,7 +162,7 @@ def _choose(candidates: list[Interpreter]) -> Interpreter:
     return next((candidate for candidate in usable if candidate.torch), usable[0])
 
 
-def _named(text: str) -> Interpreter:
+def _named_python(text: str) -> Interpreter:
     """The interpreter that --python names: a path, the folder of an environment, or a command."""
     path = os.path.expanduser(text)
     if os.path.isdir(path):

@@ -7,8 +7,8 @@ from itertools import groupby
 
 from nodedoctor.model import Status
 from nodedoctor.report.document import Evidence, Fix, is_reading
-from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, lines, link, prose
-from nodedoctor.report.steps import advice, told
+from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, lines, link, prose
+from nodedoctor.report.steps import advice, repair_steps
 
 EVIDENCE_LINES = 12
 """Lines of evidence that stand open; more of them are folded."""
@@ -26,7 +26,7 @@ def mark(said: str, kind: str) -> Markup:
 
 def section(name: str, title: str, *pieces: Piece, count: int | None = None) -> Markup:
     """A part of the page that stands open; nothing when there is nothing in it."""
-    body = joined(*pieces)
+    body = join_pieces(*pieces)
     if not body:
         return body
     return element("section", element("h2", *_title(title, count)), body, id=name)
@@ -34,7 +34,7 @@ def section(name: str, title: str, *pieces: Piece, count: int | None = None) -> 
 
 def folded(name: str, title: str, *pieces: Piece, count: int | None = None) -> Markup:
     """A part of the page that opens when asked."""
-    body = joined(*pieces)
+    body = join_pieces(*pieces)
     if not body:
         return body
     head = element("summary", element("h2", *_title(title, count)))
@@ -43,7 +43,7 @@ def folded(name: str, title: str, *pieces: Piece, count: int | None = None) -> M
 
 def rows(entries: Iterable[Markup]) -> Markup:
     """A list of one-line entries."""
-    shown = each(entries, between="\n")
+    shown = each_piece(entries, between="\n")
     return element("ul", shown, class_="rows") if shown else shown
 
 
@@ -54,15 +54,15 @@ def row(first: Markup, name: Piece, *rest: Piece, id_: str | None = None) -> Mar
 
 def pairs(entries: Iterable[tuple[str, Piece]]) -> Markup:
     """Names and what belongs to them; what has nothing is left out."""
-    shown = (joined(element("dt", name), element("dd", told)) for name, told in entries if told)
-    listed = each(shown)
+    shown = (join_pieces(element("dt", name), element("dd", told)) for name, told in entries if told)
+    listed = each_piece(shown)
     return element("dl", listed, class_="pairs") if listed else listed
 
 
 def evidence(items: Iterable[Evidence]) -> Markup:
     """What a finding rests on, by the probe that printed it."""
     grouped = groupby(items, key=lambda item: (item["probe"], is_reading(item)))
-    return each(
+    return each_piece(
         _evidence(
             f"{probe}, values read" if read else probe, "\n".join(one["text"].strip("\n") for one in group)
         )
@@ -92,20 +92,20 @@ def labelled(label: str, told: Piece, name: str = "p") -> Markup | None:
 
 def steps(fix: Fix) -> Markup:
     """Every command under what it is for; last resorts in a frame of their own."""
-    return each(
+    return each_piece(
         element(
             "div",
             element("p", step.heading, class_="role"),
             command(step.command),
             class_="last" if step.last else "step",
         )
-        for step in told(fix)
+        for step in repair_steps(fix)
     )
 
 
 def commands(texts: Iterable[str]) -> Markup:
     """Commands, each on its own."""
-    return each(map(command, texts))
+    return each_piece(map(command, texts))
 
 
 def command(text: str) -> Markup:
@@ -129,4 +129,4 @@ def _evidence(probe: str, printed: str) -> Markup:
     if rest:
         head = element("summary", f"{len(rest)} more lines")
         more = element("details", head, element("pre", lines("\n".join(rest))))
-    return joined(element("p", probe, class_="probe"), element("pre", lines("\n".join(shown))), more)
+    return join_pieces(element("p", probe, class_="probe"), element("pre", lines("\n".join(shown))), more)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.report.comparison import Change, Comparison, FactChange, told, word
 from nodedoctor.report.document import Result
 from nodedoctor.report.html import blocks, shell
-from nodedoctor.report.html.markup import Markup, each, element
+from nodedoctor.report.html.markup import Markup, each_piece, element
 
 OPEN = 40
 """Facts that stand open; more of them are folded. Ours."""
@@ -25,7 +25,7 @@ def render(comparison: Comparison, before: str, after: str) -> str:
             "header",
             element("h1", way, " ", after),
             element("p", "against ", before, class_="what"),
-            element("p", each(_tally(comparison), between=" "), class_="counts"),
+            element("p", each_piece(_tally(comparison), between=" "), class_="counts"),
             class_=f"head {'fail' if comparison.worse else 'pass'}",
         ),
         blocks.section("changes", "Checks", blocks.rows(map(_change, comparison.changes))),
@@ -75,4 +75,4 @@ def _facts(facts: tuple[FactChange, ...]) -> Markup:
         )
         for fact in facts
     )
-    return element("table", element("thead", head), element("tbody", each(body)), class_="values sides")
+    return element("table", element("thead", head), element("tbody", each_piece(body)), class_="values sides")

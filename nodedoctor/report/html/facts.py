@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from nodedoctor.report.html import blocks
-from nodedoctor.report.html.markup import Markup, each, element, joined
+from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces
 
 ABREAST = 16
 """Things that stand side by side in columns; more of them below each other. Ours: nodes have 8 or 16 GPUs."""
@@ -29,7 +29,7 @@ Rows = Mapping[str, str]
 def facts(told: Mapping[str, Any]) -> Markup:
     """Every fact, folded."""
     seen: list[tuple[str, Any]] = []
-    return each(_fact(str(name), value, seen) for name, value in told.items())
+    return each_piece(_fact(str(name), value, seen) for name, value in told.items())
 
 
 def _fact(name: str, value: Any, seen: list[tuple[str, Any]]) -> Markup:
@@ -48,7 +48,7 @@ def _fact(name: str, value: Any, seen: list[tuple[str, Any]]) -> Markup:
             _flatten(part, str(key), plain)
         if _large(part) and not same:
             seen.append((path, part))
-    body = joined(_values(plain) if any(plain.values()) else None, *tables)
+    body = join_pieces(_values(plain) if any(plain.values()) else None, *tables)
     if _large(value):
         seen.append((name, value))
     head = element("summary", element("code", name))
@@ -70,14 +70,14 @@ def _table(title: str, things: list[Mapping[str, Any]]) -> Markup:
     names = _labels(things)
     caption = element("p", f"{title} ({len(things)})" if title else None, class_="caption")
     if len(things) == 1:
-        return joined(caption, _values(flat[0]))
+        return join_pieces(caption, _values(flat[0]))
     if len(things) > ABREAST:
-        return joined(caption, _values({name: _line(row) for name, row in zip(names, flat, strict=True)}))
+        return join_pieces(caption, _values({name: _line(row) for name, row in zip(names, flat, strict=True)}))
     keys = list(dict.fromkeys(key for row in flat for key, value in row.items() if value))
     head = element("tr", element("th", ""), *(element("th", name, scope="col") for name in names))
     body = (_across(key, [row.get(key, "") for row in flat]) for key in keys[:ROWS])
-    table = element("table", element("thead", head), element("tbody", each(body), _left_out(keys)))
-    return joined(caption, blocks.scroll(table, title or "values"))
+    table = element("table", element("thead", head), element("tbody", each_piece(body), _left_out(keys)))
+    return join_pieces(caption, blocks.scroll(table, title or "values"))
 
 
 def _across(key: str, values: list[str]) -> Markup:
@@ -102,7 +102,7 @@ def _values(rows: Rows) -> Markup:
         element("tr", element("th", key, scope="row"), element("td", rows[key]), class_="item")
         for key in keys[:ROWS]
     )
-    return element("table", element("tbody", each(body), _left_out(keys)), class_="values")
+    return element("table", element("tbody", each_piece(body), _left_out(keys)), class_="values")
 
 
 def _left_out(keys: list[str]) -> Markup | None:

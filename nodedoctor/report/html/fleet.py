@@ -13,7 +13,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
-from nodedoctor.report.html.markup import Markup, each, element, prose
+from nodedoctor.report.html.markup import Markup, each_piece, element, prose
 
 WHOLE = 16
 """Characters of a value that stays on one line, as a version must; a phone has room for 40 in all."""
@@ -36,12 +36,12 @@ def render(document: Mapping[str, Any]) -> str:
         _head(document, len(nodes)),
         _set("failing", document),
         blocks.section("kinds", "Kinds of nodes", _kinds(objects(document.get("kinds")))),
-        blocks.section("odd", "The odd ones out", each(map(_oddity, objects(document.get("oddities"))))),
+        blocks.section("odd", "The odd ones out", each_piece(map(_oddity, objects(document.get("oddities"))))),
         blocks.section("mute", "Without a report", _mute(mute), count=len(mute)),
         blocks.section("matrix", "Checks with a problem", matrix(sick, checks)),
         blocks.section("nodes", "Nodes with a problem", problems(sick), count=len(sick)),
         blocks.folded("unseen", "Not seen in full", blind(unseen), count=len(unseen)),
-        blocks.folded("well", "Nodes without a problem", _well(well), count=len(well)),
+        blocks.folded("well", "Nodes without a problem", _healthy_nodes(well), count=len(well)),
         _set("passing", document),
     )
 
@@ -64,8 +64,8 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
             blocks.word(verdict),
             f" {words(counts.get('nodes')) or count} node{'' if count == 1 else 's'}",
         ),
-        element("p", each(shown, between=" "), class_="when"),
-        element("p", each(_counts(counts), between=" "), class_="counts"),
+        element("p", each_piece(shown, between=" "), class_="when"),
+        element("p", each_piece(_counts(counts), between=" "), class_="counts"),
         class_=f"head {verdict.value}",
     )
 
@@ -87,7 +87,7 @@ def _kinds(kinds: Sequence[Mapping[str, Any]]) -> Markup | None:
     if len(kinds) < 2:
         return None
     told = [{"value": kind.get("kind"), **kind} for kind in kinds]
-    return element("table", element("tbody", each(_group(one, None) for one in told)), class_="values groups")
+    return element("table", element("tbody", each_piece(_group(one, None) for one in told)), class_="values groups")
 
 
 def _set(name: str, document: Mapping[str, Any]) -> Markup:
@@ -102,7 +102,7 @@ def _oddity(item: Mapping[str, Any]) -> Markup:
     majority = item.get("majority")
     usual = words(majority.get("value")) if isinstance(majority, dict) else None
     groups = [_group(group, usual) for group in objects(item.get("groups"))]
-    table = element("table", element("tbody", each(groups)), class_="values groups") if groups else None
+    table = element("table", element("tbody", each_piece(groups)), class_="values groups") if groups else None
     return element(
         "article",
         element(
@@ -146,6 +146,6 @@ def _mute(nodes: Sequence[Mapping[str, Any]]) -> Markup:
     )
 
 
-def _well(nodes: Iterable[NodeFindings]) -> Markup:
+def _healthy_nodes(nodes: Iterable[NodeFindings]) -> Markup:
     shown = hosts_of(node.host for node in nodes)
     return element("p", shown, class_="hosts") if shown else shown

@@ -14,10 +14,10 @@ from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
 from nodedoctor.report.document import Finding, asides, full_summary, is_blind, severity
 from nodedoctor.report.html import blocks
-from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
+from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, prose
 from nodedoctor.report.saved import finding
 from nodedoctor.report.steps import common
-from nodedoctor.wording import unnamed
+from nodedoctor.wording import label_if_unnamed
 
 OPEN = 12
 """Groups of nodes that stand open at once; more of them are folded."""
@@ -74,12 +74,12 @@ def matrix(nodes: Sequence[NodeFindings], checks: Sequence[str]) -> Markup:
         same.setdefault(tuple(_cells(node, columns)), []).append(node.host)
     room = max(1, CELLS // len(columns))
     names = (element("th", element("span", name), scope="col") for name in columns)
-    body = each(_row(cells, hosts) for cells, hosts in list(same.items())[:room])
+    body = each_piece(_row(cells, hosts) for cells, hosts in list(same.items())[:room])
     head = element("thead", element("tr", element("th", "node"), *names))
     table = element("table", head, element("tbody", body), class_="checks")
     beyond = len(same) - room
     more = f"{beyond} more rows are only listed below." if beyond > 0 else None
-    return joined(
+    return join_pieces(
         blocks.scroll(table, "nodes by checks"), element("p", more, class_="quiet") if more else None
     )
 
@@ -90,7 +90,7 @@ def problems(nodes: Sequence[NodeFindings]) -> Markup:
     for node in nodes:
         groups.setdefault(node.said, []).append(node)
     few = len(groups) <= OPEN
-    return each((_group(group, few) for group in groups.values()), between="\n")
+    return each_piece((_group(group, few) for group in groups.values()), between="\n")
 
 
 def blind(nodes: Sequence[NodeFindings]) -> Markup:
@@ -116,7 +116,7 @@ def hosts_of(names: Iterable[str]) -> Markup:
 
 def breaking(nodes: str) -> Markup:
     """A node set whose lines end where one of its numbers does."""
-    return each(nodes.split(","), between=",<wbr>")
+    return each_piece(nodes.split(","), between=",<wbr>")
 
 
 def _check(problem: FleetDocument) -> str:
@@ -184,7 +184,7 @@ def _same(found: Finding, problem: FleetDocument) -> Problem:
 
 def _problem(found: Finding, problem: FleetDocument, fixes: Mapping[Problem, str]) -> Markup:
     action, reason = words(problem.get("action")), found["reason"]
-    subject = unnamed(found["subject"] or "", full_summary(found))
+    subject = label_if_unnamed(found["subject"] or "", full_summary(found))
     told = element(
         "div",
         element("strong", subject) if subject else None,

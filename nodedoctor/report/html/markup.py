@@ -41,7 +41,7 @@ def prose(value: str) -> Markup:
     parts = value.split("`")
     if len(parts) % 2 == 0:
         return text(value)  # one of them stands for itself
-    return joined(*(element("code", part) if place % 2 else part for place, part in enumerate(parts)))
+    return join_pieces(*(element("code", part) if place % 2 else part for place, part in enumerate(parts)))
 
 
 def element(name: str, /, *pieces: Piece, **attributes: str | bool | None) -> Markup:
@@ -49,18 +49,18 @@ def element(name: str, /, *pieces: Piece, **attributes: str | bool | None) -> Ma
     told = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
     if name in _NO_CONTENT:
         return Markup(f"<{name}{told}>")
-    return Markup(f"<{name}{told}>{joined(*pieces)}</{name}>")
+    return Markup(f"<{name}{told}>{join_pieces(*pieces)}</{name}>")
 
 
-def joined(*pieces: Piece, between: str = "") -> Markup:
+def join_pieces(*pieces: Piece, between: str = "") -> Markup:
     """Pieces one after another."""
     shown = (piece if isinstance(piece, Markup) else text(piece) for piece in pieces if piece is not None)
     return Markup(between.join(shown))
 
 
-def each(pieces: Iterable[Piece], between: str = "") -> Markup:
+def each_piece(pieces: Iterable[Piece], between: str = "") -> Markup:
     """Pieces of a list, one after another."""
-    return joined(*pieces, between=between)
+    return join_pieces(*pieces, between=between)
 
 
 def link(address: str) -> Markup:

@@ -24,10 +24,10 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.html import blocks, shell, topology
 from nodedoctor.report.html.facts import facts
-from nodedoctor.report.html.markup import Markup, Piece, each, element, joined, prose
+from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, prose
 from nodedoctor.report.lead import of_cause
-from nodedoctor.report.text import alike, identity
-from nodedoctor.wording import unnamed
+from nodedoctor.report.text import group_results, identity
+from nodedoctor.wording import label_if_unnamed
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 _CAUSES = 3
@@ -76,13 +76,13 @@ def _head(report: Report, problems: bool, unseen: bool) -> Markup:
         *(element("p", of_cause(cause), class_="headline") for cause in report["causes"][:_CAUSES]),
         element("p", _dotted(rest), class_="what") if rest else None,
         element("p", _dotted([*(str(value) for value in more if value), *moment]), class_="when"),
-        element("p", each(_counts(report, problems, unseen), between=" "), class_="counts"),
+        element("p", each_piece(_counts(report, problems, unseen), between=" "), class_="counts"),
         class_=f"head {report['verdict']}",
     )
 
 
 def _dotted(parts: Iterable[str]) -> Markup:
-    return each((element("span", part) for part in parts if part), between=" ")
+    return each_piece((element("span", part) for part in parts if part), between=" ")
 
 
 def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
@@ -98,15 +98,15 @@ def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
 
 
 def _problems(problems: list[Result], fixes: _Fixes) -> Markup:
-    groups = alike(problems).values()
-    return blocks.section("problems", "Problems", each(_problem(group, fixes) for group in groups))
+    groups = group_results(problems).values()
+    return blocks.section("problems", "Problems", each_piece(_problem(group, fixes) for group in groups))
 
 
 def _problem(group: list[Result], fixes: _Fixes) -> Markup:
     """Every finding of a check that is not well; checks that say the same share one entry."""
     result, *others = group
     shown = sorted((f for f in result["findings"] if severity(f).is_problem), key=lambda f: -severity(f))
-    names = joined(*(element("code", one["check"]) for one in group), between=" ")
+    names = join_pieces(*(element("code", one["check"]) for one in group), between=" ")
     title = None if others or not result["title"] else element("span", result["title"], class_="holds")
     return element(
         "article",
@@ -126,15 +126,15 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
     done = fixes.told(finding["fix"], result["check"], "fix")
     return element(
         "div",
-        element("p", own, " " if own else None, *_said(finding), reason, class_="summary"),
+        element("p", own, " " if own else None, *_finding_text(finding), reason, class_="summary"),
         seen,
         done,
         class_="finding two" if seen and done else "finding",
     )
 
 
-def _said(finding: Finding) -> tuple[Piece, ...]:
-    name = unnamed(finding["subject"] or "", full_summary(finding))
+def _finding_text(finding: Finding) -> tuple[Piece, ...]:
+    name = label_if_unnamed(finding["subject"] or "", full_summary(finding))
     subject = element("strong", name) if name else None
     waived = element("em", f" waived: {finding['waived']}") if finding["waived"] else None
     preview = element("em", " preview") if in_preview(finding) else None
@@ -143,7 +143,7 @@ def _said(finding: Finding) -> tuple[Piece, ...]:
 
 def _rows(results: Iterable[Result], fixes: _Fixes) -> Markup:
     """One entry a result; those that say the same (no GPU here, no permission) share one."""
-    return blocks.rows(_row(group, fixes) for group in alike(results).values())
+    return blocks.rows(_row(group, fixes) for group in group_results(results).values())
 
 
 def _row(group: list[Result], fixes: _Fixes) -> Markup:
@@ -156,12 +156,12 @@ def _row(group: list[Result], fixes: _Fixes) -> Markup:
     fix = fixes.told(decisive["fix"], result["check"], "see it") if unknown else None
     name = f"{len(group)} checks" if others else result["check"]
     anchor = f"check-{result['check']}" if fix else None
-    return blocks.row(blocks.word(status), name, *_said(decisive), more, many, fix, id_=anchor)
+    return blocks.row(blocks.word(status), name, *_finding_text(decisive), more, many, fix, id_=anchor)
 
 
 def _notes(results: Iterable[Result]) -> Markup:
     return blocks.rows(
-        blocks.row(blocks.word(Status(result["status"])), result["check"], *_said(finding), _more(finding))
+        blocks.row(blocks.word(Status(result["status"])), result["check"], *_finding_text(finding), _more(finding))
         for result in results
         for finding in result["findings"]
         if _worth_knowing(finding)
@@ -175,7 +175,7 @@ def _worth_knowing(finding: Finding) -> bool:
 def _more(finding: Finding) -> Markup | None:
     """What a note rests on and what could be done about it, folded: nobody has to."""
     fix = finding["fix"]
-    shown = joined(blocks.evidence(finding["evidence"]), blocks.remedy(fix) if fix else None)
+    shown = join_pieces(blocks.evidence(finding["evidence"]), blocks.remedy(fix) if fix else None)
     if not shown:
         return None
     head = "evidence and advice" if fix else "evidence"
@@ -194,7 +194,7 @@ class _Fixes:
             return None
         if first := self._told.get(str(fix)):
             where = element("a", first, href=f"#check-{quote(first)}")
-            return element("div", blocks.labelled(label, joined("as for ", where)), class_="do")
+            return element("div", blocks.labelled(label, join_pieces("as for ", where)), class_="do")
         self._told[str(fix)] = check
         return blocks.remedy(fix, label)
 

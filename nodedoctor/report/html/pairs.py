@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodedoctor.json_shapes import mapping, number, objects, words
-from nodedoctor.nodeset import counted
+from nodedoctor.nodeset import natural_key
 from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, shell
-from nodedoctor.report.html.markup import Markup, each, element, prose
+from nodedoctor.report.html.markup import Markup, each_piece, element, prose
 from nodedoctor.report.saved import finding
 
 WIDEST = 64
@@ -32,9 +32,9 @@ def render(document: Mapping[str, Any]) -> str:
     return shell.page(
         f"{verdict.word} {words(plan.get('nodes'))} nodes in pairs",
         head,
-        blocks.section("findings", "The odd ones out", each(map(_finding, sick)) if sick else None),
+        blocks.section("findings", "The odd ones out", each_piece(map(_finding, sick)) if sick else None),
         blocks.section("matrix", "Gb/s of each pair", _matrix(document)),
-        blocks.section("well", "Without a problem", each(map(_finding, well)) if well else None),
+        blocks.section("well", "Without a problem", each_piece(map(_finding, well)) if well else None),
     )
 
 
@@ -69,24 +69,24 @@ def _matrix(document: Mapping[str, Any]) -> Markup | None:
         rates[a, b] = rates[b, a] = one
     leaf = {words(node.get("host")): words(node.get("leaf")) for node in objects(document.get("nodes"))}
     nodes = sorted(
-        {name for ends in rates for name in ends}, key=lambda name: (leaf.get(name, ""), counted(name))
+        {name for ends in rates for name in ends}, key=lambda name: (leaf.get(name, ""), natural_key(name))
     )
     if len(nodes) > WIDEST:
         nodes = _concerned(document, nodes)
     if not nodes:
         return None
-    head = element("tr", element("th", ""), each(element("th", name, scope="col") for name in nodes))
+    head = element("tr", element("th", ""), each_piece(element("th", name, scope="col") for name in nodes))
     bounds = (number(document.get("slow_below")) or 0.0) * (number(document.get("reference_gbps")) or 0.0)
     lossy = number(document.get("lossy_above")) or 1.0
     rows = (
         element(
             "tr",
             element("th", f"{name} {leaf.get(name, '')}".strip(), scope="row"),
-            each(_cell(rates.get((name, other)), bounds, lossy) for other in nodes),
+            each_piece(_cell(rates.get((name, other)), bounds, lossy) for other in nodes),
         )
         for name in nodes
     )
-    table = element("table", element("thead", head), element("tbody", each(rows)), class_="matrix")
+    table = element("table", element("thead", head), element("tbody", each_piece(rows)), class_="matrix")
     return blocks.scroll(table, "rates of pairs")
 
 

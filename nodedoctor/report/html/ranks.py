@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import listed, objects, words
-from nodedoctor.report.html.markup import Markup, each, element, joined
+from nodedoctor.json_shapes import as_list, objects, words
+from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces
 
 MOST = 4096
 """Ranks drawn one by one; of a larger job the guilty and the waiting are listed as ranges."""
@@ -25,14 +25,14 @@ Seat = tuple[str, str, int]
 
 def grids(document: Mapping[str, Any]) -> Markup:
     """A grid per world, a row per host, and the guilty in words."""
-    kinds = dict(_seats(document))
+    kinds = dict(_rank_marks(document))
     if not {"culprits", "parties", "victims"} & set(kinds.values()):
         return Markup()
-    shown = _drawn(kinds) if len(kinds) <= MOST else Markup()
-    return joined(_told(kinds), shown)
+    shown = _draw_matrix(kinds) if len(kinds) <= MOST else Markup()
+    return join_pieces(_kinds_in_words(kinds), shown)
 
 
-def _seats(document: Mapping[str, Any]) -> Iterator[tuple[Seat, str]]:
+def _rank_marks(document: Mapping[str, Any]) -> Iterator[tuple[Seat, str]]:
     """Every rank with what it was, in order; the gravest kind is the one that counts."""
     kinds: dict[Seat, str] = {}
     for kind in ("culprits", "parties", "victims"):
@@ -50,8 +50,8 @@ def _seats(document: Mapping[str, Any]) -> Iterator[tuple[Seat, str]]:
         world = next(iter(worlds), "default")
         have = {rank for _, _, rank in kinds}
         others = [
-            ("", listed(coverage.get("ranks_seen"))),
-            ("missing", listed(coverage.get("ranks_missing"))),
+            ("", as_list(coverage.get("ranks_seen"))),
+            ("missing", as_list(coverage.get("ranks_missing"))),
         ]
         for kind, ranks in others:
             for rank in map(_rank, ranks):
@@ -65,7 +65,7 @@ def _rank(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 24 else None
 
 
-def _told(kinds: Mapping[Seat, str]) -> Markup:
+def _kinds_in_words(kinds: Mapping[Seat, str]) -> Markup:
     """Each kind in words, with the ranks as ranges: what a screen reader reads and people copy."""
     said = []
     for kind, sign, meaning, tone in _KINDS:
@@ -73,7 +73,7 @@ def _told(kinds: Mapping[Seat, str]) -> Markup:
         if seats:
             legend = element("span", sign, class_=f"rank {tone}")
             said.append(element("li", legend, " ", element("strong", meaning), ": ", _names(seats)))
-    return element("ul", each(said), class_="legendlist")
+    return element("ul", each_piece(said), class_="legendlist")
 
 
 def _names(seats: list[Seat]) -> str:
@@ -99,7 +99,7 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _drawn(kinds: Mapping[Seat, str]) -> Markup:
+def _draw_matrix(kinds: Mapping[Seat, str]) -> Markup:
     if len(kinds) < 2:
         return Markup()
     groups: dict[tuple[str, str], list[Markup]] = {}
@@ -108,7 +108,7 @@ def _drawn(kinds: Mapping[Seat, str]) -> Markup:
         sign, tone = _MARKS.get(kind, ("", "seen"))
         title = (world if several else "", host)
         groups.setdefault(title, []).append(element("span", f"{rank}{sign}", class_=f"rank {tone}"))
-    return each(
+    return each_piece(
         element(
             "div",
             element("p", " ".join(filter(None, title)), class_="probe") if any(title) else None,

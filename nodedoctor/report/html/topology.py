@@ -7,7 +7,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import number, part, parts
 from nodedoctor.report.html.blocks import scroll
-from nodedoctor.report.html.markup import Markup, each, element, joined
+from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces
 from nodedoctor.report.matrix import Matrix, matrices, meanings
 
 MOST = 72
@@ -21,12 +21,12 @@ def tables(facts: Mapping[str, Any]) -> Markup:
     found = matrices(facts)
     shown = [_matrix(matrix) for matrix in found]
     if found:
-        shown.append(_seats(found[0], _links_up(facts)))
+        shown.append(_gpu_places(found[0], _links_up(facts)))
     shown.append(_host_copies(facts))
-    body = each(filter(None, shown))
+    body = each_piece(filter(None, shown))
     if not body:
         return body
-    return joined(element("div", body, class_="maps"), _meanings(found))
+    return join_pieces(element("div", body, class_="maps"), _meanings(found))
 
 
 def _matrix(matrix: Matrix) -> Markup:
@@ -36,7 +36,7 @@ def _matrix(matrix: Matrix) -> Markup:
         element("tr", element("th", gpu, scope="row"), *(_cell(matrix, gpu, other) for other in gpus))
         for gpu in gpus
     )
-    return _map(matrix.title, matrix.legend, head, each(body))
+    return _map(matrix.title, matrix.legend, head, each_piece(body))
 
 
 def _cell(matrix: Matrix, gpu: str, other: str) -> Markup:
@@ -60,7 +60,7 @@ def _near(token: str) -> int:
     return _NEAR.get("NV" if token.startswith("NV") else token, 0)
 
 
-def _seats(matrix: Matrix, up: Mapping[str, str]) -> Markup:
+def _gpu_places(matrix: Matrix, up: Mapping[str, str]) -> Markup:
     """Where each GPU sits: its links, NUMA node, processors, and the way to every adapter."""
     gpus = matrix.gpus[:MOST]
     columns = [("NUMA", matrix.numa), ("CPUs", matrix.cpus), ("nearest", matrix.nearest), ("NVLinks", up)]
@@ -82,7 +82,7 @@ def _seats(matrix: Matrix, up: Mapping[str, str]) -> Markup:
         "GPU by adapter",
         legend,
         element("tr", element("th", ""), *head),
-        each(body),
+        each_piece(body),
     )
 
 
@@ -110,7 +110,7 @@ def _links_up(facts: Mapping[str, Any]) -> dict[str, str]:
 def _host_copies(facts: Mapping[str, Any]) -> Markup:
     """What copies between each GPU and the host's memory reached."""
     copies = parts(part(facts, "bandwidth"), "host")[: 4 * MOST]
-    body = each(
+    body = each_piece(
         element(
             "tr",
             element("th", f"GPU{copy.get('index')}", scope="row"),
@@ -145,5 +145,5 @@ def _map(title: str, legend: str, head: Markup, body: Markup) -> Markup:
 def _meanings(found: list[Matrix]) -> Markup:
     """What the link types that occur here mean."""
     told = (element("span", element("code", token), f" {meaning}") for token, meaning in meanings(found))
-    said = each(told, between=" ")
+    said = each_piece(told, between=" ")
     return element("p", said, class_="legend quiet") if said else Markup()

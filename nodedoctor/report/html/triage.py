@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import listed, objects, words
-from nodedoctor.report import triaged
+from nodedoctor.json_shapes import as_list, objects, words
+from nodedoctor.report import triage_view
 from nodedoctor.report.html import blocks, ranks, shell
-from nodedoctor.report.html.markup import Markup, each, element, joined, lines
+from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, lines
 from nodedoctor.report.saved import fix
 from nodedoctor.wording import decimal
 
@@ -21,13 +21,13 @@ def render(document: Mapping[str, Any]) -> str:
     outcome, cause = words(document.get("outcome")), words(document.get("cause"))
     headline = words(document.get("headline")) or "(nothing is said)"
     word, tone = _WORDS.get(outcome, _UNKNOWN)
-    why = "Seen" if outcome in triaged.CALM else "Why"
+    why = "Seen" if outcome in triage_view.CALM else "Why"
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     return shell.page(
         f"{word} {cause}: {headline}"[:120],
         _head(document, headline, blocks.mark(word, tone), cause, tone),
         blocks.section("ranks", "Ranks", ranks.grids(document)),
-        blocks.section("evidence", why, each(map(_evidence, objects(document.get("evidence"))))),
+        blocks.section("evidence", why, each_piece(map(_evidence, objects(document.get("evidence"))))),
         blocks.section("do", "What to do", _fixes(document.get("fixes"))),
         blocks.section("next", "What would decide", _fixes(document.get("next"))),
         blocks.section("not", "What it is not", _reasons(document.get("not_the_cause"), "claim", "why")),
@@ -42,9 +42,9 @@ def render(document: Mapping[str, Any]) -> str:
 
 def _head(document: Mapping[str, Any], headline: str, word: Markup, cause: str, tone: str) -> Markup:
     confidence = words(document.get("confidence"))
-    unsure = words(document.get("outcome")) in triaged.UNSURE
+    unsure = words(document.get("outcome")) in triage_view.UNSURE
     sure = f"confidence: {confidence}" if confidence and not unsure else ""
-    earlier = triaged.earlier_failures(document)
+    earlier = triage_view.earlier_failures(document)
     again = (
         f"{earlier} earlier failure{'s' if earlier > 1 else ''} before this attempt" if earlier > 0 else ""
     )
@@ -57,14 +57,14 @@ def _head(document: Mapping[str, Any], headline: str, word: Markup, cause: str, 
             headline[:1].upper() + headline[1:] + ("" if headline.endswith(".") else "."),
             class_="headline",
         ),
-        element("p", each(said, between=" "), class_="when"),
+        element("p", each_piece(said, between=" "), class_="when"),
         class_=f"head {tone}",
     )
 
 
 def _fixes(value: Any) -> Markup:
     steps = (_step(item) for item in objects(value))
-    shown = each(steps)
+    shown = each_piece(steps)
     return element("ol", shown, class_="steps") if shown else shown
 
 
@@ -98,7 +98,7 @@ def _reasons(value: Any, left: str, right: str) -> Markup:
         element("li", element("strong", words(item.get(left))), ": ", words(item.get(right)), class_="item")
         for item in objects(value)
     )
-    shown = each(told)
+    shown = each_piece(told)
     return element("ul", shown, class_="reasons") if shown else shown
 
 
@@ -139,7 +139,7 @@ def _seconds(value: Any) -> str:
 
 
 def _timeline(document: Mapping[str, Any]) -> Markup:
-    body = each(
+    body = each_piece(
         element(
             "tr",
             element("td", moment.first or "-"),
@@ -147,7 +147,7 @@ def _timeline(document: Mapping[str, Any]) -> Markup:
             element("td", moment.event, f" until {moment.last}" if moment.last != moment.first else None),
             class_="item",
         )
-        for moment in triaged.moments(document)
+        for moment in triage_view.moments(document)
     )
     return element("table", element("tbody", body), class_="timeline") if body else body
 
@@ -158,18 +158,18 @@ def _earlier(document: Mapping[str, Any]) -> Markup:
             "li", element("strong", cause), ": ", said,
             element("span", f"  {where}", class_="quiet") if where else None, class_="item",
         )
-        for cause, said, where in triaged.earlier(document)
+        for cause, said, where in triage_view.earlier(document)
     )  # fmt: skip
-    shown = each(told)
+    shown = each_piece(told)
     return element("ul", shown, class_="reasons") if shown else shown
 
 
 def _jobs(document: Mapping[str, Any]) -> Markup:
     told = (
         element("li", element("strong", name), ": ", known, " (judged here)" if judged else "", class_="item")
-        for name, known, judged in triaged.jobs(document)
+        for name, known, judged in triage_view.jobs(document)
     )
-    shown = each(told)
+    shown = each_piece(told)
     return element("ul", shown, class_="reasons") if shown else shown
 
 
@@ -177,18 +177,18 @@ def _coverage(document: Mapping[str, Any]) -> Markup:
     told = document.get("coverage")
     if not isinstance(told, dict):
         return Markup()
-    seen = len(listed(told.get("ranks_seen")))
+    seen = len(as_list(told.get("ranks_seen")))
     expected = words(told.get("ranks_expected"))
-    return joined(
+    return join_pieces(
         element("p", ", ".join(_read(told, seen, expected))),
-        _notes((*_gaps(document), *map(words, listed(told.get("notes"))))),
+        _notes((*_gaps(document), *map(words, as_list(told.get("notes"))))),
     )
 
 
 def _gaps(document: Mapping[str, Any]) -> Iterator[str]:
-    if absent := triaged.unheard(document):
+    if absent := triage_view.unheard(document):
         yield absent
-    if lost := triaged.unread(document):
+    if lost := triage_view.unread(document):
         yield f"{lost} lines or files could not be opened"
 
 
@@ -202,5 +202,5 @@ def _read(told: Mapping[str, Any], seen: int, expected: str) -> Iterator[str]:
 
 
 def _notes(notes: Iterable[str]) -> Markup:
-    shown = each(element("li", note) for note in notes if note)
+    shown = each_piece(element("li", note) for note in notes if note)
     return element("ul", shown, class_="reasons") if shown else shown

@@ -27,7 +27,7 @@ from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.story import QUIET, Timeline
-from nodedoctor.wording import agree, counted
+from nodedoctor.wording import singular_or_plural, count_with_noun
 
 _NAN = re.compile(
     r"(?:\b(?:found|detected|result|got|is|are|was|were|became|returned|produced)|[=:])"
@@ -116,9 +116,9 @@ def odd_number(story: Timeline) -> Iterator[Candidate]:
     last = max({*story.ranks_seen, (story.expected or 0) - 1}, default=0)
     no_peer_has_it = alone.people[0].rank == last and any("loss" in event.text for event in alone.events)
     sure: Confidence = "medium" if one and alone.peers > 1 and not no_peer_has_it else "low"
-    its = agree(len(alone.people), "its", "their")
+    its = singular_or_plural(len(alone.people), "its", "their")
     headline = (
-        f"{describe_identities(alone.people)} computed a NaN, and {counted(alone.peers, 'peer')} did not: {_SUSPECTED},"
+        f"{describe_identities(alone.people)} computed a NaN, and {count_with_noun(alone.peers, 'peer')} did not: {_SUSPECTED},"
     )
     headline += f" or {its} own batch"
     culprits, parties = (alone.people, ()) if one else ((), alone.people)

@@ -24,7 +24,7 @@ from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import CollectiveStatus, CollectiveFailed, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
 from nodedoctor.triage.story import Timeline
-from nodedoctor.wording import agree
+from nodedoctor.wording import singular_or_plural
 
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
@@ -228,7 +228,7 @@ def absent_rank(
         cause,
         ground,
         confidence,
-        f"{describe_identities(culprits)} {did}{doing}; {then.format(agree(len(culprits), 'it', 'them'))}",
+        f"{describe_identities(culprits)} {did}{doing}; {then.format(singular_or_plural(len(culprits), 'it', 'them'))}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,

@@ -8,7 +8,7 @@ from nodedoctor.triage.causes.describe import blameable_identities, describe_ide
 from nodedoctor.triage.events.stacks import ThreadStack, describe_frame
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Timeline
-from nodedoctor.wording import agree, counted
+from nodedoctor.wording import singular_or_plural, count_with_noun
 
 
 def waited_for(few: Sequence[object], waiting: Sequence[object]) -> bool:
@@ -19,8 +19,8 @@ def waited_for(few: Sequence[object], waiting: Sequence[object]) -> bool:
 def held_up(who: str, doing: str, waiting: int, collective: str, *, gil: bool, more: str = "") -> str:
     """The headline: who stands where, what else is known of it, and how many wait for it."""
     lock = " and keeps Python's lock" if gil else ""
-    wait = agree(waiting, "waits", "wait")
-    return f"{who} {doing}{lock}{more}; {counted(waiting, 'rank')} {wait} for it in {collective}"
+    wait = singular_or_plural(waiting, "waits", "wait")
+    return f"{who} {doing}{lock}{more}; {count_with_noun(waiting, 'rank')} {wait} for it in {collective}"
 
 
 def outside_collective(story: Timeline) -> Iterator[Candidate]:

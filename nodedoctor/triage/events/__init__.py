@@ -47,7 +47,7 @@ from nodedoctor.triage.events.trace_owners import PrefixOnceTraceOwner, Checkpoi
 from nodedoctor.triage.events.ray_tune import RayTuneTable
 from nodedoctor.triage.events.retry_headings import RetryHeadings
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Identity
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 SIGNS: tuple[LogPattern, ...] = (
     *watchdog.SIGNS,
@@ -210,7 +210,7 @@ def _with_default_group_rank(line: Line) -> Line:
     if line.who.rank is not None or "(default_pg) Rank " not in line.text:
         return line
     found = _OF_ALL.search(line.text)
-    rank = whole(found[1], LARGEST_WORLD - 1) if found else None
+    rank = whole_number(found[1], LARGEST_WORLD - 1) if found else None
     return line if rank is None else replace(line, who=replace(line.who, rank=rank))
 
 
@@ -292,7 +292,7 @@ def _can_be_missed(what: object) -> bool:
 def _progress_speaker(line: Line) -> Identity:
     """Who reports progress: programs without a prefix say it in their own words, `rank=3 finished`."""
     said = _SAYS_RANK.search(line.text) if line.who.rank is None else None
-    return replace(line.who, rank=whole(said[1], LARGEST_WORLD - 1)) if said else line.who
+    return replace(line.who, rank=whole_number(said[1], LARGEST_WORLD - 1)) if said else line.who
 
 
 _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")

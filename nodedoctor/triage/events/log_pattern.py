@@ -14,7 +14,7 @@ from textwrap import shorten
 from nodedoctor.record import record
 from nodedoctor.triage.events.required_literals import required_literals
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Owner, Identity
-from nodedoctor.whole_numbers import LARGEST, signed, whole
+from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 
 @record
@@ -111,7 +111,7 @@ def identify_speaker(who: Identity, found: re.Match[str]) -> Identity:
     facts: dict[str, int | str] = {
         name: value
         for group, (name, most) in _NUMBERS.items()
-        if (value := whole(groups.get(group), most - 1)) is not None
+        if (value := whole_number(groups.get(group), most - 1)) is not None
     }
     if groups.get("host"):
         facts["host"] = groups["host"]

@@ -10,7 +10,7 @@ from nodedoctor.triage.events import ends
 from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, world_size
 from nodedoctor.triage.model import LARGEST_PID
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 _LENGTH = re.compile(r"/(\d{1,12})$")
 
@@ -191,7 +191,7 @@ def read_liveness(text: str) -> object | None:
     """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
     listed = _ROSTER.match(text)
     if listed:
-        return PidRoster(tuple(whole(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
+        return PidRoster(tuple(whole_number(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
     if ends.says_done(text):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from nodedoctor.record import record
 from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, ranks_in, log_pattern
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Identity
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
         missing = [
             row
             for row in _dict_items(communicator.get("missing_ranks"))
-            if whole(row.get("rank"), LARGEST_WORLD - 1) is not None
+            if whole_number(row.get("rank"), LARGEST_WORLD - 1) is not None
         ]
         size = communicator.get("size")
         if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
@@ -110,7 +110,7 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
 
 
 def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
-    who = Identity(rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole(row.get("pid"), LARGEST_PID))
+    who = Identity(rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole_number(row.get("pid"), LARGEST_PID))
     status = row.get("status")
     dead = isinstance(status, dict) and status.get("considered_dead") is True
     text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"

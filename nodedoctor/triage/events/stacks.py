@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from nodedoctor.record import record
 from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.model import LARGEST_PID, Event, Line
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 WAITS = re.compile(
     r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
@@ -68,7 +68,7 @@ class StackDumps:
         if process or thread:
             yield from self.flush()
         if process:
-            self._process, self._pid = line, whole(process[1], LARGEST_PID)
+            self._process, self._pid = line, whole_number(process[1], LARGEST_PID)
         elif thread and self._process is not None:
             self._gil = "gil" in thread[1]
             self._wanted = self._gil or thread[2] in ("MainThread", None)

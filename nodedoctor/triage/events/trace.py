@@ -11,7 +11,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.events.frames import StackFrame, of_onlookers
 from nodedoctor.triage.events.assertion import Assertion, assertion_of
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 AFTER = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
@@ -94,7 +94,7 @@ class _OpenTraceback:
 def own_rank(message: str) -> int | None:
     """The rank with which a message begins as a label, `Rank 3: found NaN`: programs so say who speaks."""
     found = _OWN_RANK.match(message)
-    return whole(found[1], LARGEST_WORLD - 1) if found else None
+    return whole_number(found[1], LARGEST_WORLD - 1) if found else None
 
 
 _OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})(?:\]?: |, node )")

@@ -13,7 +13,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.model import LARGEST_WORLD
-from nodedoctor.whole_numbers import signed, whole
+from nodedoctor.whole_numbers import signed, whole_number
 
 COMPLETED_KEPT = 32
 """Completed collectives kept per group: to compare what ranks did last, not their whole history."""
@@ -146,7 +146,7 @@ def _group_name(entry: dict[str, Any]) -> tuple[str, str]:
 def _parse_ranks(value: str | list[Any]) -> tuple[int, ...]:
     """Global ranks of a group, written as text up to torch 2.10; what no job has as many of is no rank."""
     found = re.findall(r"\d+", value) if isinstance(value, str) else value
-    ranks = (whole(rank, LARGEST_WORLD - 1) for rank in found)
+    ranks = (whole_number(rank, LARGEST_WORLD - 1) for rank in found)
     return tuple(rank for rank in ranks if rank is not None)
 
 

@@ -17,7 +17,7 @@ from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import Reader, PrefixInfo, Take, with_identity
 from nodedoctor.triage.lines.redraws import split_redraws
 from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Line, Place, Identity
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
@@ -231,7 +231,7 @@ def _take_common_prefix(text: str, habit: CommonPrefix, layer: int, said: Prefix
     if said.who.rank is None:
         last = found.re.groups - 1 if _ENDS_IN_LABEL.search(pattern.pattern) else -1
         numbers = (
-            (f"{own}label" if i == last else f"{own}prefix {layer}.{i}", whole(found[i + 1]))
+            (f"{own}label" if i == last else f"{own}prefix {layer}.{i}", whole_number(found[i + 1]))
             for i in sorted(columns)
         )
         said.labels += tuple((name, value) for name, value in numbers if value is not None)

@@ -13,7 +13,7 @@ from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.story import build_timeline
-from nodedoctor.wording import agree, counted, listed
+from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
 
 UNSEEN = (
     "ranks are known by RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in their environment, which only their own"
@@ -58,7 +58,7 @@ def _find_jobs(live: LiveJob) -> list[LiveJob]:
 
 def _named_processes(job: LiveJob) -> str:
     first = job.processes[0]
-    count = counted(len(job.processes), "process")
+    count = count_with_noun(len(job.processes), "process")
     return f"another job runs there ({count}): `nodedoctor triage --live {first.pid}` looks at it alone"
 
 
@@ -79,7 +79,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
     judged = verdict.judge_incident(story, coverage, found)
     if judged.outcome in ("undetermined", "nothing"):
         count = len(live.processes)
-        those = f"{counted(count, 'process')} of the job {agree(count, 'was', 'were')} seen"
+        those = f"{count_with_noun(count, 'process')} of the job {singular_or_plural(count, 'was', 'were')} seen"
         processes = those if count else "no rank was found"
         suspicion = next((one for one in found if not one.decides), None)
         if suspicion is None:
@@ -94,7 +94,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
         judged = replace(judged, next=fixes.deciding_measurements(live) or judged.next)
     now = fixes.live_fixes(live, judged.culprits)
     if live.silent:
-        hosts = listed((host for host, _ in live.silent), most=3)
+        hosts = comma_list((host for host, _ in live.silent), most=3)
         judged = replace(judged, headline=f"{judged.headline}; {hosts} gave no answer")
     judged = replace(judged, fixes=now or judged.fixes, standings=tuple(judge.group_activities(live)))
     return TriageResult(judged, LineNumbers((), {}))

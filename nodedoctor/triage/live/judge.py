@@ -20,7 +20,7 @@ from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
 from nodedoctor.triage.live.rank_groups import RankGroupActivity, group_by_activity
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Identity
-from nodedoctor.wording import agree, listed
+from nodedoctor.wording import singular_or_plural, comma_list
 
 _LONG = re.compile(
     r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|validat|generate|rollout|compile(?!d|_wrapper)"
@@ -128,7 +128,7 @@ def _abnormal_states(live: LiveJob) -> Iterator[Candidate]:
         state = _standstill(held[0])
         cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
         verb, _, rest = _STATES[state].partition(" ")
-        headline = f"{describe_identities(who)} {agree(len(who), verb, _PLURAL[verb])} {rest}"
+        headline = f"{describe_identities(who)} {singular_or_plural(len(who), verb, _PLURAL[verb])} {rest}"
         evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in held[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
 
@@ -138,7 +138,7 @@ def _locked(live: LiveJob) -> Iterator[Candidate]:
     behind = [process for process in live.processes if process.lock]
     if behind and len(behind) < len(live.processes):
         who = tuple(_process_identity(live, process) for process in behind)
-        headline = f"{describe_identities(who)} {agree(len(who), 'waits', 'wait')} for the {behind[0].lock}"
+        headline = f"{describe_identities(who)} {singular_or_plural(len(who), 'waits', 'wait')} for the {behind[0].lock}"
         evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in behind[:4])
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
@@ -155,7 +155,7 @@ def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
         evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in live.processes[:3])
         waited = any(process.collective and not process.moved for process in live.processes)
         sure: Confidence = "high" if waited else "low"  # a job that ends loses its ranks one by one
-        headline = f"{describe_identities(tuple(who))} {agree(len(who), 'has', 'have')} no process any more"
+        headline = f"{describe_identities(tuple(who))} {singular_or_plural(len(who), 'has', 'have')} no process any more"
         yield Candidate("peer_died", "death", sure, headline, evidence, tuple(who), decides=waited)
 
 
@@ -218,7 +218,7 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     outvoted = len(calls) == 2 and len(few) < len(others[0])
     who = tuple(_process_identity(live, process) for process in few) if outvoted else ()
     told = [f"{describe_identities(_process_identity(live, p) for p in group)} in {name}" for name, group in calls.items()]
-    headline = f"the ranks wait for each other in different collectives: {listed(told, most=4)}"
+    headline = f"the ranks wait for each other in different collectives: {comma_list(told, most=4)}"
     evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3]))
     yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
 
@@ -233,7 +233,7 @@ def _only_one_runs(live: LiveJob) -> Iterator[Candidate]:
     if one.moved or one.collective or one.ticks > IDLE_TICKS or long_work(one):
         return
     who = (_process_identity(live, one),)
-    alone = f"the other {idle} {agree(idle, 'actor has', 'actors have')} nothing to do"
+    alone = f"the other {idle} {singular_or_plural(idle, 'actor has', 'actors have')} nothing to do"
     evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in live.processes[:4])
     headline = f"{describe_identities(who)} {_describe_activity(one)}, and {alone}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodedoctor.nodeset import counted
+from nodedoctor.nodeset import natural_key
 from nodedoctor.record import record
 from nodedoctor.whole_numbers import spans
 
@@ -51,7 +51,7 @@ def group_by_activity(found: Iterable[tuple[int | None, str, str]]) -> list[Rank
             doing,
             tuple(sorted(rank for rank, _ in members if rank is not None)),
             sum(rank is None for rank, _ in members),
-            tuple(sorted({host for _, host in members if host}, key=counted)),
+            tuple(sorted({host for _, host in members if host}, key=natural_key)),
         )
         for doing, members in groups.items()
     ]

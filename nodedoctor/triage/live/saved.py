@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, loaded, number, objects, text, texts, whole
+from nodedoctor.json_shapes import Json, as_list, loaded, number, objects, text, texts, whole_number
 from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, RankProcess, PythonThread
 
@@ -100,15 +100,15 @@ def _thread_documents(threads: Iterable[PythonThread]) -> list[dict[str, Any]]:
 def _read_process(row: Json, host: str) -> RankProcess:
     states = texts(row, "states")
     return RankProcess(
-        whole(row, "pid") or 0,
-        whole(row, "rank"),
-        whole(row, "world_size"),
-        whole(row, "local_world_size"),
+        whole_number(row, "pid") or 0,
+        whole_number(row, "rank"),
+        whole_number(row, "world_size"),
+        whole_number(row, "local_world_size"),
         (states[0], states[1]) if len(states) == 2 else ("", ""),
         text(row, "wchan"),
-        whole(row, "ticks") or 0,
-        local_rank=whole(row, "local_rank"),
-        gpu_percent=whole(row, "gpu_percent"),
+        whole_number(row, "ticks") or 0,
+        local_rank=whole_number(row, "local_rank"),
+        gpu_percent=whole_number(row, "gpu_percent"),
         computing=number(row.get("computing")) or 0.0,
         job=text(row, "job"),
         frozen=row.get("frozen") is True,
@@ -116,7 +116,7 @@ def _read_process(row: Json, host: str) -> RankProcess:
         threads=_read_threads(row.get("threads")),
         moved=row.get("moved") is True,
         workers=tuple(
-            ChildProcess(whole(child, "pid") or 0, _read_threads(child.get("threads")))
+            ChildProcess(whole_number(child, "pid") or 0, _read_threads(child.get("threads")))
             for child in objects(row.get("workers"))
         ),
         host=host,
@@ -132,7 +132,7 @@ def _read_threads(value: Any) -> tuple[PythonThread, ...]:
 
 def _read_frames(value: Any) -> tuple[StackFrame, ...]:
     found = []
-    for row in listed(value)[:200]:
+    for row in as_list(value)[:200]:
         if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[2], str):
             line = row[1] if isinstance(row[1], int) and 0 <= row[1] < 1 << 31 else 0
             found.append(StackFrame(row[0], line, row[2]))

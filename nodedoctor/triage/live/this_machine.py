@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.node_reports import NodeFaults, node_of, short_name, spoken_hosts
 from nodedoctor.triage.story import Timeline
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
 """What can end a job and is read quickly; the rest of a node's checks is one `nodedoctor` away."""
@@ -57,7 +57,7 @@ def look_at_machine(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     except UsageError as problem:
         return (), f"this machine could not be checked: {problem}"
     found = (
-        f"{counted(len(node.events), 'fault')} that can end a job"
+        f"{count_with_noun(len(node.events), 'fault')} that can end a job"
         if node.events
         else "nothing that can end a job"
     )

@@ -12,7 +12,7 @@ from nodedoctor.json_shapes import mapping, objects
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import LOST, Matrix
-from nodedoctor.tui.look import LABEL, QUIET, UNICODE, Glyphs, Part
+from nodedoctor.tui.theme import LABEL, QUIET, UNICODE, Glyphs, Part
 
 NARROW, WIDE = 9, 24
 """Cells of a device, where there is little room and where there is much."""

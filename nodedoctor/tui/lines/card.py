@@ -27,13 +27,13 @@ from nodedoctor.report.document import (
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.lead import root, whose
 from nodedoctor.report.steps import advice, told_step
-from nodedoctor.report.text import alike
+from nodedoctor.report.text import group_results
 from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
 from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Para, height
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, height
 from nodedoctor.tui.state import State
-from nodedoctor.wording import begun
+from nodedoctor.wording import capitalised
 
 _AMPLE = 16
 """Lines of proof where everything fits with them; ours."""
@@ -53,7 +53,7 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     ends with a whole step; the others are below.
     """
     found = root(report, cause)
-    paras = _says(report, cause, titled)
+    paras = _card_parts(report, cause, titled)
     if found is None:
         return [*paras, *_follows(report, cause)]
     _, finding, _ = found
@@ -63,7 +63,7 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
     for most, tall in ((_AMPLE, 2), (_PROOF, 2), (_PROOF, 1), (1, 1)) if room else ((_PROOF, 1),):
         proof = list(_proof(finding, room, most, tall))
         taken = [*proof, *_steps(known, None, ()), *(below if most > _PROOF else ())]
-        if room is None or _left(room, paras, [taken]) >= 0:
+        if room is None or _steps_left(room, paras, [taken]) >= 0:
             break
     paras += proof
     paras += _steps(known, room, tuple(paras))
@@ -73,14 +73,14 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
 def explained(report: Report, cause: Cause) -> list[Para]:
     """What is behind the steps of a cause: the card without them, with all of the proof."""
     found = root(report, cause)
-    paras = _says(report, cause, titled=True)
+    paras = _card_parts(report, cause, titled=True)
     if found is not None:
         finding = found[1]
         paras += [*_proof(finding, None, _ALL, 0), *_about(finding["fix"])]
     return [*paras, *_follows(report, cause)]
 
 
-def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
+def _card_parts(report: Report, cause: Cause, titled: bool) -> list[Para]:
     """Headline, the finding, whose move it is, what it does to training, when the kernel logged it."""
     status = Status(cause["status"])
     preview = " (preview)" if cause.get("preview") else ""
@@ -96,7 +96,7 @@ def _says(report: Report, cause: Cause, titled: bool) -> list[Para]:
     paras.append(Para(text, first[0], lead_style=first[1], most=2))
     paras.append(Para(inert(whose(report, cause)), f"{'who acts':<9} ", most=2))
     if why:
-        paras.append(Para(begun(inert(why)), f"{'training':<9} ", most=2))
+        paras.append(Para(capitalised(inert(why)), f"{'training':<9} ", most=2))
     if logged := _logged(report, cause):
         paras.append(labelled("logged", logged))
     return paras
@@ -124,7 +124,7 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
             probe = state.running[result["check"]].probe
             paras.append(Para(f"waits for {probe}" if probe else "its turn comes", f"{result['check']}  "))
         return paras
-    for said, group in alike(results).items():
+    for said, group in group_results(results).items():
         if len(group) == 1:
             text = said.removeprefix(f"{group[0]['check']}  ")
             paras.append(Para(inert(text), f"{group[0]['check']}  "))
@@ -174,14 +174,14 @@ def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) 
     """
     safe = {key: list(_step(key, step)) for key, step in known.items() if step["role"] != "last-resort"}
     whole = list(safe.values())
-    if room and _left(room, above, whole) < 0:
+    if room and _steps_left(room, above, whole) < 0:
         safe = {key: _without_long(paras, room) for key, paras in safe.items()}
         whole = list(safe.values())
     shown = _in_view(whole, room, above) if room else len(whole)
     if room and shown < len(whole):
         yield from (para for paras in whole[:shown] for para in paras)
         yield Para(_ranges(known, list(safe)[:shown]), lead_style=QUIET, style="cyan", most=1)
-        yield from (Para() for _ in range(_left(room, above, whole[:shown]) - 1))
+        yield from (Para() for _ in range(_steps_left(room, above, whole[:shown]) - 1))
         whole = whole[shown:]
     yield from (para for paras in whole for para in paras)
     if last := len(known) - len(safe):
@@ -209,10 +209,10 @@ def _without_long(step: Sequence[Para], room: Size) -> list[Para]:
 
 def _in_view(steps: Sequence[Sequence[Para]], room: Size, above: Sequence[Para]) -> int:
     """How many steps to show at once: all if they fit, else those that are whole on a line, at least one."""
-    if _left(room, above, steps) >= 0:
+    if _steps_left(room, above, steps) >= 0:
         return len(steps)
     shown = 1
-    while _left(room, above, steps[: shown + 1]) > 0 and _is_typed(steps[shown][0], room):
+    while _steps_left(room, above, steps[: shown + 1]) > 0 and _is_typed(steps[shown][0], room):
         shown += 1
     return shown
 
@@ -221,7 +221,7 @@ def _is_typed(command: Para, room: Size) -> bool:
     return command.verbatim and height([command], room.width) == 1
 
 
-def _left(room: Size, above: Sequence[Para], steps: Sequence[Sequence[Para]]) -> int:
+def _steps_left(room: Size, above: Sequence[Para], steps: Sequence[Sequence[Para]]) -> int:
     return room.height - height(above, room.width) - sum(height(paras, room.width) for paras in steps)
 
 

@@ -28,11 +28,11 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.steps import StepText, advice, interrupted, told
+from nodedoctor.report.steps import StepText, advice, interrupted, repair_steps
 from nodedoctor.report.text import headline
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Para, Part, Row
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
-from nodedoctor.wording import about, begun
+from nodedoctor.wording import about, capitalised
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -123,7 +123,7 @@ def detail(
         paras += _findings(result, seen, full, steps)
     paras.append(Para())
     if result["why"]:
-        paras.append(labelled("why", begun(result["why"])))
+        paras.append(labelled("why", capitalised(result["why"])))
     paras.append(labelled("expects", result["title"]))
     if check is not None and check.what:
         paras.append(labelled("looks at", check.what))
@@ -174,7 +174,7 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool, steps: bool) -
 
 def _fix(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
     yield labelled(label, advice(fix))
-    for step in told(fix) if steps else ():
+    for step in repair_steps(fix) if steps else ():
         yield from _step(step)
     for name, value in (("verify", fix["verify"]), ("docs", fix["docs"])):
         if value:

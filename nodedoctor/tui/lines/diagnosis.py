@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, mapping, number, objects, whole, words
+from nodedoctor.json_shapes import Json, as_list, mapping, number, objects, whole_number, words
 from nodedoctor.record import record
-from nodedoctor.report import triaged
+from nodedoctor.report import triage_view
 from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
 from nodedoctor.report.saved import fix as fix_of
@@ -17,8 +17,8 @@ from nodedoctor.report.steps import advice, told_step
 from nodedoctor.tui.lines import ranks
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.lines.timeline import timeline
-from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para, Part, Row
-from nodedoctor.wording import counted
+from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para, Part, Row
+from nodedoctor.wording import count_with_noun
 
 OUTCOME = {
     "failure": ("FAIL", "bold red"),
@@ -53,17 +53,17 @@ def outcome(document: Json) -> tuple[str, str]:
 def head(document: Json) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
     coverage = mapping(document.get("coverage"))
-    seen, expected = listed(coverage.get("ranks_seen")), whole(coverage, "ranks_expected")
-    parts = [counted(whole(coverage, "files") or 0, "file")]
-    parts.append(f"{len(seen)} of {expected} ranks" if expected else counted(len(seen), "rank"))
-    if absent := triaged.missing(document):
+    seen, expected = as_list(coverage.get("ranks_seen")), whole_number(coverage, "ranks_expected")
+    parts = [count_with_noun(whole_number(coverage, "files") or 0, "file")]
+    parts.append(f"{len(seen)} of {expected} ranks" if expected else count_with_noun(len(seen), "rank"))
+    if absent := triage_view.missing(document):
         parts.append(f"missing {absent}")
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
     word, style = outcome(document)
     cause = words(document.get("cause")) or "undetermined"
-    if document.get("outcome") in triaged.UNSURE:
+    if document.get("outcome") in triage_view.UNSURE:
         cause, level, move = ("no failure" if cause == "none" else cause), "", ""
     else:
         level, move = words(document.get("confidence")), words(document.get("owner"))
@@ -119,7 +119,7 @@ def _verdict(document: Json, width: int, glyphs: Glyphs) -> Iterator[Entry]:
     fixes = [fix for key in ("fixes", "next") for item in objects(document.get(key)) if (fix := fix_of(item))]
     steps = steps_of(fixes)
     paras = [Para(headline, f"{word}  ", LABEL, style)]
-    made = ranks.seats(document)
+    made = ranks.rank_marks(document)
     paras += [Para(), *ranks.matrix(made)]
     for mark, tone, meaning, members in ranks.groups(made):
         detail = ", ".join(sorted({seat.detail for seat in members if seat.detail}))
@@ -141,9 +141,9 @@ def _verdict(document: Json, width: int, glyphs: Glyphs) -> Iterator[Entry]:
     for item in objects(document.get("not_the_cause")):
         text = ": ".join(filter(None, (words(item.get("claim")), words(item.get("why")))))
         paras.append(Para(inert(text), f"{'not it':<9} ", lead_style=QUIET))
-    if lost := triaged.unread(document):
+    if lost := triage_view.unread(document):
         paras.append(Para(f"{lost} lines or files could not be opened", f"{'unread':<9} "))
-    for note in listed(mapping(document.get("coverage")).get("notes")):
+    for note in as_list(mapping(document.get("coverage")).get("notes")):
         paras.append(Para(inert(words(note)), f"{'read':<9} "))
     yield Entry(Row("", word, style, "", headline, body=LABEL), tuple(paras), steps)
 
@@ -152,7 +152,7 @@ def _collective(work: Any) -> Iterator[Para]:
     if not isinstance(work, dict):
         return
     group = f" of group {work['group']}" if work.get("group") else ""
-    op, seq, limit = words(work.get("op")), whole(work, "seq"), number(work.get("timeout_seconds"))
+    op, seq, limit = words(work.get("op")), whole_number(work, "seq"), number(work.get("timeout_seconds"))
     what = (op or "a collective") + (f" number {seq}" if seq is not None else "") + group
     yield Para(inert(what + (f", timeout {limit:g} s" if limit else "")), f"{'waits in':<9} ")
     sizes = (
@@ -191,7 +191,7 @@ def _ranks(document: Json) -> Iterator[Entry]:
                 body=style,
             )
             yield Entry(row, tuple(_who(who, role) for who in found))
-    seats = ranks.seats(document)
+    seats = ranks.rank_marks(document)
     made = ranks.groups(seats)
     for mark, style, meaning, seated in made:
         if mark in ("X", "!"):
@@ -200,10 +200,10 @@ def _ranks(document: Json) -> Iterator[Entry]:
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(ranks.alone(seats, seated)))
         yield Entry(Row("", "who", style, "", text, body=style if mark == "?" else ""), paras)
     for standing in objects(document.get("standings")):
-        if not listed(standing.get("ranks")):  # processes of which no rank is known
+        if not as_list(standing.get("ranks")):  # processes of which no rank is known
             text = inert(f"{words(standing.get('who'))}: {words(standing.get('doing'))}")
             yield Entry(Row("", "who", LABEL, "", text), (Para(text),))
-    missing = triaged.missing(document)
+    missing = triage_view.missing(document)
     if missing and all(mark != "?" for mark, *_ in made):
         yield Entry(Row("", "who", "bold yellow", missing, "no line of these was read"))
 
@@ -226,7 +226,7 @@ def _who(who: Json, role: str) -> Para:
 
 def _evidence(document: Json) -> Iterator[Entry]:
     for item in objects(document.get("evidence")):
-        source, line, text = words(item.get("source")), whole(item, "line"), inert(words(item.get("text")))
+        source, line, text = words(item.get("source")), whole_number(item, "line"), inert(words(item.get("text")))
         at = f":{line}" if line else ""
         rank = inert(f"rank {words(item.get('rank'))}") if words(item.get("rank")) else ""
         said = [part for part in (inert(words(item.get("time"))), rank) if part]
@@ -268,9 +268,9 @@ def _pairs(document: Json, key: str, word: str, name: str, why: str) -> Iterator
 
 def _timeline(document: Json) -> Iterator[Entry]:
     """What happened when; what many ranks report within seconds of each other is one row."""
-    seats = sorted(ranks.seats(document), key=lambda seat: seat.rank)
+    seats = sorted(ranks.rank_marks(document), key=lambda seat: seat.rank)
     numbers = [seat.rank for seat in seats]
-    for moment in triaged.moments(document):
+    for moment in triage_view.moments(document):
         who = inert(moment.who or "the job")
         first, event = inert(moment.first or "no time"), inert(moment.event.replace("_", " "))
         said = f"{moment.count} ranks" if moment.count > 1 and len(who) > LONGEST_NAME else who
@@ -290,11 +290,11 @@ def _timeline(document: Json) -> Iterator[Entry]:
 
 def _runs(document: Json) -> Iterator[Entry]:
     """Earlier runs in the same logs, and the other jobs."""
-    for cause, headline, where in triaged.earlier(document):
+    for cause, headline, where in triage_view.earlier(document):
         title, text = inert(cause), inert(headline)
         paras = (Para(title, style=LABEL), Para(text), Para(inert(where), verbatim=True))
         yield Entry(Row("", "before", QUIET, title, text), paras)
-    for name, known, judged in triaged.jobs(document):
+    for name, known, judged in triage_view.jobs(document):
         title, text = inert(name), inert(known)
         style = LABEL if judged else QUIET
         how = "judged here" if judged else "nodedoctor triage --job ID judges it"

@@ -12,11 +12,11 @@ from typing import Any
 from rich.cells import cell_len
 
 from nodedoctor.facts.gpu.gpu import LostGpu
-from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole, words
+from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole_number, words
 from nodedoctor.report.inert import inert
 from nodedoctor.report.matrix import LOST
-from nodedoctor.tui.look import LABEL, QUIET, Para, Part, Row, fit
-from nodedoctor.wording import counted
+from nodedoctor.tui.theme import LABEL, QUIET, Para, Part, Row, fit
+from nodedoctor.wording import count_with_noun
 
 MOST = 64
 """Devices of one kind that are listed."""
@@ -36,7 +36,7 @@ def page(facts: Json, width: int) -> Iterator[Para]:
         yield Para()
         yield Para(inert(host), f"{'host':<9} ")
     gpus = [_gpu(one) for one in parts(part(facts, "gpus"), "gpus")[:MOST]]
-    missing = [_missing(one) for one in lost(facts)]
+    missing = [_missing(one) for one in lost_gpus(facts)]
     everything = sorted((*gpus, *missing), key=lambda line: int(line["GPU"].removeprefix("GPU") or -1))
     yield from _table(everything, gpus, width)
     rails = texts(part(facts, "rails"), "ports")
@@ -45,9 +45,9 @@ def page(facts: Json, width: int) -> Iterator[Para]:
     yield from _table(ports, [port for port in ports if port["port"] in rails], width)
 
 
-def lost(facts: Json) -> tuple[LostGpu, ...]:
+def lost_gpus(facts: Json) -> tuple[LostGpu, ...]:
     """The GPUs of a report that are counted and could not be read, and have a number."""
-    found = ((whole(one, "index"), one) for one in parts(part(facts, "gpus"), "lost")[:MOST])
+    found = ((whole_number(one, "index"), one) for one in parts(part(facts, "gpus"), "lost")[:MOST])
     return tuple(
         LostGpu(index, text(one, "bus_id") or None, text(one, "error"), text(one, "text"))
         for index, one in found
@@ -58,11 +58,11 @@ def lost(facts: Json) -> tuple[LostGpu, ...]:
 def lost_row(gpu: LostGpu) -> Row:
     """The row of a GPU that shows no load."""
     word = LOST if gpu.error == IS_LOST else "-"
-    parts = ((f" {word:>5} ", _ODD), (f" {said_of(gpu)}", ""))
+    parts = ((f" {word:>5} ", _ODD), (f" {lost_reason(gpu)}", ""))
     return Row(str(gpu.index), f"GPU{gpu.index}", _ODD, "", parts=parts)
 
 
-def said_of(gpu: LostGpu) -> str:
+def lost_reason(gpu: LostGpu) -> str:
     """Why nothing is read of it, in words where there are any."""
     said = "has fallen off the bus" if gpu.error == IS_LOST else f"not readable: {gpu.error} {gpu.text}"
     return inert(f"{said} ({gpu.bus_id})" if gpu.bus_id else said.strip())
@@ -71,28 +71,28 @@ def said_of(gpu: LostGpu) -> str:
 def _host(facts: Json) -> Iterator[str]:
     machine, memory = part(facts, "machine"), part(part(facts, "limits"), "memory")
     yield from filter(None, (text(machine, "product"), text(machine, "cpu_model")))
-    if cpus := whole(machine, "cpus"):
-        yield counted(cpus, "CPU")
+    if cpus := whole_number(machine, "cpus"):
+        yield count_with_noun(cpus, "CPU")
     free, total = number(memory.get("available_gib")), number(memory.get("total_gib"))
     if free is not None and total is not None:
         yield f"{free:.0f} of {total:.0f} GiB available"
     if up := number(machine.get("uptime_seconds")):
-        yield f"up {counted(round(up / 86400), 'day')}" if up > 2 * 86400 else f"up {up / 3600:.1f} h"
+        yield f"up {count_with_noun(round(up / 86400), 'day')}" if up > 2 * 86400 else f"up {up / 3600:.1f} h"
     yield from filter(None, (text(machine, "distro"), text(machine, "kernel")))
 
 
 def _gpu(gpu: Json) -> _Line:
-    index, links = whole(gpu, "index"), parts(gpu, "nvlinks")
-    generation, width = whole(gpu, "pcie_generation"), whole(gpu, "pcie_width")
-    clock, fastest = whole(gpu, "clock_sm_mhz"), whole(gpu, "clock_max_sm_mhz")
+    index, links = whole_number(gpu, "index"), parts(gpu, "nvlinks")
+    generation, width = whole_number(gpu, "pcie_generation"), whole_number(gpu, "pcie_width")
+    clock, fastest = whole_number(gpu, "clock_sm_mhz"), whole_number(gpu, "clock_max_sm_mhz")
     up = sum(link.get("active") is True for link in links)
     return {
         "GPU": "GPU" if index is None else f"GPU{index}",
         "bus": text(gpu, "bus_id"),
         "PCIe": f"gen{generation} x{width}" if generation and width else "",
         "NVLinks": f"{up} of {len(links)}" if links else "",
-        "ECC corrected": words(whole(gpu, "ecc_volatile_correctable")),
-        "uncorrected": words(whole(gpu, "ecc_volatile_uncorrectable")),
+        "ECC corrected": words(whole_number(gpu, "ecc_volatile_correctable")),
+        "uncorrected": words(whole_number(gpu, "ecc_volatile_uncorrectable")),
         "rows remapped": _sum(gpu, "remapped_correctable", "remapped_uncorrectable"),
         "SM clock": f"{clock}/{fastest} MHz" if clock is not None and fastest is not None else "",
         "VBIOS": text(gpu, "vbios_version"),
@@ -113,7 +113,7 @@ def _word(gpu: LostGpu) -> str:
 def _port(port: Json) -> _Line:
     rate = number(port.get("rate_gbps"))
     return {
-        "port": f"{text(port, 'hca')}/{whole(port, 'number') or '-'}",
+        "port": f"{text(port, 'hca')}/{whole_number(port, 'number') or '-'}",
         "bus": text(port, "pci_address"),
         "state": text(port, "state"),
         "rate": f"{rate:g} Gb/s" if rate is not None else "",
@@ -124,7 +124,7 @@ def _port(port: Json) -> _Line:
 
 
 def _sum(gpu: Json, *keys: str) -> str:
-    counts = [count for key in keys if (count := whole(gpu, key)) is not None]
+    counts = [count for key in keys if (count := whole_number(gpu, key)) is not None]
     return str(sum(counts)) if counts else ""
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Result, severity, severity_of, worst
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import of_cause, root, well
+from nodedoctor.report.lead import of_cause, root, healthy_headline
 from nodedoctor.tui.lines import detail
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Row
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Row
 from nodedoctor.tui.state import State
 
 WELL = "well"
@@ -31,7 +31,7 @@ def rows(state: State, opened: Collection[str], glyphs: Glyphs, room: int) -> li
     made = [_cause(cause, room) for cause in causes(state)]
     groups = folds(state)
     made += [detail.row(result, None) for result in groups.pop(_OWN, ())]
-    made = made or [_well(state)]
+    made = made or [_healthy_lead(state)]
     made += [detail.row(result, state.running[result["check"]]) for result in groups.pop(_SLOW, ())]
     for key, results in groups.items():
         here = FOLD + key in opened
@@ -142,14 +142,14 @@ def _cause(cause: Cause, room: int) -> Row:
     return Row(CAUSE + cause["id"], status.word, STYLE[status], "", text, body=LABEL)
 
 
-def _well(state: State) -> Row:
+def _healthy_lead(state: State) -> Row:
     """What stands first while nothing is wrong: how far it is, then that all is well."""
     total = len(state.report["results"])
     if state.running:
         text = f"{state.done} of {total} checks have answered, nothing wrong so far"
         return Row(WELL, "RUN", RUN, "", text, body=LABEL)
     status = Status(state.report["verdict"])
-    text = well(state.report).partition(": ")[2]
+    text = healthy_headline(state.report).partition(": ")[2]
     return Row(WELL, status.word, STYLE[status], "", text[:1].upper() + text[1:], body=LABEL)
 
 

@@ -14,7 +14,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import hardware
-from nodedoctor.tui.look import LABEL, Glyphs, Para, Part, Row, fit
+from nodedoctor.tui.theme import LABEL, Glyphs, Para, Part, Row, fit
 
 KEPT = 120
 """Samples kept per GPU for the sparkline."""
@@ -109,13 +109,13 @@ def row(
     busy, used, drawn = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
     parts: list[Part] = [
         (f" {_percent(busy):>5} ", "bold"),
-        (_filled(busy, 100, bar, glyphs), "green" if busy and busy >= BUSY else "cyan"),
+        (_draw_bar(busy, 100, bar, glyphs), "green" if busy and busy >= BUSY else "cyan"),
         (f" {history.line(gpu.index, spark - 1, glyphs)}"[:spark], "cyan"),
-        (f" {_filled(used, gpu.memory_total_mib, bar, glyphs)}", "magenta"),
+        (f" {_draw_bar(used, gpu.memory_total_mib, bar, glyphs)}", "magenta"),
         (f"{_pair(_gib(used), _gib(gpu.memory_total_mib)):>11}", ""),
         (f" {_unit(gpu.temperature_c, ' C'):>5} ", _heat(gpu)),
-        (_filled(drawn, gpu.power_limit_w, bar, glyphs), "yellow"),
-        (f"{_pair(_whole(drawn), _whole(gpu.power_limit_w)):>9}", ""),
+        (_draw_bar(drawn, gpu.power_limit_w, bar, glyphs), "yellow"),
+        (f"{_pair(_whole_number(drawn), _whole_number(gpu.power_limit_w)):>9}", ""),
         (f" {_rates(load.nvlink_rx_mib_s, load.nvlink_tx_mib_s):>12}", ""),
     ]
     if width >= WIDE:
@@ -159,20 +159,20 @@ def about(load: GpuLoad, ranks: Mapping[int, str]) -> Iterator[Para]:
 def host_lines(said: Mapping[str, Any], ports: Sequence[Mapping[str, Any]]) -> Iterator[Para]:
     """The host in a few lines; what was not said is left out."""
     cpu = [
-        _told(said, "cpu_percent", "{:.0f}% busy"),
-        _told(said, "iowait_percent", "{:.0f}% waiting for disks"),
+        _reported_value(said, "cpu_percent", "{:.0f}% busy"),
+        _reported_value(said, "iowait_percent", "{:.0f}% waiting for disks"),
     ]
-    cpu += [_told(said, "load_1m", "load {:.1f}"), _told(said, "blocked", "{} processes blocked")]
+    cpu += [_reported_value(said, "load_1m", "load {:.1f}"), _reported_value(said, "blocked", "{} processes blocked")]
     total, free = said.get("memory_total_gib"), said.get("memory_available_gib")
     memory = [f"{total - free:.0f} of {total:.0f} GiB used" if total and free is not None else ""]
-    memory.append(_told(said, "swap_used_gib", "{:.1f} GiB swapped") if said.get("swap_used_gib") else "")
+    memory.append(_reported_value(said, "swap_used_gib", "{:.1f} GiB swapped") if said.get("swap_used_gib") else "")
     kinds = ("cpu", "memory", "io")
-    pressure = [_told(said, f"pressure_{kind}_percent", kind + " {:.0f}%") for kind in kinds]
+    pressure = [_reported_value(said, f"pressure_{kind}_percent", kind + " {:.0f}%") for kind in kinds]
     moves = [
-        _told(said, "disk_read_mib_s", "read {:.1f}"),
-        _told(said, "disk_write_mib_s", "write {:.1f} MiB/s"),
+        _reported_value(said, "disk_read_mib_s", "read {:.1f}"),
+        _reported_value(said, "disk_write_mib_s", "write {:.1f} MiB/s"),
     ]
-    net = [_told(said, "net_rx_mib_s", "in {:.1f}"), _told(said, "net_tx_mib_s", "out {:.1f} MiB/s")]
+    net = [_reported_value(said, "net_rx_mib_s", "in {:.1f}"), _reported_value(said, "net_tx_mib_s", "out {:.1f} MiB/s")]
     for label, parts in (
         ("cpu", cpu),
         ("memory", memory),
@@ -189,7 +189,7 @@ def host_lines(said: Mapping[str, Any], ports: Sequence[Mapping[str, Any]]) -> I
         yield Para(inert("  ".join(moving)) + "  (in/out GB/s)", f"{'ib':<9} ")
 
 
-def lost_of(loads: Sequence[GpuLoad]) -> Iterator[LostGpu]:
+def newly_lost(loads: Sequence[GpuLoad]) -> Iterator[LostGpu]:
     """Those that were read before, and of which the driver now says that they are lost."""
     for load in loads:
         if hardware.IS_LOST in load.gpu.errors.values() and load.gpu.gpu_utilization_percent is None:
@@ -234,7 +234,7 @@ def _spark(width: int) -> int:
     return max(0, min(60, left)) if left >= 6 else 0
 
 
-def _filled(value: float | None, of: float | None, width: int, glyphs: Glyphs) -> str:
+def _draw_bar(value: float | None, of: float | None, width: int, glyphs: Glyphs) -> str:
     """A bar between two edges where there is room for them; blank where nothing was reported."""
     if value is None or not of:
         return " " * width
@@ -268,7 +268,7 @@ def _gib(mib: int | None) -> str:
     return "-" if mib is None else f"{mib / 1024:.1f}"
 
 
-def _whole(value: float | None) -> str:
+def _whole_number(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
 
 
@@ -277,10 +277,10 @@ def _pair(one: str, other: str) -> str:
 
 
 def _rates(received: float | None, sent: float | None) -> str:
-    return _pair(*(_whole(None if mib is None else mib * MIB_TO_GB) for mib in (received, sent)))
+    return _pair(*(_whole_number(None if mib is None else mib * MIB_TO_GB) for mib in (received, sent)))
 
 
-def _told(said: Mapping[str, Any], key: str, form: str) -> str:
+def _reported_value(said: Mapping[str, Any], key: str, form: str) -> str:
     value = said.get(key)
     return form.format(value) if isinstance(value, int | float) else ""
 

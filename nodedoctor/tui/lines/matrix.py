@@ -9,7 +9,7 @@ from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines.nodes import style_of, word_of
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row, fit
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row, fit
 
 LETTER = {
     Status.FAIL: "F",
@@ -62,7 +62,7 @@ def heading(checks: Sequence[str], width: int, height: int) -> list[tuple[Part, 
     return [((left if line is lines[-1] else " " * len(left), QUIET), (line, LABEL)) for line in lines]
 
 
-def drawn(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Para]:
+def draw_matrix(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Para]:
     """The whole matrix as text, for a page with room below what it says."""
     checks, _ = columns(fleet, width)
     if not checks:

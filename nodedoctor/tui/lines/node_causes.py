@@ -9,7 +9,7 @@ from nodedoctor.fleet.model import Node, NodeCause, Problem
 from nodedoctor.nodeset import fold
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.wording import about
 
 CAUSE = "cause "

@@ -14,8 +14,8 @@ from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import node_causes
 from nodedoctor.tui.lines.node_causes import sentence
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row
-from nodedoctor.wording import begun
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row
+from nodedoctor.wording import capitalised
 
 WELL = "well"
 """Key of the row that stands for all nodes without a problem while they are folded."""
@@ -58,7 +58,7 @@ def rows(
     If `folded`, those with the same cause are one line, unless that is `opened`, and those that are well too.
     """
     nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
-    odd = _odd(fleet)
+    odd = _first_difference(fleet)
     well = [node for node in nodes if _is_well(node, odd)]
     bad = [node for node in nodes if not _is_well(node, odd)]
     oddities = sorted(
@@ -92,7 +92,7 @@ def page(fleet: Fleet, key: str) -> list[Para]:
     if group := _group_at(fleet, key):
         return list(node_causes.page(group))
     if key == WELL:
-        odd = _odd(fleet)
+        odd = _first_difference(fleet)
         return list(_all_well([node for node in fleet.nodes if _is_well(node, odd)]))
     node = find(fleet, key)
     if node is not None:
@@ -106,7 +106,7 @@ def names(fleet: Fleet, key: str) -> str:
     if group := _group_at(fleet, key):
         hosts = group.hosts
     if key == WELL:
-        odd = _odd(fleet)
+        odd = _first_difference(fleet)
         hosts = tuple(node.host for node in fleet.nodes if _is_well(node, odd))
     node = find(fleet, key)
     return fold(hosts or ([node.host] if node else []))
@@ -155,7 +155,7 @@ def style_of(node: Node) -> str:
     return STYLE[_standing(node)]
 
 
-def _odd(fleet: Fleet) -> dict[str, Oddity]:
+def _first_difference(fleet: Fleet) -> dict[str, Oddity]:
     """The first thing that is odd about each node that is."""
     return {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
 
@@ -182,10 +182,10 @@ def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
 
 def _oddity_row(oddity: Oddity) -> Row:
     title = oddity.title.partition(" (")[0]  # the kind of its nodes is on its page
-    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(title), inert(_apart(oddity)))
+    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(title), inert(_differences_first(oddity)))
 
 
-def _apart(oddity: Oddity) -> str:
+def _differences_first(oddity: Oddity) -> str:
     """Who differs by what, before what most have; of a list of devices the odd ones alone."""
     if oddity.majority is None:
         return oddity.summary
@@ -214,7 +214,7 @@ def _oddity(oddity: Oddity) -> Iterator[Para]:
     if oddity.fix:
         yield Para(inert(oddity.fix), "fix       ")
     if oddity.why:
-        yield Para(begun(inert(oddity.why)), "why       ")
+        yield Para(capitalised(inert(oddity.why)), "why       ")
 
 
 def _group(group: ValueGroup, oddity: Oddity) -> Para:

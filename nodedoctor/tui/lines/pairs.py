@@ -12,10 +12,10 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, number, objects, words
 from nodedoctor.model import Status
-from nodedoctor.nodeset import counted
+from nodedoctor.nodeset import natural_key
 from nodedoctor.report.document import status_of
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Para, Part, Row
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, Part, Row
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
@@ -96,7 +96,7 @@ def _node_rows(document: Mapping[str, Any]) -> list[Row]:
     nodes = {words(node.get("host")): node for node in objects(document.get("nodes"))}
     return [
         _node_row(name, mapping(nodes.get(name)), rates.get(name), len(by_node.get(name, ())))
-        for name in sorted({*nodes, *rates}, key=lambda name: (rates.get(name, -1.0), counted(name)))
+        for name in sorted({*nodes, *rates}, key=lambda name: (rates.get(name, -1.0), natural_key(name)))
     ]
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, mapping, objects, words
+from nodedoctor.json_shapes import Json, as_list, mapping, objects, words
 from nodedoctor.record import record
-from nodedoctor.report import triaged
+from nodedoctor.report import triage_view
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, QUIET, Para
+from nodedoctor.tui.theme import LABEL, QUIET, Para
 from nodedoctor.whole_numbers import spans
 
 PER_LINE = 8
@@ -58,9 +58,9 @@ class Seat:
     detail: str = ""
 
 
-def seats(document: Json) -> list[Seat]:
+def rank_marks(document: Json) -> list[Seat]:
     """Every rank of the document that is known or missing, marked. Of any shape; what is odd is left out."""
-    found = {(seat.world, seat.rank): seat for seat in _told(document)}
+    found = {(seat.world, seat.rank): seat for seat in _describe_rank(document)}
     for kind, mark in (("victims", "waited"), ("parties", _PARTY), ("culprits", _GUILTY)):
         for who in objects(document.get(kind)):
             rank, world = _rank(who.get("rank")), words(who.get("world")) or "default"
@@ -73,7 +73,7 @@ def seats(document: Json) -> list[Seat]:
                 died = _MEANING[_DIED] if old.mark == _DIED else ""
                 new = replace(new, mark=mark, meaning=_MEANING[mark], detail=old.detail or died)
             found[world, rank] = new
-    missing = listed(mapping(document.get("coverage")).get("ranks_missing"))
+    missing = as_list(mapping(document.get("coverage")).get("ranks_missing"))
     worlds = {world for world, _ in found} or {"default"}
     if len(worlds) == 1:
         (world,) = worlds
@@ -156,7 +156,7 @@ def _lines(made: Sequence[Seat]) -> Iterator[tuple[str, list[Seat]]]:
             yield label, members[start : start + WIDEST]
 
 
-def _told(document: Json) -> Iterator[Seat]:
+def _describe_rank(document: Json) -> Iterator[Seat]:
     doing = _doing(document)
     for state in objects(document.get("ranks"))[:MOST]:
         rank = _rank(state.get("rank"))
@@ -179,7 +179,7 @@ def _doing(document: Json) -> dict[int, str]:
     """What each rank of a job that still runs does, by its stack."""
     found: dict[int, str] = {}
     for standing in objects(document.get("standings")):
-        for first, last in filter(triaged.is_span, listed(standing.get("ranks"))):
+        for first, last in filter(triage_view.is_span, as_list(standing.get("ranks"))):
             found |= dict.fromkeys(
                 range(max(first, 0), min(last, first + MOST) + 1), words(standing.get("doing"))
             )

@@ -18,7 +18,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert
 from nodedoctor.report.markdown import fenced
-from nodedoctor.report.steps import advice, told
+from nodedoctor.report.steps import advice, repair_steps
 from nodedoctor.wording import about
 
 _ORDER = ("look", "keep", "repair", "verify", "last-resort")
@@ -68,7 +68,7 @@ def _finding(finding: Finding) -> str:
     parts += [fenced(evidence["text"], place_of(evidence)) for evidence in finding["evidence"]]
     if fix := finding["fix"]:
         parts.append(f"Fix: {inert(advice(fix))}")
-        for step in told(fix):
+        for step in repair_steps(fix):
             parts += [f"{step.heading[:1].upper()}{step.heading[1:]}", fenced(step.command, "", "sh")]
         for label, value in (("Verify", fix["verify"]), ("Docs", fix["docs"])):
             if value:

@@ -9,7 +9,7 @@ from nodedoctor.json_shapes import mapping, objects, texts
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Part
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Part
 from nodedoctor.tui.state import State
 
 _MARK = {Status.FAIL: "X", Status.UNKNOWN: "?", Status.WARN: "!"}

@@ -13,11 +13,11 @@ from nodedoctor.report.document import Cause, Result, severity_of, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import root
 from nodedoctor.tui.filter import Filter
-from nodedoctor.tui.lines import card, detail, home, well
+from nodedoctor.tui.lines import card, detail, home, all_clear
 from nodedoctor.tui.lines.subjects import panels, subject_of
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.lines.tiles import strip
-from nodedoctor.tui.look import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.theme import LABEL, RUN, Glyphs, Para, Row
 from nodedoctor.tui.messages import ShowProbe
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
@@ -337,7 +337,7 @@ class ChecksScreen(Screen[None]):
 
     def _paras(self, state: State, key: str) -> list[Para]:
         if key == home.WELL:
-            return well.all_clear(state, self._of_fleet(), self.panes.page.room)
+            return all_clear.all_clear(state, self._of_fleet(), self.panes.page.room)
         if key.startswith(home.FOLD):
             name = key.removeprefix(home.FOLD)
             return card.fold(state, name, home.folds(state).get(name, ()))

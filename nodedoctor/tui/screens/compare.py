@@ -10,12 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Status
-from nodedoctor.report.comparison import Change, Comparison, FactChange, alike, compare, heading, told
+from nodedoctor.report.comparison import Change, Comparison, FactChange, similar_facts, compare, heading, told
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import unopened
+from nodedoctor.tui.lines import empty_state
 from nodedoctor.tui.lines.detail import sentence
-from nodedoctor.tui.look import LABEL, QUIET, STYLE, Glyphs, Para, Row
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.messages import Mark, ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.widgets.hints import Hints
@@ -71,7 +71,7 @@ class CompareScreen(Screen[None]):
         self._state = state
         if self._saved is None or state is None:
             self.query_one(Lines).show([(("compare", LABEL), ("   with nothing yet", QUIET))])
-            self.panes.page.show("", unopened.page("compare"))
+            self.panes.page.show("", empty_state.page("compare"))
             return
         known = [result for result in state.report["results"] if result["check"] not in state.running]
         self._comparison = compare(self._saved, {**state.report, "results": known})
@@ -111,7 +111,7 @@ def _items(comparison: Comparison) -> Iterator[tuple[str, Item]]:
     for changes in same.values():
         first = changes[0].check
         yield f"check {first}", (first if len(changes) == 1 else f"{len(changes)} checks", tuple(changes))
-    for name, facts in alike(comparison.facts):
+    for name, facts in similar_facts(comparison.facts):
         yield f"fact {facts[0].name}", (name, facts)
 
 

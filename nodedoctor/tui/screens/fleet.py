@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui.lines import matrix, nodes, unopened
+from nodedoctor.tui.lines import matrix, nodes, empty_state
 from nodedoctor.tui.lines.node_causes import CAUSE
-from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para, height
+from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para, height
 from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
@@ -69,7 +69,7 @@ class FleetScreen(Screen[None]):
     def on_mount(self) -> None:
         """Follow the nodes as they answer."""
         self.query_one("#head", Lines).show([(("fleet", LABEL), ("   no nodes were asked", QUIET))])
-        self.panes.page.show("", unopened.page("fleet"))
+        self.panes.page.show("", empty_state.page("fleet"))
         self.watch(self.app, "round", self.show)
 
     def on_resize(self) -> None:
@@ -202,7 +202,7 @@ class FleetScreen(Screen[None]):
         room = self.panes.page.room
         if room is None or self._round is None:
             return paras
-        whole = [*paras, *matrix.drawn(self._round.fleet, room.width, self._glyphs)]
+        whole = [*paras, *matrix.draw_matrix(self._round.fleet, room.width, self._glyphs)]
         return whole if height(whole, room.width) <= room.height else paras
 
     def _set_matrix(self, matrix: bool) -> None:

@@ -20,10 +20,10 @@ from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
 from nodedoctor.report.document import problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import hardware, load, unopened
+from nodedoctor.tui.lines import hardware, load, empty_state
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.lines.tiles import devices
-from nodedoctor.tui.look import LABEL, QUIET, RUN, STYLE, Glyphs, Para
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Para
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.state import Engine, State
@@ -95,7 +95,7 @@ class LiveScreen(Screen[None]):
         self._state = state
         if state is not None and self.recorded:
             facts = state.report["facts"] or {}
-            self._sample = LoadSample(loads=tuple(load.recorded(facts)), lost=hardware.lost(facts))
+            self._sample = LoadSample(loads=tuple(load.recorded(facts)), lost=hardware.lost_gpus(facts))
             self.query_one(Hints).show(self.HINTS[1:] if self._sample.loads else self.EMPTY)
         self._draw()
 
@@ -190,7 +190,7 @@ class LiveScreen(Screen[None]):
         ranks, lost = _ranks(self._state), self._lost()
         for index, gone in lost.items():
             if str(index) == key:
-                yield Para(hardware.said_of(gone), f"GPU{index}  ")
+                yield Para(hardware.lost_reason(gone), f"GPU{index}  ")
                 yield from self._found(index)
         for one in self._sample.loads:
             if str(one.gpu.index) == key and one.gpu.index not in lost:
@@ -198,7 +198,7 @@ class LiveScreen(Screen[None]):
                 yield from self._found(one.gpu.index)
         yield from load.host_lines(self._host, self._ports)
         if self.recorded and not self._sample.loads:
-            yield from unopened.page("live")
+            yield from empty_state.page("live")
         if self.recorded and self._state is not None:
             yield from hardware.page(self._state.report["facts"] or {}, self.size.width - 1)
         if not self._log and not self.recorded:
@@ -208,7 +208,7 @@ class LiveScreen(Screen[None]):
 
     def _lost(self) -> dict[int, LostGpu]:
         """The GPUs of which nothing is read, by number."""
-        lost = (*self._sample.lost, *load.lost_of(self._sample.loads))
+        lost = (*self._sample.lost, *load.newly_lost(self._sample.loads))
         return {one.index: one for one in lost if one.index is not None}
 
     def _found(self, index: int) -> Iterator[Para]:

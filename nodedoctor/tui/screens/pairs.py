@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.tui.lines import pairs
-from nodedoctor.tui.look import Glyphs
+from nodedoctor.tui.theme import Glyphs
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

@@ -14,7 +14,7 @@ from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told_step
 from nodedoctor.tui.lines.ticket import LAST_KEYS, SAFE_KEYS, keyed
-from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
+from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page

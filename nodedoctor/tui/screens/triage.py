@@ -14,8 +14,8 @@ from textual.screen import Screen
 
 from nodedoctor.cli.compare import CompareError
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import diagnosis, unopened
-from nodedoctor.tui.look import LABEL, QUIET, Glyphs, Para
+from nodedoctor.tui.lines import diagnosis, empty_state
+from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens.steps import StepsScreen
@@ -78,7 +78,7 @@ class TriageScreen(Screen[None]):
         """Nothing is open yet."""
         if not self._entries:
             self.query_one("#head", Lines).show([(("triage", LABEL), ("   nothing is open", QUIET))])
-            self.panes.page.show("", unopened.page("triage"))
+            self.panes.page.show("", empty_state.page("triage"))
 
     def open(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
         """Show a `nodedoctor.triage/1` document; `again` are the words that made it, to read once more."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nodedoctor.tui.look import Part
+from nodedoctor.tui.theme import Part
 from nodedoctor.tui.widgets.lines import strip
 
 ALWAYS = (("?", "Help"), ("q", "Quit"))

@@ -12,7 +12,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nodedoctor.tui.look import LABEL, Glyphs, Part
+from nodedoctor.tui.theme import LABEL, Glyphs, Part
 
 
 def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
@@ -60,11 +60,11 @@ class Lines(Widget):
         parts = self._lines[y] if y < len(self._lines) else ()
         width = self.size.width
         if sum(cell_len(text) for text, _ in parts) > width:
-            parts = tuple(_cut(parts, width))
+            parts = tuple(_fit_width(parts, width))
         return strip(parts, width, self.rich_style)
 
 
-def _cut(parts: Iterable[Part], width: int) -> Iterator[Part]:
+def _fit_width(parts: Iterable[Part], width: int) -> Iterator[Part]:
     """As much as fits, with a mark at the end of it."""
     left = width - 3
     for text, style in parts:

@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from nodedoctor.tui.look import Glyphs, Part, Row, fit
+from nodedoctor.tui.theme import Glyphs, Part, Row, fit
 from nodedoctor.tui.widgets.lines import scrolled
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.message import Message
 
-from nodedoctor.tui.look import Glyphs
+from nodedoctor.tui.theme import Glyphs
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.page import Page
 

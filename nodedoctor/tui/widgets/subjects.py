@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from nodedoctor.tui.lines.subjects import Panel
-from nodedoctor.tui.look import Glyphs, Part
+from nodedoctor.tui.theme import Glyphs, Part
 from nodedoctor.tui.widgets.lines import scrolled
 
 TALLEST = 4

@@ -17,7 +17,7 @@ import pytest
 import ranks
 from test_hangs import as_an_ordinary_user
 
-from nodedoctor.blackbox.arm import HOOK
+from nodedoctor.blackbox.job_environment import HOOK
 
 SAMPLER = Path(__file__).parents[3] / "nodedoctor/probes/job/sampler.py"
 

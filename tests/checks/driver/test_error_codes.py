@@ -12,7 +12,7 @@ from recorded import driver_files, machine, nvml, pci, replay, services
 from tiers import first, some
 
 from nodedoctor.knowledge.error_codes import CUDA, NVML, QUIET, cuda_error, nvml_error
-from nodedoctor.knowledge.moves import move_of
+from nodedoctor.knowledge.ownership import move_of
 from nodedoctor.model import Finding, Report, Status
 
 GPUS = 8

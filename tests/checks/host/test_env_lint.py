@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_stack_checks import H100, gpus, target
 
-from nodedoctor.blackbox import arm
+from nodedoctor.blackbox import job_environment
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env, EnvFile, environment
@@ -433,6 +433,6 @@ def test_expandable_segments_beside_vllm_are_a_note_about_its_sleep_mode():
 @pytest.mark.parametrize("nccl_version", ["2.24.3", "2.27.5"])
 def test_what_arm_sets_is_what_lint_asks_for(torch: str, nccl_version: str) -> None:
     """The block fits every torch, old and new names alike: none of its lines is anything to complain of."""
-    block = arm.arm({}, "/jobs/a", stamp="s", hook="/opt/hook", port=4000).variables
+    block = job_environment.arm({}, "/jobs/a", stamp="s", hook="/opt/hook", port=4000).variables
     told = lint(torch=torch, nccl_version=nccl_version, **block)
     assert [finding.summary for finding in told if finding.status is not Status.PASS] == []

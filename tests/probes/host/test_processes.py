@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from nodedoctor.facts.host.processes import Process, Processes, running_processes
 from nodedoctor.model import Observation, Outcome, Unseen
-from nodedoctor.probes.host.environment import kept
+from nodedoctor.probes.host.environment import kept_variables
 
 SECRET = "s3kr1tValue"
 READY = "import sys, time; print('ready', flush=True); time.sleep(600)"
@@ -236,7 +236,7 @@ def test_of_command_lines_only_names_are_kept(tmp_path: Path):
 
 def row(pid: int, ppid: int = 0, program: str = "python", **more: Any) -> dict[str, Any]:
     environment = {name: str(value) for name, value in more.pop("env", {}).items()}
-    return {"pid": pid, "ppid": ppid, "program": program, "environment": kept(environment), **more}
+    return {"pid": pid, "ppid": ppid, "program": program, "environment": kept_variables(environment), **more}
 
 
 def parse(*rows: dict[str, Any]) -> Processes:

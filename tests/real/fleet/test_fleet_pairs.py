@@ -20,7 +20,7 @@ import pytest
 from hosts import Host, Hosts, need, quietly
 from jsonschema import validate
 
-from nodedoctor.pairs import crew
+from nodedoctor.pairs import agent_pool
 
 pytestmark = pytest.mark.real
 
@@ -251,9 +251,9 @@ def test_an_end_in_the_middle_leaves_nothing_running(hosts: Hosts, end: str):
 def test_a_line_that_is_cut_without_a_word_ends_the_agent(hosts: Hosts):
     """The dead-man timer: no end of stdin comes, only silence."""
     host = hosts[7]
-    (host.folder / "agent.sh").write_text(crew.script("tcp", sys.executable))
+    (host.folder / "agent.sh").write_text(agent_pool.script("tcp", sys.executable))
     hello = json.dumps({"do": "hello", "toward": ["gpu-node-0"], "quiet": 2.0, "what": "tcp"})
-    (host.folder / "first").write_bytes(crew.program() + hello.encode() + b"\n")
+    (host.folder / "first").write_bytes(agent_pool.program() + hello.encode() + b"\n")
     agent = f"sh {host.folder}/agent.sh"
     script = f"(cat {host.folder}/first; sleep 1000) | {{ {agent}; touch /tmp/over; }}"
     talk = subprocess.Popen(host.argv("bash", "-c", script), stdout=subprocess.PIPE)

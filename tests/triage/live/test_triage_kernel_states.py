@@ -105,7 +105,7 @@ def started(how: str, file: Path) -> Iterator[RankSample]:
 
 def seen(*ranks: RankSample) -> LiveJob:
     numbered = [replace(rank, rank=n, world=len(ranks)) for n, rank in enumerate(ranks)]
-    return asyncio.run(capture.look(numbered, host="n", twice=0.3)).live
+    return asyncio.run(capture.look_twice(numbered, host="n", twice=0.3)).live
 
 
 def test_a_lock_whose_holder_the_kernel_lists(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_rank_that_ends_between_the_looks_is_not_called_dead(tmp_path: Path) -
 
         async def look() -> LiveJob:
             one = replace(rank, rank=0, world=3, local_world=3, local=0)
-            looking = asyncio.ensure_future(capture.look([one], host="n", twice=1.5))
+            looking = asyncio.ensure_future(capture.look_twice([one], host="n", twice=1.5))
             await asyncio.sleep(1)
             subprocess.run(["kill", "-KILL", str(rank.pid)], check=True)
             os.waitpid(rank.pid, 0)

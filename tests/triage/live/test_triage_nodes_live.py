@@ -254,7 +254,7 @@ def test_a_process_that_went_away_between_the_looks() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     gone = RankSample(child.pid, 1, 0, 2, state="S")
-    (seen,) = asyncio.run(capture.look([gone], host="n", twice=0.1)).live.processes
+    (seen,) = asyncio.run(capture.look_twice([gone], host="n", twice=0.1)).live.processes
     assert (seen.pid, seen.states, seen.threads, seen.ticks) == (child.pid, ("S", "gone"), (), 0)
 
 

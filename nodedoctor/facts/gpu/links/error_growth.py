@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.enums import clock_event_reasons
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
-from nodedoctor.json_shapes import answer, int_of, listed, mapping, number
+from nodedoctor.json_shapes import answer, int_of, as_list, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
 
@@ -106,12 +106,12 @@ def _sample(line: str) -> _Sample | None:
 
 
 def _counts(said: Mapping[str, Any]) -> Iterator[tuple[int, tuple[_Counts, dict[int, _Counts]]]]:
-    for entry in listed(said.get("gpus")):
+    for entry in as_list(said.get("gpus")):
         index = index_of(entry)
         if index is not None and "values" in entry:
             links = {
                 number: _numbers(link)
-                for link in listed(entry.get("links"))
+                for link in as_list(entry.get("links"))
                 if (number := index_of(link, "link")) is not None
             }
             yield index, (_numbers(entry), links)

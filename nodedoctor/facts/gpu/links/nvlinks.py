@@ -36,7 +36,7 @@ class NvLinks:
         if not (states or counts):
             return _unseen(gpus, listed, status)
         counted = {gpu.index: gpu for gpu in counts}
-        joined = [_joined(gpu, counted.get(gpu.index)) for gpu in states or counts]
+        joined = [_join_counters(gpu, counted.get(gpu.index)) for gpu in states or counts]
         return cls(STATUS if states else ERRORS, tuple(joined))
 
     def public(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _of_nvml(gpu: Gpu) -> GpuLinks:
     return GpuLinks(gpu.index, gpu.name, state, links, uuid=gpu.uuid)
 
 
-def _joined(gpu: GpuLinks, counted: GpuLinks | None) -> GpuLinks:
+def _join_counters(gpu: GpuLinks, counted: GpuLinks | None) -> GpuLinks:
     """The states of one text with the counters of the other."""
     if counted is None or counted is gpu:
         return gpu

@@ -13,7 +13,7 @@ _ALONE = {
 }
 
 
-def called(key: str) -> str:
+def call_name(key: str) -> str:
     """The name of the function whose answer has this key, with the field where one serves many."""
     if key in asked.SYSTEM:
         return asked.SYSTEM[key]

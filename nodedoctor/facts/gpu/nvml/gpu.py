@@ -17,7 +17,7 @@ from nodedoctor.facts.gpu.nvml.links import links_of, peers_of
 from nodedoctor.facts.gpu.nvml.processes import LISTS, processes_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, listed, text_of
+from nodedoctor.json_shapes import int_of, as_list, text_of
 from nodedoctor.record import record
 
 Read = Callable[[Any], Any]
@@ -281,7 +281,7 @@ def _running_rows() -> Rows:
     yield "cpu_affinity", "cpu_affinity", ranges
     yield "numa_nodes", "numa_nodes", ranges
     yield "gpu_numa_node", "gpu_numa_node", _not_negative
-    yield "c2c_active", "c2c_status", lambda value: sum(int_of(one) == 1 for one in listed(value))
+    yield "c2c_active", "c2c_status", lambda value: sum(int_of(one) == 1 for one in as_list(value))
     yield "fabric_state", "fabric", part("state", _state)
     yield "fabric_status", "fabric", part("status", named(words.RETURN))
     yield "fabric_clique_id", "fabric", part("cliqueId", int_of)

@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpu import GpuPeer, NvLink
 from nodedoctor.facts.gpu.nvml import enums as words
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, listed, text_of
+from nodedoctor.json_shapes import int_of, as_list, text_of
 
 # What NVML says about the links of a GPU that has none.
 _NONE_SUCH = frozenset({"NOT_SUPPORTED", "INVALID_ARGUMENT", "FUNCTION_NOT_FOUND"})
@@ -39,7 +39,7 @@ _BER = {"effective": "effective_ber", "symbol": "symbol_ber"}
 def links_of(said: Raw) -> tuple[tuple[NvLink, ...] | None, str | None]:
     """The links of a GPU, none for a model without; None and a reason when they could not be looked at."""
     entries = [
-        Raw.of(entry) for entry in listed(said.entry.get("links")) if index_of(entry, "link") is not None
+        Raw.of(entry) for entry in as_list(said.entry.get("links")) if index_of(entry, "link") is not None
     ]
     if entries:
         return tuple(_link(entry) for entry in entries), None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import int_of, mapping, part, whole
+from nodedoctor.json_shapes import int_of, mapping, part, whole_number
 from nodedoctor.record import record
 
 ReadError = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
@@ -55,5 +55,5 @@ def mib(value: Any) -> int:
 
 def index_of(entry: Any, key: str = "index") -> int | None:
     """The number of the GPU an entry is about; None when it has none."""
-    number = whole(mapping(entry), key)
+    number = whole_number(mapping(entry), key)
     return number if number is not None and number < 1024 else None

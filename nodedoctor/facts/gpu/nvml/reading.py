@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 from nodedoctor.facts import shapes
 from nodedoctor.facts.gpu.gpu import CallError, Gpu, GpuReading, InitError, LostGpu, SlowCall
-from nodedoctor.facts.gpu.nvml.calls import called
+from nodedoctor.facts.gpu.nvml.calls import call_name
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, is_whole, listed, loaded, mapping, number, part, text_of
+from nodedoctor.json_shapes import int_of, is_whole, as_list, loaded, mapping, number, part, text_of
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
@@ -44,11 +44,11 @@ def reading_of(document: Mapping[str, Any], complete: bool, seen: Observation) -
     started, system = mapping(document.get("init")), Raw.of(document.get("system"))
     count, no_count = system.read("count", _count)
     read = list(_gpus(document))
-    gone = [lost for gpu in read if (lost := _gone(gpu))]
+    gone = [lost for gpu in read if (lost := _lost_gpu(gpu))]
     reading = GpuReading(
         source="nvml",
         counted=count,
-        gpus=tuple(gpu for gpu in read if _gone(gpu) is None),
+        gpus=tuple(gpu for gpu in read if _lost_gpu(gpu) is None),
         lost=(*unopened(document), *gone),
         library=_text(started.get("library")),
         excluded=tuple(_excluded(system)),
@@ -96,10 +96,10 @@ def _gpus(document: Mapping[str, Any]) -> Iterator[Gpu]:
     """The GPUs that were read, each once: their entry is the only one with values."""
     programs, pairs = mapping(document.get("programs")), document.get("peers")
     peers: dict[int | None, list[Raw]] = {}
-    for pair in listed(pairs):
+    for pair in as_list(pairs):
         peers.setdefault(index_of(pair), []).append(Raw.of(pair))
     seen = set()
-    for entry in listed(document.get("gpus")):
+    for entry in as_list(document.get("gpus")):
         index = index_of(entry)
         if index is None or index in seen or "values" not in entry:
             continue
@@ -108,7 +108,7 @@ def _gpus(document: Mapping[str, Any]) -> Iterator[Gpu]:
         yield gpu_of(index, Raw.of(entry), its_peers, programs)
 
 
-def _gone(gpu: Gpu) -> LostGpu | None:
+def _lost_gpu(gpu: Gpu) -> LostGpu | None:
     """A GPU that was opened and then answered that it is lost: what else it said is of no use."""
     for name, error in gpu.errors.items():
         if error in _GONE:
@@ -118,14 +118,14 @@ def _gone(gpu: Gpu) -> LostGpu | None:
 
 def unopened(document: Mapping[str, Any]) -> Iterator[LostGpu]:
     """The GPUs without a handle."""
-    for entry in listed(document.get("gpus")):
+    for entry in as_list(document.get("gpus")):
         index, error = index_of(entry), mapping(entry).get("error")
         if index is not None and isinstance(error, str):
             yield LostGpu(index, None, error, _text(entry.get("text")) or "")
 
 
 def _excluded(system: Raw) -> Iterator[str]:
-    for address in listed(system.values.get("excluded")):
+    for address in as_list(system.values.get("excluded")):
         if bus_id := normal_bus_id(_text(address) or ""):
             yield bus_id
 
@@ -141,7 +141,7 @@ def init_error_of(started: Mapping[str, Any]) -> InitError | None:
 
 
 def _slow_calls(document: Mapping[str, Any]) -> Iterator[SlowCall]:
-    for entry in listed(document.get("slow")):
+    for entry in as_list(document.get("slow")):
         call, seconds = mapping(entry).get("call"), number(mapping(entry).get("seconds"))
         if isinstance(call, str) and seconds is not None:
             yield SlowCall(index_of(entry), call, seconds)
@@ -151,17 +151,17 @@ def call_errors(document: Mapping[str, Any]) -> Iterator[CallError]:
     """Every answer in the document that is an error and says more than that there is no such thing."""
     started = init_error_of(mapping(document.get("init"))) is None
     for key, error in _errors_of(document.get("system")) if started else ():
-        yield CallError(None, called(key), error)
-    for entry in listed(document.get("gpus")):
+        yield CallError(None, call_name(key), error)
+    for entry in as_list(document.get("gpus")):
         index = index_of(entry)
         for key, error in _errors_of(entry):
-            yield CallError(index, called(key), error)
-        for link in listed(mapping(entry).get("links")):
+            yield CallError(index, call_name(key), error)
+        for link in as_list(mapping(entry).get("links")):
             for key, error in _errors_of(link):
-                yield CallError(index, called(key), error, link=index_of(link, "link"))
-    for pair in listed(document.get("peers")):
+                yield CallError(index, call_name(key), error, link=index_of(link, "link"))
+    for pair in as_list(document.get("peers")):
         for key, error in _errors_of(pair):
-            yield CallError(index_of(pair), called(key), error, peer=index_of(pair, "peer"))
+            yield CallError(index_of(pair), call_name(key), error, peer=index_of(pair, "peer"))
 
 
 def _errors_of(entry: Any) -> Iterator[tuple[str, str]]:

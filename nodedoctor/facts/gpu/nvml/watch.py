@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
-from nodedoctor.json_shapes import answer, int_of, listed, mapping, number
+from nodedoctor.json_shapes import answer, int_of, as_list, mapping, number
 from nodedoctor.record import field, record
 
 # Counter, rate it gives, and what a MiB is in its unit.
@@ -68,7 +68,7 @@ def sample_of(line: str, before: LoadSample | None = None) -> LoadSample | None:
     passed = now - before.time_seconds if before and before.time_seconds is not None else 0.0
     earlier = {load.gpu.index: load.counters for load in before.loads} if before else {}
     entries = {
-        index_of(entry): Raw.of(entry) for entry in listed(said.get("gpus")) if "values" in mapping(entry)
+        index_of(entry): Raw.of(entry) for entry in as_list(said.get("gpus")) if "values" in mapping(entry)
     }
     loads = (_load(i, entry, earlier.get(i, {}), passed) for i, entry in entries.items() if i is not None)
     return LoadSample(now, tuple(loads), tuple(unopened(said)))

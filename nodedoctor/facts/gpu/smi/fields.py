@@ -154,7 +154,7 @@ fabric_cluster_uuid            text      clusteruuid
 
 _READERS: dict[str, Reader] = {
     "text": values.text_of,
-    "whole": values.whole,
+    "whole": values.leading_integer,
     "watts": values.number,
     "flag": values.flag,
     "word": values.word,

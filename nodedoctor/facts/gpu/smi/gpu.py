@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpu import BankAvailability, Gpu, GpuProcess
 from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
 from nodedoctor.facts.gpu.smi.sections import Section
-from nodedoctor.facts.gpu.smi.values import program, value_of, whole
+from nodedoctor.facts.gpu.smi.values import program, value_of, leading_integer
 
 Told = Iterator[tuple[str, Any, str | None]]
 """Field, value, error: the value is None where there is an error, or where nothing was said."""
@@ -70,7 +70,7 @@ def _compound(section: Section) -> Told:
 def _ecc(prefix: str, errors: Section) -> Told:
     """Counts by memory and kind from Turing on; before that only sums of single and double bit errors."""
     for bits, kind in (("single_bit", "correctable"), ("double_bit", "uncorrectable")):
-        yield f"{prefix}_{kind}", *value_of(errors.value(f"{bits}/total"), whole)
+        yield f"{prefix}_{kind}", *value_of(errors.value(f"{bits}/total"), leading_integer)
         counts = []
         for memory in ("sram", "dram"):
             names = _UNCORRECTABLE if (memory, kind) == ("sram", "uncorrectable") else (f"{memory}_{kind}",)
@@ -84,7 +84,7 @@ def _ecc(prefix: str, errors: Section) -> Told:
 def _sum(errors: Section, names: tuple[str, ...]) -> tuple[int | None, str | None]:
     """The sum of those of the names that are there; an error when one of them cannot be read."""
     told = [(part.text, part) for part in errors.parts if part.name.replace("sec_ded", "secded") in names]
-    read = [value_of(text, whole) for text, _ in told]
+    read = [value_of(text, leading_integer) for text, _ in told]
     error = next((error for _, error in read if error), None)
     counts = [count for count, _ in read if count is not None]  # a text that was cut off may end before one
     return (sum(counts), None) if counts and error is None else (None, error)
@@ -106,7 +106,7 @@ def _banks(section: Section) -> BankAvailability | None:
 
 def _counts(section: Section, prefix: str) -> dict[str, int]:
     """Names without their prefix, and the whole numbers that stand there."""
-    read = ((part.name.removeprefix(prefix), whole(part.text)) for part in section.parts)
+    read = ((part.name.removeprefix(prefix), leading_integer(part.text)) for part in section.parts)
     return {name: count for name, count in read if count is not None}
 
 
@@ -166,22 +166,22 @@ def _process_list(listed: Section) -> Iterator[GpuProcess]:
         if part.name == "process_info":
             yield from _process(part, part.value("pid"), _instances(part))
         elif part.name in ("gpu_instance_id", "compute_instance_id"):
-            instances[part.name] = whole(part.text)
+            instances[part.name] = leading_integer(part.text)
         elif part.name == "process_id":
             yield from _process(part, part.text, instances)
 
 
 def _instances(info: Section) -> dict[str, int | None]:
     names = ("gpu_instance_id", "compute_instance_id")
-    return {name: whole(info.value(name) or "") for name in names}
+    return {name: leading_integer(info.value(name) or "") for name in names}
 
 
 def _process(info: Section, pid: str | None, instances: dict[str, int | None]) -> Iterator[GpuProcess]:
-    number = whole(pid or "")
+    number = leading_integer(pid or "")
     if number is None:
         return
     kind = KINDS.get(info.value("type") or "")
-    used = whole(info.value("used_memory", "used_gpu_memory") or "")
+    used = leading_integer(info.value("used_memory", "used_gpu_memory") or "")
     name = program(info.value("process_name", "name") or "")
     if kind:
         yield GpuProcess(

@@ -14,11 +14,11 @@ from nodedoctor.facts.gpu.smi.errors import init_error, library_version, lost_gp
 from nodedoctor.facts.gpu.smi.gpu import gpu_of
 from nodedoctor.facts.gpu.smi.q import read_q
 from nodedoctor.facts.gpu.smi.sections import Section, inert
-from nodedoctor.facts.gpu.smi.values import whole
+from nodedoctor.facts.gpu.smi.values import leading_integer
 from nodedoctor.facts.gpu.smi.xml import read_xml
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record, replace
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 XML, Q, TABLE = "nvidia-smi-xml", "nvidia-smi-q", "nvidia-smi"
 
@@ -97,8 +97,8 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
     if root is None:
         return _finished(GpuReading(seen.probe), seen)
     sections = list(root.all("gpu"))
-    numbers = _numbers([normal_bus_id(section.text) for section in sections], list(lost_gpus(_said(seen))))
-    attached = whole(root.value("attached_gpus") or "")
+    numbers = _numbers([normal_bus_id(section.text) for section in sections], list(lost_gpus(_printed_text(seen))))
+    attached = leading_integer(root.value("attached_gpus") or "")
     whole_text = attached == len(sections) or seen.probe == XML
     gpus = tuple(
         replace(gpu_of(index, section), numbered=whole_text)
@@ -134,7 +134,7 @@ def _nameless(gpu: Gpu) -> LostGpu | None:
 
 def _finished(reading: GpuReading, seen: Observation) -> GpuReading | Unseen:
     """Add what the text says besides GPUs: errors, devices that could not be opened, where it was cut off."""
-    said = _said(seen)
+    said = _printed_text(seen)
     lost = merged(reading.lost, tuple(lost_gpus(said)))
     failed = None if reading.gpus else init_error(said)
     if not (reading.gpus or lost or failed):
@@ -161,7 +161,7 @@ def merged(*lists: tuple[LostGpu, ...]) -> tuple[LostGpu, ...]:
     found: dict[str, LostGpu] = {}
     for gone in (gone for listed in lists for gone in listed):
         same = next((key for key, known in found.items() if _same(known, gone)), None)
-        found[same or str(len(found))] = _joined(found[same], gone) if same else gone
+        found[same or str(len(found))] = _join_sources(found[same], gone) if same else gone
     return tuple(found.values())
 
 
@@ -171,7 +171,7 @@ def _same(one: LostGpu, other: LostGpu) -> bool:
     return one.index is not None and one.index == other.index
 
 
-def _joined(one: LostGpu, other: LostGpu) -> LostGpu:
+def _join_sources(one: LostGpu, other: LostGpu) -> LostGpu:
     """The first one, with what it does not know from the other."""
     return replace(
         one,
@@ -185,13 +185,13 @@ def _interruption(seen: Observation, wanted: int | None, shown: int) -> str:
     if not seen.answered:
         return f"{seen.probe}: {seen.note or seen.outcome.value}"
     if seen.rc not in _WHOLE:
-        return f"{seen.probe}: ended with exit code {seen.rc} after {counted(shown, 'GPU')}"
+        return f"{seen.probe}: ended with exit code {seen.rc} after {count_with_noun(shown, 'GPU')}"
     return f"{seen.probe}: counts {wanted} GPUs and shows {shown}: cut off, or asked about some of them"
 
 
 def _unseen(seen: Observation) -> Unseen:
-    if seen.answered and "not found" in _said(seen):
-        said = inert(_said(seen).strip()[:200])
+    if seen.answered and "not found" in _printed_text(seen):
+        said = inert(_printed_text(seen).strip()[:200])
         return Unseen("missing-tool", f"{seen.probe}: {said}", probe=seen.probe)
     return Unseen.of(seen)
 
@@ -202,6 +202,6 @@ def _version(root: Section, *names: str) -> str | None:
     return next((word for word in words if shapes.version(word)), None)
 
 
-def _said(seen: Observation) -> str:
+def _printed_text(seen: Observation) -> str:
     """Everything nvidia-smi printed; errors come on either stream."""
     return f"{seen.text}\n{seen.note}"

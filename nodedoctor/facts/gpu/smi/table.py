@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, GpuProcess, LostGpu
 from nodedoctor.facts.gpu.smi.errors import error_name, normal_bus_id
 from nodedoctor.facts.gpu.smi.gpu import KINDS
 from nodedoctor.facts.gpu.smi.sections import inert
-from nodedoctor.facts.gpu.smi.values import flag, number, program, pstate, value_of, whole
+from nodedoctor.facts.gpu.smi.values import flag, number, program, pstate, value_of, leading_integer
 from nodedoctor.patterns import regex
 
 # R610 prints KMD Version and CUDA UMD Version where older drivers print Driver Version and CUDA Version.
@@ -100,7 +100,7 @@ def _ecc(column: str) -> dict[str, tuple[Any, str | None]]:
     """The count of uncorrectable errors; `Off` when ECC is off, `On` on a GPU in MIG mode."""
     mode = flag(column)
     if mode is None:
-        count, error = value_of(column, whole)
+        count, error = value_of(column, leading_integer)
         counting = True if error is None else None
         return {"ecc_volatile_uncorrectable": (count, error), "ecc_mode": (counting, error)}
     return {"ecc_mode": (mode, None)}
@@ -108,14 +108,14 @@ def _ecc(column: str) -> dict[str, tuple[Any, str | None]]:
 
 def _use(use: re.Match[str]) -> dict[str, tuple[Any, str | None]]:
     return {
-        "fan_percent": value_of(use["fan"], whole),
-        "temperature_c": value_of(use["temperature"], whole),
+        "fan_percent": value_of(use["fan"], leading_integer),
+        "temperature_c": value_of(use["temperature"], leading_integer),
         "pstate": value_of(use["pstate"], pstate),
         "power_draw_w": value_of(use["draw"], number),
         "power_limit_w": value_of(use["limit"], number),
-        "memory_used_mib": value_of(use["used"], whole),
-        "memory_total_mib": value_of(use["total"], whole),
-        "gpu_utilization_percent": value_of(use["load"], whole),
+        "memory_used_mib": value_of(use["used"], leading_integer),
+        "memory_total_mib": value_of(use["total"], leading_integer),
+        "gpu_utilization_percent": value_of(use["load"], leading_integer),
         "compute_mode": (_COMPUTE.get(use["compute"]), None),
     }
 
@@ -124,6 +124,6 @@ def _processes(lines: list[str]) -> Iterator[tuple[int, GpuProcess]]:
     """The index of the GPU and the process; an older driver has no columns for MIG instances."""
     for found in map(_PROCESS.match, (line.strip() for line in lines)):
         if found:
-            instances = (whole(found["gi"] or ""), whole(found["ci"] or ""))
-            said = (KINDS[found["type"]], whole(found["used"]), program(found["name"]))
+            instances = (leading_integer(found["gi"] or ""), leading_integer(found["ci"] or ""))
+            said = (KINDS[found["type"]], leading_integer(found["used"]), program(found["name"]))
             yield int(found["gpu"]), GpuProcess(int(found["pid"]), *said, *instances)

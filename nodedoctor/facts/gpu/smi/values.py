@@ -42,7 +42,7 @@ def number(text: str) -> float | None:
     return float(found[0]) if found else None
 
 
-def whole(text: str) -> int | None:
+def leading_integer(text: str) -> int | None:
     """The whole number a value begins with: `81559 MiB`, `8 %`, `16x`, `2560 bank(s)`."""
     found = number(text)
     return None if found is None else round(found)

@@ -18,7 +18,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.fleet.model import FleetRequest, Node, NodeState
 from nodedoctor.fleet.reports import reading
 from nodedoctor.fleet.transports import node_side
-from nodedoctor.fleet.transports.slurm.step import PARTING, Said, SlurmStep, argv
+from nodedoctor.fleet.transports.slurm.step import PARTING, NodeAnswer, SlurmStep, argv
 from nodedoctor.model import Observation, Outcome
 from nodedoctor.nodeset import fold
 
@@ -106,7 +106,7 @@ class SlurmAsking:
         except OSError as error:
             step.errors.append(f"srun: {error.strerror or error}")
 
-    def _answered(self, said: Said, arrives: bool) -> None:
+    def _answered(self, said: NodeAnswer, arrives: bool) -> None:
         lacks = said.rc == 127 and node_side.NO_NODEDOCTOR in said.errors
         if lacks and self._brought and not arrives and self._request.deadline - self._passed > LEAST:
             self._turn[said.host] = None

@@ -83,7 +83,7 @@ def held_argv(job: str, words: tuple[str, ...], host: str, script: str) -> tuple
 
 
 @record
-class Said:
+class NodeAnswer:
     """The whole answer of one node: text, exit code, and what it said on stderr."""
 
     host: str
@@ -109,7 +109,7 @@ class SlurmStep:
         self._packed: dict[int, _Packed] = {}
         self._said: dict[int, str] = {}
 
-    def observe(self, fd: int, line: str) -> Said | None:
+    def observe(self, fd: int, line: str) -> NodeAnswer | None:
         """Take in one line of srun; the answer it completes, if it does."""
         labelled = _LABELLED.fullmatch(line)
         if labelled is None:
@@ -119,7 +119,7 @@ class SlurmStep:
         mark, _, rest = text.partition(" ")
         return self._marked(task, rest) if fd == 1 and mark == MARK else None
 
-    def _marked(self, task: int, rest: str) -> Said | None:
+    def _marked(self, task: int, rest: str) -> NodeAnswer | None:
         word, _, value = rest.partition(" ")
         if word == "at" and task not in self.begun:
             self.begun[task] = value.partition(" ")[2].strip() or value
@@ -132,7 +132,7 @@ class SlurmStep:
         elif word == "end" and task in self._packed:
             text, rc = self._packed.pop(task).unpacked()
             host = self.begun[task]
-            return Said(host, text, rc, self._said[task].strip(), truncated=rc is None)
+            return NodeAnswer(host, text, rc, self._said[task].strip(), truncated=rc is None)
         return None
 
     def _of_srun(self, line: str) -> None:

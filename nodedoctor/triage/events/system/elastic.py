@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.model import LARGEST_PID, Event, Line, Identity
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 _ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(?! )(.*)$")
 _ENTRY = re.compile(r"^\s*\[\d+\]:\s*$")
@@ -82,5 +82,5 @@ def _list_identity(line: Line, row: dict[str, str]) -> Identity:
         rank=int(rank[1]) if rank else line.who.rank,
         local_rank=int(rank[2]) if rank and rank[2] else None,
         host=row.get("host") or line.who.host,
-        pid=whole(pid[1], LARGEST_PID) if pid else None,
+        pid=whole_number(pid[1], LARGEST_PID) if pid else None,
     )

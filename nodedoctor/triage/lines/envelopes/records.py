@@ -12,7 +12,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.lines.times import parse_time
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Identity
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 TEXT = (
     "log", "message", "msg", "textpayload", "@message", "body", "line", "event", "_raw", "short_message",
@@ -68,11 +68,11 @@ def who_of(named: Mapping[str, Any], known: Identity) -> Identity:
                         {str(k).lower(): v for k, v in inner.items() if str(k).lower() not in fields}
                     )
     host = next((item for name in _HOST if isinstance(item := fields.get(name), str) and item), None)
-    rank = next((n for name in _RANK if (n := whole(fields.get(name), LARGEST_WORLD - 1)) is not None), None)
-    pid = next((n for name in ("_pid", "pid") if (n := whole(fields.get(name), LARGEST_PID))), None)
+    rank = next((n for name in _RANK if (n := whole_number(fields.get(name), LARGEST_WORLD - 1)) is not None), None)
+    pid = next((n for name in ("_pid", "pid") if (n := whole_number(fields.get(name), LARGEST_PID))), None)
     told = Identity(
         rank=rank,
-        local_rank=whole(fields.get("local_rank"), LARGEST_WORLD - 1),
+        local_rank=whole_number(fields.get("local_rank"), LARGEST_WORLD - 1),
         host=host[:200] if host else None,
         pid=pid if rank is not None else None,  # else it may be the launcher's, who speaks for all ranks
     )

@@ -7,7 +7,7 @@ import re
 from nodedoctor.triage.lines.prefix.clocks import read_date
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 _RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
 _MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
@@ -66,7 +66,7 @@ def _read_logger_rank(found: re.Match[str], said: PrefixInfo) -> None:
 
 def _read_composer(found: re.Match[str], said: PrefixInfo) -> None:
     said.state(int(found[1]))
-    said.know(pid=whole(found[2], LARGEST_PID))
+    said.know(pid=whole_number(found[2], LARGEST_PID))
     said.level = {"C": "F", None: ""}.get(found[3], found[3])
     said.severities += (False,)
 
@@ -81,7 +81,7 @@ def _read_seat(found: re.Match[str], said: PrefixInfo) -> None:
 
 
 def _read_ray(found: re.Match[str], said: PrefixInfo) -> None:
-    world, rank = found[1] or DEFAULT_WORLD, whole(found[2], LARGEST_WORLD - 1)
+    world, rank = found[1] or DEFAULT_WORLD, whole_number(found[2], LARGEST_WORLD - 1)
     verl, vllm = _VERL.match(world), _VLLM.match(world)
     if verl:  # the name of verl's actors ends in the number of their node and their rank on it
         world = verl[1]
@@ -89,7 +89,7 @@ def _read_ray(found: re.Match[str], said: PrefixInfo) -> None:
         said.labels = (("node", int(verl[2])),)
     if vllm or rank is not None:
         world, rank = DEFAULT_WORLD, rank if rank is not None or vllm is None else int(vllm[1])
-    said.know(world=world, pid=whole(found[3], LARGEST_PID), host=found[4], rank=rank)
+    said.know(world=world, pid=whole_number(found[3], LARGEST_PID), host=found[4], rank=rank)
 
 
 def _read_raylet(found: re.Match[str], said: PrefixInfo) -> None:

@@ -7,7 +7,7 @@ import re
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo, ignore_prefix
 from nodedoctor.triage.lines.times import parse_time, year_seconds
 from nodedoctor.triage.model import COMPILED, LARGEST_PID
-from nodedoctor.whole_numbers import whole
+from nodedoctor.whole_numbers import whole_number
 
 _PADDED = {"DEBUG": 4, "INFO": 5, "NOTICE": 3, "WARNING": 2, "WARN": 5, "ERROR": 4, "CRITICAL": 1, "FATAL": 4,
            "TRACE": 4, "SUCCESS": 2}  # fmt: skip
@@ -101,11 +101,11 @@ def _read_glog(found: re.Match[str], said: PrefixInfo) -> None:
 
 
 def _read_nccl(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
+    said.know(host=found[1], pid=whole_number(found[2], LARGEST_PID))
 
 
 def _read_ucx(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[1], pid=whole(found[2], LARGEST_PID))
+    said.know(host=found[1], pid=whole_number(found[2], LARGEST_PID))
     said.level = {"FATAL": "F", "ERROR": "E", "WARN": "W", "DIAG": "I", "INFO": "I"}.get(found[3], "D")
     said.severities += (False,)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.tui.look import LABEL, Para
+from nodedoctor.tui.theme import LABEL, Para
 
 _Ways = tuple[tuple[str, str, str], ...]
 """A key or `$`, what to type, and what comes of it."""

@@ -19,7 +19,7 @@ _CABLE = ("plugged", "link-up", "link-down")
 """What the kernel log tells of a cable; the last one counts."""
 
 
-def linked_once(port: IbPort) -> str:
+def was_ever_linked(port: IbPort) -> str:
     """What shows that this port has, or had, a partner; empty when nothing does."""
     if port.carried:
         return "its counters show that it had a link"
@@ -38,7 +38,7 @@ def meant_to_link(
     module is plugged in, somebody configured an address for it, or a job here spans several nodes.
     """
     for port in ports:
-        if told := linked_once(port):
+        if told := was_ever_linked(port):
             return f"{port.name}: {told}"
         if port.lid and 0 < port.lid <= _LAST_UNICAST_LID:
             return f"{port.name}: a subnet manager gave it LID {port.lid}"

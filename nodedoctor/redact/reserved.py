@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 
-class Taken:
+class ReservedWords:
     """All words of a shape that a text holds, found once for each shape: there may be thousands of them."""
 
     def __init__(self, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodedoctor.json_shapes import Json, listed, mapping, objects, whole, words
+from nodedoctor.json_shapes import Json, as_list, mapping, objects, whole_number, words
 from nodedoctor.record import record
 from nodedoctor.whole_numbers import spans
 
@@ -30,7 +30,7 @@ def jobs(document: Json) -> Iterator[tuple[str, str, bool]]:
     """Each job where there are several: its id, what is known of it, and whether it was judged."""
     found = objects(document.get("jobs"))
     for job in found if len(found) > 1 else ():
-        hosts = [words(host) for host in listed(job.get("hosts"))]
+        hosts = [words(host) for host in as_list(job.get("hosts"))]
         ranks = words(job.get("world"))
         first, last = words(job.get("first")), words(job.get("last"))
         known = (
@@ -71,7 +71,7 @@ def moments(document: Json) -> list[Moment]:
         groups.setdefault(words(item.get("event")), []).append(item)
     for event, items in groups.items():
         times = [time for item in items if (time := words(item.get("time")))]
-        numbers = sorted({rank for item in items if (rank := whole(item, "rank")) is not None})
+        numbers = sorted({rank for item in items if (rank := whole_number(item, "rank")) is not None})
         runs = tuple((first, last) for first, last in spans(numbers))
         found.append(Moment(event, times[0] if times else "", times[-1] if times else "", runs, len(items)))
     return found
@@ -82,10 +82,10 @@ def _moment(item: Json) -> Moment:
         words(item.get("event")),
         words(item.get("first")),
         words(item.get("last")),
-        tuple((first, last) for first, last in filter(is_span, listed(item.get("ranks")))),
-        whole(item, "count") or 1,
+        tuple((first, last) for first, last in filter(is_span, as_list(item.get("ranks")))),
+        whole_number(item, "count") or 1,
         words(item.get("source")),
-        whole(item, "line"),
+        whole_number(item, "line"),
     )
 
 
@@ -97,8 +97,8 @@ def ranges(pairs: Iterable[Sequence[int]]) -> str:
 def missing(document: Json) -> str:
     """The ranks that nothing was read from, as `8-15, 17`."""
     coverage = mapping(document.get("coverage"))
-    pairs = [pair for pair in listed(coverage.get("ranks_missing_spans")) if is_span(pair)]
-    pairs = pairs or spans(rank for rank in listed(coverage.get("ranks_missing")) if isinstance(rank, int))
+    pairs = [pair for pair in as_list(coverage.get("ranks_missing_spans")) if is_span(pair)]
+    pairs = pairs or spans(rank for rank in as_list(coverage.get("ranks_missing")) if isinstance(rank, int))
     return ranges(pairs[:32]) + (f" and {len(pairs) - 32} more ranges" if len(pairs) > 32 else "")
 
 
@@ -110,15 +110,15 @@ def unheard(document: Json) -> str:
 
 def unread(document: Json) -> int:
     """How many lines, members of archives and envelopes could not be opened."""
-    return whole(document, "unread_lines") or 0
+    return whole_number(document, "unread_lines") or 0
 
 
 def earlier_failures(document: Json) -> int:
     """How many failures stand before the judged run."""
-    return (whole(document, "incidents") or 0) - (words(document.get("outcome")) not in UNSURE)
+    return (whole_number(document, "incidents") or 0) - (words(document.get("outcome")) not in UNSURE)
 
 
 def is_span(value: object) -> bool:
     """Whether a JSON value is a range `[first, last]`."""
-    pair = listed(value)
+    pair = as_list(value)
     return len(pair) == 2 and all(isinstance(one, int) and not isinstance(one, bool) for one in pair)

@@ -87,7 +87,7 @@ def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owne
     return owner, move
 
 
-def said(action: str, owner: str = "", subjects: Sequence[str] = ()) -> str:
+def action_words(action: str, owner: str = "", subjects: Sequence[str] = ()) -> str:
     """An action as words that follow a semicolon; empty for none and for an unknown one.
 
     What to do depends on whose move it is, and on the one device that a cause is about.
@@ -121,7 +121,7 @@ def side_of(owner: str, action: str) -> str:
 
 def reason_of(headline: str, action: Move, owner: Owner, subjects: Sequence[str]) -> str:
     """A drain reason: one plain line with the whole action, without what a shell would trip over."""
-    words = said(action, owner, subjects)
+    words = action_words(action, owner, subjects)
     tail = f"; {words}" if words else ""
     plain = re.sub(r"[^ -~]", "?", headline).translate(_HARMLESS)
     room = REASON - len(tail)

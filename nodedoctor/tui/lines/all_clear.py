@@ -9,9 +9,9 @@ from textual.geometry import Size
 
 from nodedoctor.model import Status
 from nodedoctor.report.document import Report, Result, worst
-from nodedoctor.report.lead import well
+from nodedoctor.report.lead import healthy_headline
 from nodedoctor.tui.lines.detail import sentence
-from nodedoctor.tui.look import LABEL, RUN, STYLE, Para, height
+from nodedoctor.tui.theme import LABEL, RUN, STYLE, Para, height
 from nodedoctor.tui.state import State
 
 _LONGEST_REASON = 3
@@ -34,7 +34,7 @@ def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
     report = state.report
     status = Status(report["verdict"])
     counts = report["counts"]
-    head = well(report).partition(": ")[2]
+    head = healthy_headline(report).partition(": ")[2]
     paras = [Para(head, f"{status.word}  ", LABEL, STYLE[status])]
     if state.running:
         longest = sorted(state.asking.items(), key=lambda item: (-int(item[1]), item[0]))
@@ -50,13 +50,13 @@ def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
     paras.append(Para("Not measured", style=LABEL))
     for found in (reasons, _briefly(reasons)):
         for most in range(_LONGEST_REASON, 0, -1):
-            page = [*paras, *_listed(found, most), *after]
+            page = [*paras, *_list_reasons(found, most), *after]
             if room is None or height(page, room.width) <= room.height:
                 return page
     return page
 
 
-def _listed(reasons: Sequence[Reason], most: int) -> list[Para]:
+def _list_reasons(reasons: Sequence[Reason], most: int) -> list[Para]:
     """A paragraph for each reason, with the checks that have it or how many they are."""
     paras = []
     for checks, text in reasons:

@@ -10,7 +10,7 @@ import errno
 import os
 import signal
 
-from nodedoctor.cli.console import complain, mutter, say
+from nodedoctor.cli.console import complain, mutter, write_stderr
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def main(words: list[str]) -> int:
     if not command:
         return no_command()
     mutter("nodedoctor: run: the command is not watched: too little address space; see `ulimit -v`\n")
-    refused = instead(command)
-    say(f"run: {refused}")
+    refused = exec_command(command)
+    write_stderr(f"run: {refused}")
     return refused.code
 
 
@@ -61,7 +61,7 @@ def become(command: Sequence[str], environ: Mapping[str, str]) -> None:
     os.execvpe(command[0], list(command), dict(environ))
 
 
-def instead(command: Sequence[str]) -> NotStarted:
+def exec_command(command: Sequence[str]) -> NotStarted:
     """Be the command; else why not."""
     try:
         become(command, os.environ)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nodedoctor.json_shapes import Json, listed, mapping, objects, words
+from nodedoctor.json_shapes import Json, as_list, mapping, objects, words
 from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
-from nodedoctor.redact.every_text import every_text
+from nodedoctor.redact.walk import every_text
 
 _OURS = frozenset(
     [
@@ -47,7 +47,7 @@ def _hosts(document: Json) -> Iterator[str]:
     for silent in objects(mapping(document.get("coverage")).get("silent")):
         yield words(silent.get("host"))
     for part in (*objects(document.get("jobs")), *objects(document.get("standings"))):
-        yield from map(words, listed(part.get("hosts")))
+        yield from map(words, as_list(part.get("hosts")))
 
 
 def _replaced(value: Any, key: str, redaction: Redaction) -> Any:

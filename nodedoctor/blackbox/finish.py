@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodedoctor import __version__
-from nodedoctor.blackbox import counters, keep
+from nodedoctor.blackbox import counters, artifacts
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
@@ -18,7 +18,7 @@ from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json, loaded, text
 from nodedoctor.single_file import ourselves
-from nodedoctor.wording import counted
+from nodedoctor.wording import count_with_noun
 
 SHORT = 4.0
 """Seconds for a verdict after SIGTERM: it is there within five, whatever the logs are."""
@@ -40,12 +40,12 @@ async def attached(watch: Watch, folder: Folder, say: Say) -> None:
             again = await triage(folder, (), FULL, looks=True)
             if again is not None and text(again, "outcome") == "failure":
                 document = again
-                keep.verdict(folder, document)
-        keep.page(folder, document)
+                artifacts.verdict(folder, document)
+        artifacts.page(folder, document)
     _say_losses(folder, say)
 
 
-def ended(
+def report_end(
     watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
 ) -> None:
     """Close the folder of a command that was run: one line when it ended well, else why it did not.
@@ -70,8 +70,8 @@ def ended(
     if document is None or not _says_why(document):
         say("nothing in its output says why")
     else:
-        keep.verdict(folder, document)
-        keep.page(folder, document)
+        artifacts.verdict(folder, document)
+        artifacts.page(folder, document)
         say(f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}")
     for line in counters.note(watch.gained if watch is not None else ()):
         say(line)
@@ -83,7 +83,7 @@ async def short(folder: Folder, files: Sequence[Log]) -> None:
     """A verdict while the job is being ended: who ends it may end us in seconds."""
     document = await triage(folder, files, SHORT)
     if document is not None:
-        keep.verdict(folder, document)
+        artifacts.verdict(folder, document)
 
 
 async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks: bool = False) -> Json | None:
@@ -135,7 +135,7 @@ async def node_recorded(watch: Watch) -> None:
 
 def _say_losses(folder: Folder, say: Say) -> None:
     if folder.lost:
-        say(f"{counted(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
+        say(f"{count_with_noun(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
 
 
 def _says_why(document: Json) -> bool:

@@ -29,7 +29,7 @@ def slowest(session: int, *, least: bool = False) -> int:
     return 0 if least else session
 
 
-def whereabouts(pid: int) -> str:
+def kernel_state(pid: int) -> str:
     """State and kernel wait channel: unlike cmdline, these take no lock that a sick process may hold."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:

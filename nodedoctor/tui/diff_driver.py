@@ -65,7 +65,7 @@ class ScreenPicture:
 
     def shortest(self, data: str) -> str:
         """The shortest writing that leaves the picture that `data` leaves."""
-        drawn = _drawn(data)
+        drawn = _drawn_cells(data)
         if drawn is None:
             if not _HARMLESS.fullmatch(data):
                 self.forget()
@@ -133,7 +133,7 @@ def _line_end() -> str:
     return "\n" if output & termios.OPOST and output & termios.ONLCR else "\r\n"
 
 
-def _drawn(data: str) -> tuple[dict[int, list[Cell | None]], tuple[int, int]] | None:
+def _drawn_cells(data: str) -> tuple[dict[int, list[Cell | None]], tuple[int, int]] | None:
     """The cells that data writes and where its cursor is at last; None when it does something else, too."""
     rows: dict[int, list[Cell | None]] = {}
     row = column = at = 0

@@ -33,14 +33,14 @@ class Way:
     why: str
 
 
-def ways(ranks: Sequence[RankSample] = (), *, hooked: bool = False) -> tuple[Way, ...]:
+def stack_methods(ranks: Sequence[RankSample] = (), *, hooked: bool = False) -> tuple[Way, ...]:
     """All ways; `hooked` says that the job is started with our hook."""
     return (_signal(ranks, hooked), _spy(ranks), _kernel())
 
 
 def phrase(ranks: Sequence[RankSample]) -> str:
     """The ways that work for these ranks, in one line."""
-    found = ways(ranks)
+    found = stack_methods(ranks)
     working = [way.why for way in found if way.works]
     return "; ".join(working) if working else "; ".join(way.why for way in found)
 

@@ -32,7 +32,7 @@ def values(source: str, gpu: Gpu, *names: str) -> list[Evidence]:
     return [one for name in known for one in _value(source, gpu, name)]
 
 
-def card(source: str, gpu: Gpu) -> list[Evidence]:
+def identity_evidence(source: str, gpu: Gpu) -> list[Evidence]:
     """The card's identity as evidence, so that it travels with a pasted finding."""
     if source == TABLE:
         return []
@@ -48,7 +48,7 @@ def clock_seconds(source: str, gpu: Gpu, reason: str) -> list[Evidence]:
     return [reading(source, first, *others)]
 
 
-def link_said(source: str, index: int, link: int, *names: str) -> list[Evidence]:
+def link_evidence(source: str, index: int, link: int, *names: str) -> list[Evidence]:
     """What was said of one NVLink: NVML's values by name, or the line of `nvidia-smi nvlink`."""
     if source in (STATUS, ERRORS):
         return [_link_line(STATUS if {*names} <= _STATED else ERRORS, index, link, names)]
@@ -71,12 +71,12 @@ def links_of(source: str, index: int) -> list[Evidence]:
     ]
 
 
-def init_said(source: str, error: InitError) -> Evidence:
+def init_evidence(source: str, error: InitError) -> Evidence:
     """Why the driver's library did not start."""
     return reading(source, "init.text", "init.error") if source == NVML else Evidence(source, error.text)
 
 
-def lost_said(source: str, gone: LostGpu) -> list[Evidence]:
+def lost_evidence(source: str, gone: LostGpu) -> list[Evidence]:
     """What stands in the place of a GPU that cannot be read."""
     if source == NVML and gone.index is not None:
         entry = f"gpus[index={gone.index}]"
@@ -104,7 +104,7 @@ def slow_call(source: str, call: SlowCall) -> Evidence:
     return reading(source, f"slow[call={call.call}].seconds")
 
 
-def peer_said(source: str, pair: tuple[int, int], kind: str) -> list[Evidence]:
+def peer_evidence(source: str, pair: tuple[int, int], kind: str) -> list[Evidence]:
     """What was said of one GPU's access to another: NVML's number, or the row of the matrix."""
     one, other = pair
     if source == NVML:
@@ -121,7 +121,7 @@ def _link_line(source: str, index: int, link: int, names: tuple[str, ...]) -> Ev
     )
 
 
-def grown(index: int, name: str, link: int | None = None) -> list[Evidence]:
+def growth_evidence(index: int, name: str, link: int | None = None) -> list[Evidence]:
     """A counter in the first and in the last of the samples that were taken."""
     where = f"gpus[index={index}]" + (f".links[link={link}]" if link is not None else "")
     return [reading(GROWTH, f"[{sample}].{where}.values.{name}") for sample in ("0", "-1")]

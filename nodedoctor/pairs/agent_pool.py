@@ -84,7 +84,7 @@ def program() -> bytes:
     return base64.b64encode(json.dumps(sources).encode()) + b"\n"
 
 
-class Talk(Protocol):
+class Channel(Protocol):
     """Something that runs on one node, is told lines and says lines."""
 
     def say(self, data: bytes) -> None:
@@ -97,7 +97,7 @@ class Talk(Protocol):
         """Let go of it: with its stdin it ends too."""
 
 
-class Talker(Protocol):
+class Transport(Protocol):
     """A way to nodes that holds a line to each: see the classes in fleet/transports."""
 
     name: str
@@ -106,7 +106,7 @@ class Talker(Protocol):
         """All nodes meant, in order."""
         ...
 
-    async def talk(self, host: str, script: str, first: bytes) -> Talk:
+    async def talk(self, host: str, script: str, first: bytes) -> Channel:
         """Run a script on a node with these bytes on its stdin; OSError or NodeDoctorError says why not."""
         ...
 
@@ -115,13 +115,13 @@ class Talker(Protocol):
         ...
 
 
-class Crew:
+class AgentPool:
     """One agent per node. `heard` brings what they say: the node and its object, None when its line ended."""
 
-    def __init__(self, way: Talker, what: Asked = "tcp", python: str = "") -> None:
+    def __init__(self, way: Transport, what: Asked = "tcp", python: str = "") -> None:
         self.what = what
         self._way, self._python = way, python
-        self._talks: dict[str, Talk] = {}
+        self._talks: dict[str, Channel] = {}
         self._listening: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None] | None = None
         self._heard: asyncio.Queue[tuple[str, dict[str, Any] | None]] = asyncio.Queue()
@@ -171,7 +171,7 @@ class Crew:
             task.cancel()
         await self._way.close()
 
-    async def _listen(self, host: str, talk: Talk) -> None:
+    async def _listen(self, host: str, talk: Channel) -> None:
         while (line := await talk.line()) is not None:
             if line[1].startswith(MARK):
                 with contextlib.suppress(ValueError):

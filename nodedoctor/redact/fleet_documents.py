@@ -9,7 +9,7 @@ from typing import Any
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Observation
 from nodedoctor.redact import Redaction
-from nodedoctor.redact.every_text import every_text
+from nodedoctor.redact.walk import every_text
 
 _ALONE = frozenset(["host", "hostname", "alias"])
 _LISTED = ("hosts", "odd", "pair", "nodes", "smallest", "next", "seen_once", "failing", "passing", "unjudged")
