@@ -91,7 +91,9 @@ def checks_for(expected: Mapping[str, str]) -> frozenset[str]:
     return frozenset(check for name in expected if name in _KEYS for check in _KEYS[name].judges)
 
 
-def apply_expectations(check: str, findings: tuple[Finding, ...], expected: Mapping[str, str]) -> tuple[Finding, ...]:
+def apply_expectations(
+    check: str, findings: tuple[Finding, ...], expected: Mapping[str, str]
+) -> tuple[Finding, ...]:
     """The findings of a check; it fails where it does not apply to what must be there."""
     if not all(finding.status is Status.SKIP for finding in findings):
         return findings

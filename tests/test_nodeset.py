@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.nodeset import MOST, NodeSetError, natural_key, expand, fold, is_name, expand_nodes, of_file
+from nodedoctor.nodeset import MOST, NodeSetError, expand, expand_nodes, fold, is_name, natural_key, of_file
 
 
 @pytest.mark.parametrize(

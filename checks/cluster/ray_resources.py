@@ -131,7 +131,11 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
     if store > shm.size_gib:
         text = "Increase the size of /dev/shm, or start Ray with a smaller --object-store-memory."
         fix = Fix(
-            text, (look_step("df -h /dev/shm"),), "restart-service", RESTART, "nodedoctor ray.resources limits.shm"
+            text,
+            (look_step("df -h /dev/shm"),),
+            "restart-service",
+            RESTART,
+            "nodedoctor ray.resources limits.shm",
         )
         summary = f"object store {store:.1f} GiB, larger than /dev/shm ({shm.size_gib:.1f} GiB)"
         yield Finding.warn(summary, subject="ray:object-store", evidence=evidence, fix=fix)
@@ -203,7 +207,9 @@ def _trouble(trouble: Trouble) -> Finding:
 
 def _silent(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
-    fix = Fix("Check as Ray's user whether its head node is alive.", (look_step("ray status -v"),), "investigate")
+    fix = Fix(
+        "Check as Ray's user whether its head node is alive.", (look_step("ray status -v"),), "investigate"
+    )
     if cluster is None:
         summary = "the cluster cannot be queried from here: no Python with its Ray was found"
         return Finding.unknown("not-visible-here", summary, subject="ray:status", fix=fix)

@@ -9,7 +9,7 @@ from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.model import Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look_step, repair
-from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
@@ -79,7 +79,8 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
         yield finding.explained_by("driver.answers@any", "driver.gpus-present@any")
     elif count > granted:
         summary = (
-            f"job {job} was granted {count_with_noun(granted, 'GPU')} and sees {count}: devices are not constrained"
+            f"job {job} was granted {count_with_noun(granted, 'GPU')} and sees {count}: devices are "
+            "not constrained"
         )
         fix = Fix(
             "Set ConstrainDevices=yes in cgroup.conf.",
@@ -128,7 +129,9 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
         yield Finding.info(f"{what}: some are never allocated", subject="slurm:gres", evidence=evidence)
     else:
         yield Finding.ok(
-            f"{count_with_noun(count, 'GPU')} in Slurm and in the driver", subject="slurm:gres", evidence=evidence
+            f"{count_with_noun(count, 'GPU')} in Slurm and in the driver",
+            subject="slurm:gres",
+            evidence=evidence,
         )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
 from nodedoctor.facts.driver.driver import Driver
+from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence, slow_call, values_failed
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence, slow_call, values_failed
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY

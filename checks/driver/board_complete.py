@@ -51,7 +51,9 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     # Every count that a board, or some equal part of one given to a guest, can have.
     parts = {one.gpus // part for one in boards for part in (1, 2, 4, 8, 16) if one.gpus % part == 0}
     if count in parts or count > whole:
-        yield Finding.ok(f"{count_with_noun(count, 'GPU')}, as {model.name} ships" if count > 1 else "one GPU")
+        yield Finding.ok(
+            f"{count_with_noun(count, 'GPU')}, as {model.name} ships" if count > 1 else "one GPU"
+        )
         return
     if inventory.nvswitches and board.virtual is False:
         yield Finding.skip("judged by driver.gpus-present: the NVSwitches of the board are on the bus")
@@ -64,7 +66,8 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
         yield Finding.fail(summary, evidence=said, fix=OFF_THE_BUS)
     else:
         summary = (
-            f"{count_with_noun(count, 'GPU')} on the PCI bus, {model.name} ships with {wanted}: one may be missing"
+            f"{count_with_noun(count, 'GPU')} on the PCI bus, {model.name} ships with {wanted}: one "
+            "may be missing"
         )
         yield Finding.warn(summary, evidence=said, fix=OFF_THE_BUS)
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswers
 from nodedoctor.facts.driver.driver import Driver, module_version
+from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence
 from nodedoctor.facts.gpu.gpu import LostGpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory, Slot
-from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
@@ -242,7 +242,10 @@ def _fewer_than_nodes(inventory: Inventory) -> list[Finding]:
     shown, nodes = inventory.shown or 0, inventory.nodes or 0
     if not inventory.restricted or nodes <= shown:
         return []
-    summary = f"{count_with_noun(nodes, 'GPU device node')} usable here, the driver reports {count_with_noun(shown, 'GPU')}"
+    summary = (
+        f"{count_with_noun(nodes, 'GPU device node')} usable here, the driver reports "
+        f"{count_with_noun(shown, 'GPU')}"
+    )
     return [Finding.fail(summary, fix=OFF_THE_BUS)]
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Services
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
@@ -14,7 +14,7 @@ from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import repair
-from nodedoctor.wording import singular_or_plural, clause, count_with_noun, numbered
+from nodedoctor.wording import clause, count_with_noun, numbered, singular_or_plural
 
 _MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})

@@ -13,16 +13,16 @@ from nodedoctor.facts.driver.driver import (
 )
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
+from nodedoctor.facts.gpu.evidence import init_evidence
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.evidence import init_evidence
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.knowledge.nvml_errors import HOLD_PACKAGES, INSTALL_GUIDE, NO_DRIVER, RECREATE, RELOAD
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.model import Evidence, Expect, Finding, Fix, Moment, reading
 from nodedoctor.steps import reboot, repair
-from nodedoctor.wording import count_with_noun, fitting, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, fitting
 
 MISMATCH = "LIB_RM_VERSION_MISMATCH"
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
+from nodedoctor.facts.gpu.evidence import process_said, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.evidence import process_said, values
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.fixes.recipes import gpu_reset

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
-from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.knowledge.gpus import gpu_model, layouts, platforms_of
 from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
 from nodedoctor.model import Evidence, Finding

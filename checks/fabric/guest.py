@@ -62,7 +62,8 @@ def guest(
         state = unit.state if unit else "is not installed"
         said = [unit.said] if unit else []
         summary = (
-            f"{count_with_noun(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but {_UNIT} {state}"
+            f"{count_with_noun(board.nvswitches, 'NVSwitch')} on this virtual machine's bus, but "
+            f"{_UNIT} {state}"
         )
         if _works(gpus, links):
             yield Finding.info(f"{summary}; NVLink works anyway", evidence=said)

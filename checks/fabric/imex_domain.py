@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.fabric.imex_domain import NAME, ImexDomain
 from nodedoctor.model import Finding, Fix, quoted_like
 from nodedoctor.steps import last_resort, look_step
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
 _MARKS = {

@@ -28,7 +28,10 @@ _MODULE = Fix(
 )
 _MANAGER = Fix(
     "Install nvlsm of the driver's version beside the fabric manager, whose start script starts it.",
-    (look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"), look_step("ls /opt/nvidia/nvlsm/sbin")),
+    (
+        look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        look_step("ls /opt/nvidia/nvlsm/sbin"),
+    ),
     "restart-service",
     "every job on the board's GPUs",
     "nodedoctor fabric",

@@ -55,7 +55,8 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     elif not switches or board.virtual is not False:
         if not dead:
             yield Finding.skip(
-                f"{count_with_noun(len(switches), 'NVSwitch')} visible here; only the host knows the right number"
+                f"{count_with_noun(len(switches), 'NVSwitch')} visible here; only the host knows "
+                "the right number"
             )
     elif len(switches) < platform.nvswitches:
         said = [one for switch in switches for one in device_evidence(switch, "device")]

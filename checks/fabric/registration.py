@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding, Fix

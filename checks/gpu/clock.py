@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from statistics import median
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look_step, repair
@@ -160,14 +160,19 @@ def outlier(gpus: Gpus) -> Iterator[Finding]:
     elif not judged:
         yield Finding.skip(f"fewer than 3 GPUs of a kind under load ({len(loaded)} of {len(told)})")
     elif not slow:
-        yield Finding.ok(f"{count_with_noun(len(judged), 'GPU')} under load within {1 - OUTLIER:.0%} of their median")
+        yield Finding.ok(
+            f"{count_with_noun(len(judged), 'GPU')} under load within {1 - OUTLIER:.0%} of their median"
+        )
 
 
 def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
     said = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
     summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
-    steps = (look_step("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look_step("nodedoctor watch"))
+    steps = (
+        look_step("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index),
+        look_step("nodedoctor watch"),
+    )
     fix = look_at(gpu, text, "clock.outlier", steps)
     evidence = [*said, *identity_evidence(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from nodedoctor.declare.peers import Attribute, Outlier, compared, odd_ones
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Action, Evidence, Finding, Step
 from nodedoctor.steps import look_step, repair
-from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 from ..unavailable import NOT_KNOWN, none_shown
 
@@ -171,7 +171,9 @@ def _other_model(odd: Outlier[Gpu], source: str) -> Finding:
     fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity", steps)
     if not module:
         return Finding.info(summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source))
-    return Finding.warn(summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source), fix=fix)
+    return Finding.warn(
+        summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source), fix=fix
+    )
 
 
 def _functional_difference(odd: Outlier[Gpu], source: str, board: Board | None) -> Finding:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.evidence import identity_evidence, values
+from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import replace_gpu
 from nodedoctor.model import Finding
 

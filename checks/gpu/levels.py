@@ -8,9 +8,9 @@ from statistics import median
 
 from nodedoctor.declare.peers import Attribute, Outlier, odd_ones
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import identity_evidence, slow_call, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import identity_evidence, slow_call, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding
 from nodedoctor.steps import look_step
@@ -88,7 +88,9 @@ def _lame(group: Sequence[Gpu], source: str) -> Iterator[Finding]:
     )
     resting = {odd.device.index: odd for odd in odd_ones(group, states)}
     for odd in resting.values():
-        summary = f"P{odd.value:g} at full utilisation, {count_with_noun(odd.peers, 'other')} at P{odd.usual:g}"
+        summary = (
+            f"P{odd.value:g} at full utilisation, {count_with_noun(odd.peers, 'other')} at P{odd.usual:g}"
+        )
         yield _level(odd, summary, source)
     for odd in odd_ones(group, power):
         draws = [g.power_draw_w for g in group if g.power_draw_w is not None and g is not odd.device]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import growth_evidence, identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.evidence import identity_evidence, growth_evidence, values
 from nodedoctor.knowledge.fixes.gpu import ERROR_GUIDE, look_at, replace_gpu, reset_gpu
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
@@ -117,7 +117,9 @@ def _worn_out(gpu: Gpu, source: str) -> Iterator[Finding]:
         yield judge(summary, subject=gpu.subject, evidence=said, fix=fix)
     elif gpu.ecc_aggregate_uncorrectable and not gpu.ecc_volatile_uncorrectable:
         count = gpu.ecc_aggregate_uncorrectable
-        summary = f"{count_with_noun(count, 'uncorrected memory error')} in its lifetime, none since driver load"
+        summary = (
+            f"{count_with_noun(count, 'uncorrected memory error')} in its lifetime, none since driver load"
+        )
         yield Finding.info(summary, subject=gpu.subject, evidence=_memory_evidence(gpu, source))
     pending = (gpu.channel_repair_pending, gpu.tpc_repair_pending)
     if any(pending):
@@ -239,7 +241,10 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
     if gpu.remap_failure:
         fix = replace_gpu(gpu, "A bad row could not be remapped: no spare row is left.", "memory.remap")
         yield Finding.fail(
-            "row remapping failed", subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix
+            "row remapping failed",
+            subject=gpu.subject,
+            evidence=[*said, *identity_evidence(source, gpu)],
+            fix=fix,
         )
     elif remapped > _ROWS_LIMIT.number:
         summary = (
@@ -247,7 +252,9 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
             f"{_ROWS_LIMIT.number:.0f})"
         )
         fix = replace_gpu(gpu, f"Source of the threshold: {_ROWS_LIMIT.source}.", "memory.remap")
-        yield Finding.fail(summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix)
+        yield Finding.fail(
+            summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix
+        )
     if gpu.remap_pending:
         fix = reset_gpu(gpu, "The next reset replaces the bad row with a spare one.", "memory.remap")
         yield Finding.fail(
@@ -265,7 +272,9 @@ def _rows(gpu: Gpu, source: str) -> Iterator[Finding]:
             else "Every bad row can still be remapped; RMA only when a remap fails. Monitor it."
         )
         fix = look_at(gpu, text, "memory.remap", _counters(gpu), docs=ERROR_GUIDE)
-        yield Finding.warn(summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix)
+        yield Finding.warn(
+            summary, subject=gpu.subject, evidence=[*said, *identity_evidence(source, gpu)], fix=fix
+        )
     elif (remapped or gpu.remapped_correctable) and not (gpu.remap_pending or gpu.remap_failure):
         yield Finding.info(f"{rows}, as intended for spare rows", subject=gpu.subject, evidence=said)
 

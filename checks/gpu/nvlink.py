@@ -5,18 +5,18 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.evidence import identity_evidence, link_evidence, links_of
 from nodedoctor.facts.gpu.gpu import Gpu, NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.facts.gpu.evidence import identity_evidence, link_evidence, links_of
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC, gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.record import replace
 from nodedoctor.steps import look_step, reboot
-from nodedoctor.wording import count_with_noun, comma_list, numbered
+from nodedoctor.wording import comma_list, count_with_noun, numbered
 
 BRIDGE_LINKS = 4
 """Each NVLink bridge of Ampere and Hopper cards carries four links (three bridges: twelve)."""
@@ -68,7 +68,9 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         return
     if listed:
         told = Counter(f"{up[gpu.index]} of {max(len(gpu.links), up[gpu.index])}" for gpu in listed)
-        words = ", ".join(f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in told.items())
+        words = ", ".join(
+            f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in told.items()
+        )
         yield Finding.ok(
             words + (f"; hidden by MIG on {numbered('GPU', (g.index for g in hidden))}" if hidden else "")
         )
@@ -261,9 +263,13 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
         own = [link for other, link in slow if other.index == index]
         known = _ticket(gpus, index)
-        lines = [one for x in own[:18] for one in link_evidence(links.source, index, x.link, "speed_mbytes_s")]
+        lines = [
+            one for x in own[:18] for one in link_evidence(links.source, index, x.link, "speed_mbytes_s")
+        ]
         usual = _rate(gpu, rated)
-        summary = f"{count_with_noun(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
+        summary = (
+            f"{count_with_noun(len(own), 'NVLink')} at {own[0].speed_gbytes_s} GB/s, expected {usual} GB/s"
+        )
         fix = _link_fix(gpu, known, "nvlink.speed")
         yield Finding.warn(summary, subject=gpu.subject, evidence=lines, fix=fix)
     if not slow:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import growth_evidence, link_evidence
 from nodedoctor.facts.gpu.gpu import NvLink
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.links.nvlink_smi import GpuLinks
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
-from nodedoctor.facts.gpu.evidence import growth_evidence, link_evidence
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
@@ -91,7 +91,10 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
     if growing:
         summary = f"error counters grow on {count_with_noun(len(growing), 'NVLink')}"
         lines = [
-            one for link, names, _ in growing[:9] for name in names for one in growth_evidence(gpu.index, name, link)
+            one
+            for link, names, _ in growing[:9]
+            for name in names
+            for one in growth_evidence(gpu.index, name, link)
         ]
         judge = Finding.fail if any(severe for *_, severe in growing) else Finding.warn
         yield judge(summary, subject=gpu.subject, evidence=lines, fix=fix)

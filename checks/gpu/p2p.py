@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.evidence import peer_evidence
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
-from nodedoctor.facts.gpu.evidence import peer_evidence
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look_step
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 _KINDS = ("read", "write", "nvlink", "atomics")
 _MOSTLY = 0.7
@@ -106,7 +106,8 @@ def _judge_pairs(
             yield from _broken(kind, refused, pairs, evidence, joined)
         else:
             text = (
-                f"no {kind} access for {len(_joins(refused))} of {count_with_noun(len(_joins(pairs)), 'pair')}: {why}"
+                f"no {kind} access for {len(_joins(refused))} of "
+                f"{count_with_noun(len(_joins(pairs)), 'pair')}: {why}"
             )
             yield Finding.info(text, evidence=evidence, fix=_FIX)
 

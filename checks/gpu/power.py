@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.knowledge.gpus import is_datacentre
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look_step, repair

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from statistics import median
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import growth_evidence, identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.evidence import identity_evidence, growth_evidence, values
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.peers import Attribute, odd_ones
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import clock_seconds, identity_evidence
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import identity_evidence, clock_seconds
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding
@@ -95,7 +95,9 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
             continue
         summary = f"{REASONS[reason]} for {seconds / 3600:.1f} h, {share:.0%} of uptime"
         if one := odd.get(gpu.index):
-            summary += f" (median of {count_with_noun(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
+            summary += (
+                f" (median of {count_with_noun(one.peers, 'peer')}: {float(str(one.usual)) / 3600:.1f} h)"
+            )
         said = clock_seconds(source, gpu, reason)
         text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look_step
-from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
@@ -107,7 +107,8 @@ def _cells(topology: Topology, names: tuple[str, ...]) -> dict[_Pair, str]:
 def _damaged(topology: Topology) -> Finding:
     """What was read holds for the other rows; of these nothing is known."""
     summary = (
-        f"not judged: the row of {comma_list(topology.damaged)} is missing or has another number of cells than "
+        f"not judged: the row of {comma_list(topology.damaged)} is missing or has another number "
+        "of cells than "
         "the header"
     )
     return Finding.unknown("unparsable", summary, subject="topo:rows", fix=_AGAIN)

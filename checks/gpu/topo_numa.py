@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
-from nodedoctor.facts.gpu.evidence import values
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.numa import Numa, cpu_list
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
@@ -65,11 +65,16 @@ def numa(
         yield Finding.warn(summary, evidence=said, fix=_CPUSET)
     groups = len(set(near.values()))
     if limits and limits.sysctl.get("kernel.numa_balancing") == 1 and (numa is None or len(numa.nodes) > 1):
-        summary = f"NUMA balancing is on; {count_with_noun(len(near), 'GPU')} on {count_with_noun(groups, 'set')} of CPUs"
+        summary = (
+            f"NUMA balancing is on; {count_with_noun(len(near), 'GPU')} on "
+            f"{count_with_noun(groups, 'set')} of CPUs"
+        )
         yield Finding.info(summary, fix=_BALANCING)
     elif not far:
         seen = "" if allowed else "; this job's CPUs were not reported"
-        yield Finding.ok(f"{count_with_noun(len(near), 'GPU')} near {count_with_noun(groups, 'set')} of CPUs{seen}")
+        yield Finding.ok(
+            f"{count_with_noun(len(near), 'GPU')} near {count_with_noun(groups, 'set')} of CPUs{seen}"
+        )
 
 
 def _near_said(gpus: Gpus, source: str, index: int) -> list[Evidence]:

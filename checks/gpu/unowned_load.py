@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import growth_evidence
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.evidence import growth_evidence
 from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.fixes.gpu import reset_gpu
 from nodedoctor.model import Finding

@@ -11,7 +11,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
 from nodedoctor.steps import look_step, repair
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 _SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
 _WAITED = 0.1  # percent of five minutes: below it nobody notices (chosen by us, no external source)
@@ -212,7 +212,10 @@ def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     fix = Fix(
         "The kernel stopped writing after a device error: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
-        (look_step("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"), look_step("findmnt {}", volume.point)),
+        (
+            look_step("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"),
+            look_step("findmnt {}", volume.point),
+        ),
         action="drain",
         disturbs="every job on this node",
         verify="nodedoctor limits.disk",

@@ -14,7 +14,7 @@ from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.nvml_errors import TOOLKIT_GUIDE
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like
 from nodedoctor.steps import look_step, repair
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 _ANEW = "all processes in the container (it must be recreated)"
 _RELOAD_DOCS = f"{TOOLKIT_GUIDE}troubleshooting.html"
@@ -134,7 +134,9 @@ def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
         yield Finding.fail(f"{comma_list(closed)} cannot be opened", subject=subject, fix=fix)
     elif len(host.uverbs) < len({port.hca for port in rails.ports}):
         yield Finding.warn(
-            f"only {comma_list(host.uverbs)} for {count_with_noun(len(rails.ports), 'port')}", subject=subject, fix=fix
+            f"only {comma_list(host.uverbs)} for {count_with_noun(len(rails.ports), 'port')}",
+            subject=subject,
+            fix=fix,
         )
 
 

@@ -53,7 +53,9 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
         yield Finding.warn(
             f"not a waiver: {line!r}",
             evidence=[Evidence("waivers", line)],
-            fix=Fix(f"Write it as `id until reason` in {PATH}.", (look_step("cat {}", PATH),), action="config"),
+            fix=Fix(
+                f"Write it as `id until reason` in {PATH}.", (look_step("cat {}", PATH),), action="config"
+            ),
         )
     for waiver in waivers.waivers:
         if moment.started.date() > waiver.until:

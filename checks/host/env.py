@@ -24,7 +24,7 @@ from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import look_step
-from nodedoctor.wording import count_with_noun, comma_list, sentences
+from nodedoctor.wording import comma_list, count_with_noun, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 
@@ -90,7 +90,11 @@ def _unread(path: str, error: str) -> Finding:
 
 
 def _where(settings: Settings) -> str:
-    return f" here and in {count_with_noun(len(settings.ranks), 'training process')}" if settings.ranks else " here"
+    return (
+        f" here and in {count_with_noun(len(settings.ranks), 'training process')}"
+        if settings.ranks
+        else " here"
+    )
 
 
 def _remarks(settings: Settings, node: NodeContext) -> dict[str, list[Remark]]:
@@ -131,7 +135,8 @@ def _fix(name: str, remarks: list[Remark]) -> Fix | None:
 def _misread(path: str, names: tuple[str, ...]) -> Finding:
     """NVIDIA/nccl, src/misc/param.cc: what stands before = is the name, what stands after it the value."""
     return Finding.warn(
-        f"{path}: NCCL takes lines literally; {comma_list(names)} with `export`, quotes or blanks has no effect",
+        f"{path}: NCCL takes lines literally; {comma_list(names)} with `export`, quotes or blanks "
+        "has no effect",
         subject=f"file:{path}",
         fix=Fix(
             "Write NAME=VALUE and nothing else.",

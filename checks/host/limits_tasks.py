@@ -54,7 +54,9 @@ def tasks(limits: Limits, processes: Processes | None, machine: Machine | None) 
     cpus = machine.cpus if machine else None
     if highest is not None and highest <= limit("pid_max_low").number and cpus and cpus >= _MANY_CPUS:
         told.append(
-            Finding.info(f"kernel.pid_max is {highest} with {count_with_noun(cpus, 'CPU')}", subject="kernel.pid_max")
+            Finding.info(
+                f"kernel.pid_max is {highest} with {count_with_noun(cpus, 'CPU')}", subject="kernel.pid_max"
+            )
         )
     yield from told or [
         Finding.ok("no limit on tasks" if "pids" in group.controllers else "no limit on tasks seen")

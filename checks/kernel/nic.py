@@ -105,7 +105,10 @@ def _adapter(subject: str, events: list[NicEvent], log: KernelLog) -> Iterator[F
         if same:
             grave = kind in ("dead", "firmware") and same[-1].when.at >= log.booted
             build = Finding.fail if grave else Finding.warn
-            steps = (*_look_at_ports(subject), *((reboot("the node is drained"),) if action == "reboot" else ()))
+            steps = (
+                *_look_at_ports(subject),
+                *((reboot("the node is drained"),) if action == "reboot" else ()),
+            )
             fix = Fix(advice, steps, action, "every job that uses the NIC", "nodedoctor kernel.nic ib")
             where = subject if kind in ("dead", "firmware") else f"{subject}/{kind}"
             name = subject.removeprefix("net:") if subject.startswith("net:") else "it"
@@ -156,7 +159,9 @@ def _link(subject: str, events: list[NicEvent], log: KernelLog) -> Finding:
     )
     evidence = evidence_of(events)
     if flaps:
-        summary = f"{whose} went down {count_with_noun(len(lost), 'time')}{times(lost).partition(' times')[2]}"
+        summary = (
+            f"{whose} went down {count_with_noun(len(lost), 'time')}{times(lost).partition(' times')[2]}"
+        )
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
     if stays and (was_up or late):
         return Finding.warn(f"{whose} is down{times(downs)}", subject=subject, evidence=evidence, fix=fix)

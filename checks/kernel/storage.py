@@ -92,7 +92,9 @@ def _device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iter
         if few or not now:
             yield Finding.info(summary, subject=subject, evidence=evidence_of(same))
             continue
-        fix = Fix(advice, _look_at_disk(device), action, "every job on this node", "nodedoctor kernel.storage")
+        fix = Fix(
+            advice, _look_at_disk(device), action, "every job on this node", "nodedoctor kernel.storage"
+        )
         yield Finding.warn(summary, subject=subject, evidence=evidence_of(same), fix=fix)
     lost = [event for event in events if event.kind in ("connection-lost", "connection-back")]
     if lost:

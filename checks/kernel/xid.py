@@ -142,7 +142,9 @@ def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Findin
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
     if more:
         finding = finding.matters_as(" ".join(f"{sentence}." for sentence in more))
-    return finding.explained_by(*checks_of_same_fault([one.code for one in judged if one.status is worst.status]))
+    return finding.explained_by(
+        *checks_of_same_fault([one.code for one in judged if one.status is worst.status])
+    )
 
 
 def checks_of_same_fault(codes: Iterable[int]) -> tuple[str, ...]:

@@ -105,7 +105,9 @@ def recovery_asked(event: LoggedXid) -> int | None:
 def _judge(code: int, events: tuple[LoggedXid, ...], branch: int) -> JudgedXid | None:
     row = table.xid(code)
     if row is None:
-        return JudgedXid(code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events)
+        return JudgedXid(
+            code, Status.WARN, "not in the catalogue", "investigate", "Contact the vendor.", events
+        )
     if code == 154:
         return _recovery(events)
     advice = row.what_to_do

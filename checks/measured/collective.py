@@ -68,7 +68,9 @@ def smoke(job: Collective) -> Iterator[Finding]:
     scale += f", works with {', '.join(sorted(works))}" if works else ""
     subject = f"rank:{next(iter(first.wrong))}" if len(first.wrong) == 1 else ""
     summary = f"{first.ranks} ranks on {first.backend}: {first.trouble}{scale}"
-    yield Finding.fail(summary, subject=subject, evidence=_collective_evidence(first), fix=_WRONG if first.wrong else _FIX)
+    yield Finding.fail(
+        summary, subject=subject, evidence=_collective_evidence(first), fix=_WRONG if first.wrong else _FIX
+    )
 
 
 @check("collective.isolate", "NCCL transport isolation", tags={"gpu", "deep"}, stage="preview")
@@ -89,7 +91,11 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     for run in cured:
         path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
         fix = Fix(
-            f"Repair this transport. {DIAGNOSIS_ONLY}", (look_step(command),), "investigate", "nothing", docs=_ENV
+            f"Repair this transport. {DIAGNOSIS_ONLY}",
+            (look_step(command),),
+            "investigate",
+            "nothing",
+            docs=_ENV,
         )
         summary = f"the fault is in {path}: the job runs with {run.setting}"
         yield Finding.fail(summary, subject=f"path:{run.setting.partition('=')[0]}", evidence=said, fix=fix)

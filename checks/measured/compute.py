@@ -61,7 +61,8 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
         yield finding
     if not troubles:
         yield Finding.ok(
-            f"about {usual:.0f} TFLOP/s on {count_with_noun(len(good), 'GPU')}, identical results", evidence=said
+            f"about {usual:.0f} TFLOP/s on {count_with_noun(len(good), 'GPU')}, identical results",
+            evidence=said,
         )
 
 

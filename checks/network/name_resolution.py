@@ -11,7 +11,7 @@ from nodedoctor.facts.network.net import Net, is_loopback, several_nodes
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look_step
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 _SLOW_SECONDS = 1.0
 """A resolver answers in milliseconds; each of several hundred connections may ask it."""
@@ -78,7 +78,9 @@ def dns(net: Net) -> Iterator[Finding]:
     Error texts:
     - Temporary failure in name resolution
     """
-    servers = f"{count_with_noun(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
+    servers = (
+        f"{count_with_noun(len(net.nameservers), 'name server')}" if net.nameservers else "no name server"
+    )
     fix = Fix(
         "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
         (look_step("resolvectl status"),),

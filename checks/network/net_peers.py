@@ -60,7 +60,9 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
         lost = f"{peer.ping.sent - peer.ping.received} of {peer.ping.sent} packets to {peer.host} lost"
         build = Finding.fail if peer.ping.loss >= _LOSS_FAILS else Finding.warn
         fix = _fix(
-            peer, "Check interfaces and cables at both ends, and the switch, for errors.", look_step("ip -s link")
+            peer,
+            "Check interfaces and cables at both ends, and the switch, for errors.",
+            look_step("ip -s link"),
         )
         yield build(lost, subject=_subject(peer), evidence=evidence, fix=fix)
 

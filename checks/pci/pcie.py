@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.pci.lspci import Lspci
 from nodedoctor.facts.pci.pci import Pci, PciDevice, device_evidence
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
 from nodedoctor.steps import look_step
-from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 from ..unavailable import all_of, none_shown, not_reported
 

@@ -9,7 +9,7 @@ from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
 from nodedoctor.steps import look_step, reboot, repair
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 NCCL_ACS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"
 _TRANSLATED = ("DMA", "DMA-FQ")
@@ -94,7 +94,9 @@ def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
             text = f"redirection only at root ports, harmless: {', '.join(roots[:8])}"
             yield Finding.info(text)
         else:
-            yield Finding.ok(f"no redirection on {count_with_noun(len(tree.bridges), 'bridge')} above GPUs and NICs")
+            yield Finding.ok(
+                f"no redirection on {count_with_noun(len(tree.bridges), 'bridge')} above GPUs and NICs"
+            )
 
 
 def _no_direct_path(tree: PcieTree, machine: Machine | None) -> str | None:

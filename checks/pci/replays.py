@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.evidence import growth_evidence, identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
-from nodedoctor.facts.gpu.evidence import identity_evidence, growth_evidence, values
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import Limit, limit
@@ -80,7 +80,9 @@ def _replays(
     elif median is not None and count >= REPLAYS_LEAST and count >= REPLAYS_PEERS * median:
         summary = f"{count_with_noun(count, 'replay')}, median of its peers {median}"
     elif count >= REPLAYS_LEAST:
-        return Finding.info(f"{count_with_noun(count, 'replay')} in total", subject=gpu.subject, evidence=said)
+        return Finding.info(
+            f"{count_with_noun(count, 'replay')} in total", subject=gpu.subject, evidence=said
+        )
     else:
         return None
     return Finding.warn(summary, subject=gpu.subject, evidence=said, fix=_replay_fix(gpu, allowed))

@@ -11,14 +11,14 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.network.net import Net
-from nodedoctor.facts.rdma.cabling import was_ever_linked, meant_to_link
+from nodedoctor.facts.rdma.cabling import meant_to_link, was_ever_linked
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.steps import look_step, repair
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
@@ -131,7 +131,8 @@ def _aside(rails: Rails) -> Iterator[Finding]:
         yield Finding.info(f"no link, not used by NCCL: {names}", subject="ib:others")
     elif not rails.ports and rails.others:
         yield Finding.info(
-            f"NCCL uses none of {count_with_noun(len(rails.others), 'port')} ({rails.chosen_by})", subject="ib:others"
+            f"NCCL uses none of {count_with_noun(len(rails.others), 'port')} ({rails.chosen_by})",
+            subject="ib:others",
         )
 
 
@@ -213,7 +214,10 @@ def _cable(port: IbPort) -> Fix:
 def _silent(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
-        (look_step("sudo dmesg | grep -i {}", name), look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
+        (
+            look_step("sudo dmesg | grep -i {}", name),
+            look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
+        ),
         "reboot",
         "every job on this node",
         "nodedoctor ib",
@@ -225,7 +229,8 @@ def _silent(name: str) -> Finding:
 
 def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
     summary = (
-        f"{count_with_noun(len(addresses), 'InfiniBand adapter')} on the bus ({addresses[0]} ...), but no RDMA device"
+        f"{count_with_noun(len(addresses), 'InfiniBand adapter')} on the bus ({addresses[0]} ...), "
+        "but no RDMA device"
     )
     if inside:
         fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")

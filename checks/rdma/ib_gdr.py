@@ -100,7 +100,9 @@ def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Find
     denied = [port for port in ours if port.gdr is False]
     evidence = [file_reading("rdma", f"{CLASS}/{port.hca}/gdr") for port in ours if port.gdr is not None]
     if ours and all(port.gdr for port in ours):
-        return Finding.ok(f"{count_with_noun(len(ours), 'EFA adapter')} with GPUDirect RDMA", evidence=evidence)
+        return Finding.ok(
+            f"{count_with_noun(len(ours), 'EFA adapter')} with GPUDirect RDMA", evidence=evidence
+        )
     if dmabuf or (loaded and not denied):
         return Finding.ok(f"EFA: {'DMA-BUF' if dmabuf else f'{loaded} is loaded'}", evidence=evidence)
     if not denied and driver.modules is None:

@@ -46,7 +46,8 @@ def rate(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield _slow(port, top, full, len(slow), ib, rails.sure)
     if not slow and known[0].infiniband and top <= _LOWEST_GBPS:
         summary = (
-            f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after failed link training"
+            f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s, InfiniBand's fallback after "
+            "failed link training"
         )
         yield Finding.warn(summary, evidence=ib.evidence(known[0]), fix=cable(known[0].hca, known[0].number))
     elif not slow:
@@ -156,7 +157,8 @@ def counters(ib: Ib, rails: Rails, growth: RdmaGrowth | None) -> Iterator[Findin
         )
     else:
         yield Finding.ok(
-            f"no new errors on {count_with_noun(len(counting), 'port')} in {growth.seconds:g} s", subject="ib:growth"
+            f"no new errors on {count_with_noun(len(counting), 'port')} in {growth.seconds:g} s",
+            subject="ib:growth",
         )
 
 

@@ -10,7 +10,7 @@ from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import subnet_manager
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look_step
-from nodedoctor.wording import count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun
 
 
 @check(
@@ -43,7 +43,9 @@ def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
         yield Finding.warn("active, but no subnet manager known", subject=port.subject, fix=subnet_manager())
     if not waiting and not lost:
         lids = sorted({port.sm_lid for port in linked if port.sm_lid})
-        yield Finding.ok(f"{count_with_noun(len(linked), 'port')}, subnet manager at LID {comma_list(lids) or 'unknown'}")
+        yield Finding.ok(
+            f"{count_with_noun(len(linked), 'port')}, subnet manager at LID {comma_list(lids) or 'unknown'}"
+        )
 
 
 @check("ib.firmware", "NIC firmware versions", tags={"fast", "ib"})

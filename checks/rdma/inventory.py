@@ -14,7 +14,7 @@ from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.infiniband import rails_of
 from nodedoctor.model import Finding, Fix, file_reading, reading
 from nodedoctor.steps import keep_step, look_step
-from nodedoctor.wording import singular_or_plural, count_with_noun
+from nodedoctor.wording import count_with_noun, singular_or_plural
 
 _GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
 """Kernel drivers that hold a device for a virtual machine."""
@@ -99,7 +99,8 @@ def _missing_rails(
         ][:3]
         who, few = ", ".join(poor), counts[poor[0]]
         summary = (
-            f"GPU {who}: {count_with_noun(few, 'NIC')} under its PCIe switch, {count_with_noun(often, 'GPU')} with {usual}"
+            f"GPU {who}: {count_with_noun(few, 'NIC')} under its PCIe switch, "
+            f"{count_with_noun(often, 'GPU')} with {usual}"
         )
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost_adapters())
         return
@@ -119,7 +120,10 @@ def _missing_rails(
     least = wanted * 3 // 4 if rails else wanted - 1
     if least <= count < wanted:
         said = [one for nic in nics if nic.pci_id == kind for one in device_evidence(nic, "device")]
-        summary = f"{count_with_noun(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} has {wanted}"
+        summary = (
+            f"{count_with_noun(count, 'NIC')} ({kind}) for {platform.gpus} GPUs, {row[0].platform} "
+            f"has {wanted}"
+        )
         yield Finding.warn(summary, subject="nic:rails", evidence=said, fix=_lost_adapters())
 
 
@@ -163,7 +167,10 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
             "traffic on this NIC",
             "nodedoctor nic.inventory",
         )
-        summary = f"no RDMA device ({bound}); {count_with_noun(having, 'peer')} {singular_or_plural(having, 'has', 'have')} one"
+        summary = (
+            f"no RDMA device ({bound}); {count_with_noun(having, 'peer')} "
+            f"{singular_or_plural(having, 'has', 'have')} one"
+        )
         yield Finding.warn(summary, subject=f"pci:{nic.address}", evidence=said, fix=fix)
 
 
@@ -255,7 +262,9 @@ def _slow_switches(pci: Pci, nics: Sequence[PciDevice]) -> Iterator[Finding]:
             if _less(odd.value, odd.usual) and odd.peers > 2:
                 port = odd.device
                 said = device_evidence(port, "current_link_width", "max_link_width")
-                summary = f"PCIe switch uplink x{odd.value}, {count_with_noun(odd.peers, 'peer')}: x{odd.usual}"
+                summary = (
+                    f"PCIe switch uplink x{odd.value}, {count_with_noun(odd.peers, 'peer')}: x{odd.usual}"
+                )
                 yield Finding.warn(
                     summary, subject=f"pci:{port.address}/width", evidence=said, fix=_reseat(port)
                 )

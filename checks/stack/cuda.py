@@ -57,7 +57,8 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 def _fine(target: TargetPython, torch: Torch, majors: dict[Package, int]) -> Finding:
     if majors:
         return Finding.ok(
-            f"{count_with_noun(len(majors), 'package')} with a CUDA version, all for CUDA {min(majors.values())}"
+            f"{count_with_noun(len(majors), 'package')} with a CUDA version, all for CUDA "
+            f"{min(majors.values())}"
         )
     if not target.complete:
         return Finding.unknown("not-visible-here", "the paste lists no package with a CUDA version")

@@ -45,7 +45,9 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     False positives: Two independent jobs on one node.
     """
     for line in loaded.unread:
-        fix = Fix("Run as root or as the job's user.", (look_step("sudo nodedoctor stack.nccl-loaded"),), "none")
+        fix = Fix(
+            "Run as root or as the job's user.", (look_step("sudo nodedoctor stack.nccl-loaded"),), "none"
+        )
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
     jobs: dict[str, list[Mapped]] = {}
     for one in loaded.mapped:

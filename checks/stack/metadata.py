@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
-from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 DISTURBS = "the Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
@@ -47,7 +47,8 @@ def metadata(target: TargetPython) -> Iterator[Finding]:
         yield Finding.skip(f"{target.label} shows no package requirements")
     else:
         yield Finding.ok(
-            f"{count_with_noun(count, 'requirement')} of {count_with_noun(len(names), 'package')} met", subject="count"
+            f"{count_with_noun(count, 'requirement')} of {count_with_noun(len(names), 'package')} met",
+            subject="count",
         )
 
 
@@ -76,7 +77,8 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     command = target.install(*(str(one.wanted) for one in broken[:8]))
     others = [one.wanted.name for one in broken if _wanted_by_others(target, one.wanted, package.name)]
     text = "Install the required version" + (
-        f"; {comma_list(others)} {singular_or_plural(len(others), 'is', 'are')} also required by others: check "
+        f"; {comma_list(others)} {singular_or_plural(len(others), 'is', 'are')} also required by "
+        "others: check "
         "again afterwards."
         if others
         else "."
@@ -138,7 +140,9 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
             f"{asked.installed}, as {asked.package} requires", subject=subject, evidence=evidence
         )
     if asked.met is None:
-        return Finding.unknown("unparsable", f"{_installed_instead(asked)}: no version to compare", subject=subject)
+        return Finding.unknown(
+            "unparsable", f"{_installed_instead(asked)}: no version to compare", subject=subject
+        )
     fix = Fix(
         "Install a version that the package allows.", (target.install(str(asked.wanted)),), "config", DISTURBS
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.blackbox import gpus, kernel_log, stacks, stack_methods
+from nodedoctor.blackbox import gpus, kernel_log, stack_methods, stacks
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.children import child_process

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodedoctor import __version__
-from nodedoctor.blackbox import counters, artifacts
+from nodedoctor.blackbox import artifacts, counters
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from nodedoctor import single_file
-from nodedoctor.blackbox import finish, job_environment, exec_fallback, stacks, start
 from nodedoctor.blackbox import arguments as words_of
+from nodedoctor.blackbox import exec_fallback, finish, job_environment, stacks, start
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
@@ -315,7 +315,9 @@ def _armed(folder: Folder, arguments: argparse.Namespace) -> dict[str, str]:
             folder.write("hook/sitecustomize.py", (job_environment.HOOK / "sitecustomize.py").read_bytes())
             hook = str(folder.path / "hook")
     stamp = folder.path.name.split("-")[-2] + f"-{os.getpid()}"
-    armed = job_environment.arm(os.environ, str(folder.path), stamp=stamp, hook=hook, port=job_environment.free_port())
+    armed = job_environment.arm(
+        os.environ, str(folder.path), stamp=stamp, hook=hook, port=job_environment.free_port()
+    )
     folder.write("env.txt", job_environment.text(armed))
     return dict(armed.variables)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from nodedoctor.blackbox import capture, counters, artifacts, verdict, stack_methods
+from nodedoctor.blackbox import artifacts, capture, counters, stack_methods, verdict
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
@@ -24,8 +24,8 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
 from nodedoctor.triage.live import judge
-from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.triage.live.rank_groups import rank_words
+from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.wording import count_with_noun
 
 _log = Log(__name__)
@@ -302,7 +302,9 @@ class Watch:
         self._say(f"{word}: {suspicion.why}")
         for line in verdict.short(examined, seen):
             self._say(line)
-        asked = f"; {count_with_noun(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
+        asked = (
+            f"; {count_with_noun(seen.dumps, 'rank')} asked for a flight recorder dump" if seen.dumps else ""
+        )
         self._say(f"kept in {self._folder.path} (stacks: {seen.ways}{asked}; {seen.seconds:.1f} s)")
         self._react()
         self._caught()

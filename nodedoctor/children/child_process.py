@@ -20,10 +20,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Protocol, TypeVar
 
 from nodedoctor.children import exhaustion
+from nodedoctor.children.kernel_state import kernel_state, slowest
 from nodedoctor.children.pipes import Lines, Pipes
 from nodedoctor.children.programs import environment
 from nodedoctor.children.search_path import search_path
-from nodedoctor.children.kernel_state import slowest, kernel_state
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command
 from nodedoctor.model import Observation, Outcome
@@ -178,7 +178,11 @@ class Running:
             # env(1) could not start it: the answer is about the command, not from it.
             outcome = Outcome.DENIED if rc == 126 else Outcome.MISSING
             return outcome, "; ".join(filter(None, (errors, search_path().said())))
-        if rc and self.command.argv[0] == sys.executable and (ran_out := exhaustion.exhausted_resource(errors)):
+        if (
+            rc
+            and self.command.argv[0] == sys.executable
+            and (ran_out := exhaustion.exhausted_resource(errors))
+        ):
             errors = f"could not go on; {ran_out}\n{errors}"
         if not self._pipes.ended.done():
             errors = f"{errors}\na process it started keeps its output open".strip()

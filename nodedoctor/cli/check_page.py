@@ -46,7 +46,9 @@ def sections(check: Check) -> tuple[PageSection, ...]:
     return (
         PageSection("What it looks at", _describe_check(check.what)),
         PageSection("Why it matters for training", _describe_check(check.why)),
-        PageSection("When it fails, warns, is unknown", _describe_check(doc.get("Judges", ""), _unknown(check))),
+        PageSection(
+            "When it fails, warns, is unknown", _describe_check(doc.get("Judges", ""), _unknown(check))
+        ),
         PageSection("How to fix", _describe_check(*fix)),
         PageSection("Where the threshold comes from", _describe_check(doc.get("Threshold", ""))),
         PageSection("Known false positives", _describe_check(doc.get("False positives", ""))),

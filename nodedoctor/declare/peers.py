@@ -62,7 +62,9 @@ class Outlier(Generic[Device]):
     peers: int
 
 
-def odd_ones(devices: Sequence[Device], attributes: Sequence[Attribute[Device]]) -> tuple[Outlier[Device], ...]:
+def odd_ones(
+    devices: Sequence[Device], attributes: Sequence[Attribute[Device]]
+) -> tuple[Outlier[Device], ...]:
     """The devices that differ from most of their peers, by attribute in the order of the table.
 
     The caller gives devices that should be alike, levels and rates under like load. An attribute that fewer

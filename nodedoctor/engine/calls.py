@@ -10,8 +10,8 @@ from nodedoctor.children.exhaustion import note_of
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Command, Options, Probe, is_foreign
 from nodedoctor.declare.unread import Unread, noticing
-from nodedoctor.engine.sandbox import run_in_fork
 from nodedoctor.engine.plugin_code import PluginFailed, contained
+from nodedoctor.engine.sandbox import run_in_fork
 from nodedoctor.model import Finding, Observation, Outcome, Unseen
 
 _log = Log(__name__)

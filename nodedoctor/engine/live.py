@@ -15,10 +15,10 @@ from nodedoctor.children import child_process
 from nodedoctor.children.fork_server import ForkServer
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Command, Lane, Options, Probe, skipped
-from nodedoctor.engine.sandbox import end_by
-from nodedoctor.engine.pending import result_of
 from nodedoctor.engine.calls import call_planner
 from nodedoctor.engine.lanes import WIDTH
+from nodedoctor.engine.pending import result_of
+from nodedoctor.engine.sandbox import end_by
 from nodedoctor.engine.sources import normalise_observation
 from nodedoctor.engine.turns import Turns
 from nodedoctor.model import Observation, Outcome

@@ -13,13 +13,13 @@ from nodedoctor.children.exhaustion import Starts
 from nodedoctor.debug import Log
 from nodedoctor.declare.registry import Check, Need, fact_of, probes_of
 from nodedoctor.declare.unread import Unread
-from nodedoctor.engine.pending import Pending, Ready, result_of
-from nodedoctor.engine.calls import call_optional, call_check, call_parser, where
+from nodedoctor.engine.calls import call_check, call_optional, call_parser, where
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.roots import diagnose
+from nodedoctor.engine.evidence import EvidenceResolver
+from nodedoctor.engine.pending import Pending, Ready, result_of
 from nodedoctor.engine.plugin_code import watching
 from nodedoctor.engine.plugins import Plugins
-from nodedoctor.engine.evidence import EvidenceResolver
 from nodedoctor.engine.sources import ObservationSource
 from nodedoctor.expectations import apply_expectations, checks_for
 from nodedoctor.facts.host.container import Container
@@ -197,7 +197,9 @@ class Diagnosis:
 
     async def _result(self, check: Check) -> Result:
         found = await self._findings(check)
-        findings = apply_expectations(check.id, tuple(self._staged(check, finding) for finding in found), self._expected)
+        findings = apply_expectations(
+            check.id, tuple(self._staged(check, finding) for finding in found), self._expected
+        )
         findings = tuple([_verified(check, await self._fitted(finding)) for finding in findings])
         accepted = await self.facts.get(Waivers)
         if isinstance(accepted, Waivers):

@@ -12,7 +12,7 @@ from nodedoctor.declare.registry import Check, Options
 from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.deadline import DEADLINE_GATE, DEEP, deadline, driver_seconds
 from nodedoctor.engine.plugins import PATIENCE, Catalogue, DiscoveryError, Plugins, discover
-from nodedoctor.engine.run import Diagnosis, utc_now, this_node
+from nodedoctor.engine.run import Diagnosis, this_node, utc_now
 from nodedoctor.engine.sources import ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import checks_for
@@ -23,8 +23,8 @@ from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from nodedoctor.children.fork_server import ForkServer
-    from nodedoctor.engine.prefetch import Prefetcher
     from nodedoctor.engine.live import Live
+    from nodedoctor.engine.prefetch import Prefetcher
 
 
 class UsageError(NodeDoctorError):

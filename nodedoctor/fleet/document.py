@@ -14,7 +14,7 @@ from typing import Any, get_args
 from nodedoctor.fleet.compare.outliers import kinds
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, NodeState, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
-from nodedoctor.nodeset import natural_key, expand, fold
+from nodedoctor.nodeset import expand, fold, natural_key
 
 SCHEMA = "nodedoctor.fleet/1"
 

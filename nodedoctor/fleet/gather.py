@@ -22,7 +22,7 @@ from nodedoctor.fleet.compare.reachability import cleared
 from nodedoctor.fleet.model import Fleet, FleetRequest, Node
 from nodedoctor.fleet.reports.own import own_reports
 from nodedoctor.fleet.reports.saved import saved_text
-from nodedoctor.nodeset import natural_key, fold, of_file, plain
+from nodedoctor.nodeset import fold, natural_key, of_file, plain
 from nodedoctor.record import record
 
 END_WAIT_S = 10.0

@@ -170,7 +170,11 @@ NO_DEVICES = Fix(
 )
 NODES = Fix(
     "Give the user access to the device nodes: usually all users can read and write them.",
-    (look_step("ls -l /dev/nvidia*"), look_step("grep DeviceFile /proc/driver/nvidia/params"), look_step("id")),
+    (
+        look_step("ls -l /dev/nvidia*"),
+        look_step("grep DeviceFile /proc/driver/nvidia/params"),
+        look_step("id"),
+    ),
     action="config",
     disturbs="nothing",
     verify=VERIFY,

@@ -10,7 +10,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.steps import repair
-from nodedoctor.wording import count_with_noun, comma_list, numbered, short_name
+from nodedoctor.wording import comma_list, count_with_noun, numbered, short_name
 
 Pair = tuple[str, Remark]
 _RINGS = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -187,4 +187,6 @@ def _who(labels: tuple[str, ...]) -> str:
     """The numbers of ranks, or how many processes where one has no number."""
     found = [re.match(r"rank (\d+)", label) for label in labels]
     numbers = [int(one[1]) for one in found if one]
-    return numbered("rank", numbers) if len(numbers) == len(labels) else count_with_noun(len(labels), "process")
+    return (
+        numbered("rank", numbers) if len(numbers) == len(labels) else count_with_noun(len(labels), "process")
+    )

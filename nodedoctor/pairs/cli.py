@@ -16,7 +16,7 @@ from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import utc_now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
-from nodedoctor.pairs.agent_pool import Asked, AgentPool, Transport
+from nodedoctor.pairs.agent_pool import AgentPool, Asked, Transport
 from nodedoctor.pairs.document import document, plan_of, render
 from nodedoctor.pairs.drive import PlanOutcome, PlanRunner, can_rdma, gathered
 from nodedoctor.pairs.fit import fit
@@ -256,4 +256,4 @@ def _transport(arguments: argparse.Namespace) -> Transport:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
         return Slurm(ways.split("--slurm", arguments.slurm), minutes=MINUTES)
-    return cast("Talker", ways.transport(arguments))
+    return cast("Transport", ways.transport(arguments))

@@ -253,7 +253,9 @@ class PlanRunner:
             host, told = heard
             if told.get("is_") == "open" and told.get("round") == self._place:
                 opened = part(told, "ports")
-                ports.update({flow: port for flow in opened if (port := whole_number(opened, flow)) is not None})
+                ports.update(
+                    {flow: port for flow in opened if (port := whole_number(opened, flow)) is not None}
+                )
                 waiting.discard(host)
             waiting -= self._gone.keys()
         if not self._stopped.is_set():

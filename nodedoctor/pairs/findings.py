@@ -192,7 +192,10 @@ def _fix(culprit: Culprit, *, alone: bool) -> Fix:
         return Fix(text, (look_step("sudo nft list ruleset", when=where),), "config", verify=verify)
     if culprit.kind == "node":
         text = "Keep jobs off this node; check its NIC, cable and switch port, then measure it again."
-        looks = (look_step("nodedoctor --deep", when="on the node"), look_step("ip -s link", when="on the node"))
+        looks = (
+            look_step("nodedoctor --deep", when="on the node"),
+            look_step("ip -s link", when="on the node"),
+        )
         action: Action = "drain" if culprit.fault == "lost" else "investigate"
         return Fix(text, looks, action, verify=verify)
     text = "Check the switch ports and cables on this path; both ends are well with other nodes."

@@ -52,7 +52,8 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
 
     show(
         f"{_WORD[told['verdict']]} ",
-        f"{made['nodes']} nodes measured, {count_with_noun(made['rounds_run'], 'round')} in {told['seconds']:.0f} s",
+        f"{made['nodes']} nodes measured, {count_with_noun(made['rounds_run'], 'round')} in "
+        f"{told['seconds']:.0f} s",
     )
     if told["interrupted"]:
         show("     ", "interrupted: what was measured until then")

@@ -25,7 +25,7 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.lead import first_command, lead, of_cause, root, healthy_headline, whose
+from nodedoctor.report.lead import first_command, healthy_headline, lead, of_cause, root, whose
 from nodedoctor.report.steps import REPAIR, StepText, advice, repair_steps
 from nodedoctor.report.text import COLOUR, group_results, headline, sentence, tally
 from nodedoctor.wording import count_with_noun, short_name
@@ -116,7 +116,11 @@ class _Page:
         if unseen and not self._report["causes"]:
             self.lines.append("")
             self._unseen(unseen)
-        few = [f"{count_with_noun(len(unseen), 'check')} could not judge (no access or no data)"] if unseen else []
+        few = (
+            [f"{count_with_noun(len(unseen), 'check')} could not judge (no access or no data)"]
+            if unseen
+            else []
+        )
         well = [result for result in results if not severity_of(result).is_problem]
         self.lines += ["", "; ".join([*few, f"{len(well)} passed or do not apply", "-v shows everything"])]
 
@@ -149,7 +153,9 @@ class _Page:
             f"{_INDENT}{line if len(line) <= room else line[: room - 3] + '...'}" for line in shown
         ]
         if len(lines) > len(shown):
-            self.lines.append(f"{_INDENT}| ... {count_with_noun(len(lines) - len(shown), 'more line')} with -v")
+            self.lines.append(
+                f"{_INDENT}| ... {count_with_noun(len(lines) - len(shown), 'more line')} with -v"
+            )
 
     def _steps(self, fix: Fix, room: int, cause: Cause) -> None:
         """Whole commands in at most so many lines, each under what it is for.
@@ -182,7 +188,9 @@ class _Page:
         if hidden:
             order = f", {before} of them before this one" if before else ""
             last = ", also the last resort" if hidden[-1].last else ""
-            self.lines.append(f"{_INDENT}... {count_with_noun(len(hidden), 'more step')} with -v{last}{order}")
+            self.lines.append(
+                f"{_INDENT}... {count_with_noun(len(hidden), 'more step')} with -v{last}{order}"
+            )
 
     def _prose(self, label: str, text: str, most: int) -> None:
         """Whole sentences, as many as fit in so many lines; a first one that does not fit is cut."""

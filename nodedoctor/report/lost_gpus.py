@@ -19,7 +19,9 @@ def off_bus(facts: Mapping[str, Any]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for slot in parts(part(facts, "inventory"), "slots")[:MOST]:
-        index = next((whole_number(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None)
+        index = next(
+            (whole_number(slot, key) for key in ("index", "lost_index") if slot.get(key) is not None), None
+        )
         if index is not None and (slot.get("off_bus") is True or slot.get("lost") == "GPU_IS_LOST"):
             found[f"GPU{index}"] = inert(text(slot, "address"))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import Finding, Report, full_summary, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import and_more, of_cause, healthy_headline
+from nodedoctor.report.lead import and_more, healthy_headline, of_cause
 from nodedoctor.report.text import tally
 from nodedoctor.wording import about
 

@@ -69,7 +69,9 @@ def identity(node: Mapping[str, object]) -> list[str]:
     elif node.get("gpus") == 0:
         parts.append("no NVIDIA GPU")
     elif node.get("gpus_on_bus"):
-        parts.append(f"{count_with_noun(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none could be read")
+        parts.append(
+            f"{count_with_noun(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none could be read"
+        )
     for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
         if node.get(key):
             parts.append(f"{label}{node[key]}")
@@ -161,7 +163,9 @@ class _Page:
             self.line(*(f"{_INDENT}{line}" for line in marked(evidence, lines[:EVIDENCE_LINES])))
             if len(lines) > EVIDENCE_LINES:
                 rest = len(lines) - EVIDENCE_LINES
-                self.line(f"{_INDENT}| ... {count_with_noun(rest, 'more line')} from {inert(evidence['probe'])}")
+                self.line(
+                    f"{_INDENT}| ... {count_with_noun(rest, 'more line')} from {inert(evidence['probe'])}"
+                )
 
     def _fix(self, finding: Finding, label: str, check: str) -> None:
         fix = finding["fix"]

@@ -11,7 +11,7 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.live.rank_groups import RankGroupActivity
-from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, OtherJob, RankState, Verdict, Identity
+from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, Identity, OtherJob, RankState, Verdict
 from nodedoctor.triage.moments import group_moments
 from nodedoctor.whole_numbers import spans
 
@@ -86,7 +86,12 @@ def clock_time(seconds: float | None) -> str | None:
 
 
 def _job_document(job: OtherJob) -> dict[str, Any]:
-    return {**asdict(job), "hosts": list(job.hosts), "first": clock_time(job.first), "last": clock_time(job.last)}
+    return {
+        **asdict(job),
+        "hosts": list(job.hosts),
+        "first": clock_time(job.first),
+        "last": clock_time(job.last),
+    }
 
 
 def _earlier_document(run: EarlierRun, line_of: LineOf) -> dict[str, Any]:
@@ -192,10 +197,52 @@ def _next_document(fix: Fix) -> dict[str, Any]:
     return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
 
 
+_PUBLISHED = {
+    "CancelledByUser": "ordered_stop",
+    "CollectiveFailed": "failed",
+    "CollectiveMismatch": "mismatch",
+    "CollectiveShape": "passed",
+    "CommunicatorDestroyed": "left",
+    "DeliberateSleep": "asleep",
+    "DesyncJoined": "joined",
+    "DesyncMissing": "lagging",
+    "DumpRequested": "blamed",
+    "ExceptionRaised": "raised",
+    "ForceKilled": "forced",
+    "JobFinished": "finished",
+    "KernelTaskHung": "stalled",
+    "LauncherSignalled": "ended",
+    "LauncherStarted": "begun",
+    "NotALog": "article",
+    "OutputContinued": "talked_on",
+    "PeersTerminated": "stopped",
+    "PidRoster": "roster",
+    "ProcessAborting": "dying",
+    "ProcessState": "seen",
+    "RecoveredFromError": "went_on",
+    "RequestRefused": "refused",
+    "ResourceTrackerWarning": "gone",
+    "RestartAttempt": "attempt",
+    "Restarted": "anew",
+    "RetryStarted": "tried",
+    "ServerReady": "serving",
+    "SettingMentioned": "mentions",
+    "SurvivedError": "outlived",
+    "ThreadStack": "stack",
+    "TrainingActivity": "worked",
+    "UnclassifiedError": "complaint",
+    "WatchdogStuck": "heartbeat",
+    "WorldSize": "size",
+    "XidReported": "xid",
+}
+"""Names of events in documents that differ from those of their classes: names in documents do not change."""
+
+
 def event_name(event: Event[Any]) -> str:
     """The event's kind as a word: `timed_out`, `gpu_full`; for a symptom its own name."""
     name = getattr(event.what, "name", None)
     word = name if isinstance(name, str) and name else type(event.what).__name__
+    word = _PUBLISHED.get(word, word)
     return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word)).replace(
         "-", "_"
     )

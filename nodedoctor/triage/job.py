@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.debug import Log
 from nodedoctor.triage import verdict
 from nodedoctor.triage.document import of_kind
-from nodedoctor.triage.result import TriageResult, add_advice, without_secrets
 from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.node_reports import NodeFaults, join_nodes
 from nodedoctor.triage.read.identity import resolve_ranks
+from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading, unexpected_note
-from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.read.search import GrepSearch
-from nodedoctor.triage.read.sources import NoSuchPath, LogSource, find_sources
+from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
+from nodedoctor.triage.result import TriageResult, add_advice, without_secrets
 from nodedoctor.triage.story import Timeline, build_timeline
 
 if TYPE_CHECKING:
@@ -125,7 +125,11 @@ def _choose_job(found: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
 
 
 def _job_summary(
-    job: LoggedJob, chosen: LoggedJob | None, found: Sequence[LoggedJob], events: list[Event[Any]], judged: Verdict
+    job: LoggedJob,
+    chosen: LoggedJob | None,
+    found: Sequence[LoggedJob],
+    events: list[Event[Any]],
+    judged: Verdict,
 ) -> OtherJob:
     """A job in the list of jobs; those that were not chosen are judged by their logs alone."""
     if job is not chosen:
@@ -142,7 +146,9 @@ def _earlier_run(events: Sequence[Event[Any]]) -> EarlierRun:
     return EarlierRun(found.outcome, found.cause, found.headline, found.culprits, found.evidence[:1])
 
 
-def _this_machine(story: Timeline, sources: Iterable[LogSource], reading: SourceReading) -> Sequence[NodeFaults]:
+def _this_machine(
+    story: Timeline, sources: Iterable[LogSource], reading: SourceReading
+) -> Sequence[NodeFaults]:
     from nodedoctor.triage.live import this_machine
 
     why = this_machine.evidence_for_machine(story, [source.path for source in sources])

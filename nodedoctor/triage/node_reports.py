@@ -21,7 +21,7 @@ from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.model import Cause, Event, Place, Identity
+from nodedoctor.triage.model import Cause, Event, Identity, Place
 from nodedoctor.triage.story import Timeline
 
 _ZIP = b"PK"

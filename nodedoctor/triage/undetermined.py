@@ -7,20 +7,30 @@ from textwrap import shorten
 
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.crashes import in_an_abort
-from nodedoctor.triage.causes.first_exits import FirstEnd, first_end, people_of
-from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.culprits import shows_who_failed
+from nodedoctor.triage.causes.describe import (
+    blameable_identities,
+    describe_identities,
+    distinct_ranks,
+    rank_ranges,
+)
+from nodedoctor.triage.causes.exceptions import SAID
+from nodedoctor.triage.causes.first_exits import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.unclassified import unclassified_errors
-from nodedoctor.triage.causes.describe import blameable_identities, describe_identities, distinct_ranks, rank_ranges
 from nodedoctor.triage.events.nccl import NcclError
+from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
 from nodedoctor.triage.events.ras import HangConfirmed
 from nodedoctor.triage.events.ray import TaskFailed
-from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
 from nodedoctor.triage.events.stacks import ThreadStack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, ProcessAborting, CollectiveFailed, WatchdogStuck
+from nodedoctor.triage.events.watchdog import (
+    CollectiveFailed,
+    CollectiveStatus,
+    ProcessAborting,
+    WatchdogStuck,
+)
 from nodedoctor.triage.model import Identity
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import decimal
@@ -104,7 +114,9 @@ def _only_sigterm(story: Timeline) -> str:
     people = stopped_processes(story)
     if people is None:
         return ""
-    return f"{describe_identities(people) or 'a process'} ended by SIGTERM, and no line says who sent it, or why"
+    return (
+        f"{describe_identities(people) or 'a process'} ended by SIGTERM, and no line says who sent it, or why"
+    )
 
 
 def stopped_processes(story: Timeline) -> tuple[Identity, ...] | None:

@@ -8,23 +8,43 @@ from typing import Any
 
 from nodedoctor.triage.advice import guesses
 from nodedoctor.triage.causes import find_candidates, weigh
+from nodedoctor.triage.causes.describe import distinct_ranks
 from nodedoctor.triage.causes.unclassified import unclassified_errors
 from nodedoctor.triage.causes.weigh import WeighedCandidate
-from nodedoctor.triage.causes.describe import distinct_ranks
 from nodedoctor.triage.events.activity import TrainingActivity
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
-from nodedoctor.triage.events.programs.serving import ShutDown
-from nodedoctor.triage.events.progress import JobFinished, ResourceTrackerWarning, LongWork, SettingMentioned, ServerReady, TrainingStep
-from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.not_a_log import NotALog
+from nodedoctor.triage.events.programs.serving import ShutDown
+from nodedoctor.triage.events.progress import (
+    JobFinished,
+    LongWork,
+    ResourceTrackerWarning,
+    ServerReady,
+    SettingMentioned,
+    TrainingStep,
+)
+from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.store import GlooTimeout, PeerGone
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, SIGTERM, LauncherSignalled, ProcessExit, PeersTerminated
+from nodedoctor.triage.events.system.exits import (
+    OF_A_SCRIPT,
+    SIGTERM,
+    LauncherSignalled,
+    PeersTerminated,
+    ProcessExit,
+)
 from nodedoctor.triage.events.system.lifecycle import CancelledByUser
 from nodedoctor.triage.events.trace import CutShort
-from nodedoctor.triage.events.watchdog import CollectiveStatus, ProcessAborting, CollectiveFailed, GilHeld, WatchdogStuck, TimedOut
-from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Outcome, Verdict, Identity
-from nodedoctor.triage.undetermined import in_a_traceback, open_question, stopped_processes, unexplained_end
+from nodedoctor.triage.events.watchdog import (
+    CollectiveFailed,
+    CollectiveStatus,
+    GilHeld,
+    ProcessAborting,
+    TimedOut,
+    WatchdogStuck,
+)
+from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
 from nodedoctor.triage.story import Timeline
+from nodedoctor.triage.undetermined import in_a_traceback, open_question, stopped_processes, unexplained_end
 
 EVIDENCE = 8
 _HELPS = re.compile(
@@ -36,7 +56,9 @@ COMMAND = 80
 """Characters of a command in which its program and its script stand. Ours."""
 
 
-def judge_incident(story: Timeline, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False) -> Verdict:
+def judge_incident(
+    story: Timeline, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False
+) -> Verdict:
     """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
     weighed = weigh.weigh_candidates(story, [*find_candidates(story), *more])
     found = [one for one in weighed if one.decides]
@@ -179,7 +201,16 @@ def _is_teardown(story: Timeline) -> bool:
     others = {e.who.rank for e in story.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
-    kinds = (WatchdogStuck, TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, PeerGone, NcclError, GilHeld)
+    kinds = (
+        WatchdogStuck,
+        TimedOut,
+        CollectiveStatus,
+        ProcessAborting,
+        CollectiveFailed,
+        PeerGone,
+        NcclError,
+        GilHeld,
+    )
     return bool(done) and all(
         (isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62))
         or _of_a_helper(story, event)
@@ -219,7 +250,9 @@ def _is_clean_cancellation(story: Timeline) -> bool:
     )
 
 
-def _undetermined_verdict(story: Timeline, coverage: Coverage, suspected: Sequence[WeighedCandidate]) -> Verdict:
+def _undetermined_verdict(
+    story: Timeline, coverage: Coverage, suspected: Sequence[WeighedCandidate]
+) -> Verdict:
     waits = story.waits
     told = [(one.candidate.cause, _suspected_cause(one)) for one in suspected]
     causes = {cause for cause, _ in told}

@@ -16,14 +16,14 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import Input
 
 from nodedoctor.model import Status
+from nodedoctor.tui.diff_driver import SlowLineDriver
 from nodedoctor.tui.keys import EVERYWHERE
-from nodedoctor.tui.theme import ASCII, UNICODE
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.steps import StepsScreen
-from nodedoctor.tui.diff_driver import SlowLineDriver
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
+from nodedoctor.tui.theme import ASCII, UNICODE
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Badge, badges_of
 

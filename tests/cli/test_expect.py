@@ -9,7 +9,7 @@ from test_plugins import nodedoctor
 from tiers import some
 
 from nodedoctor.engine.plugins import discover
-from nodedoctor.expectations import KEYS, ExpectError, expectations, checks_for
+from nodedoctor.expectations import KEYS, ExpectError, checks_for, expectations
 from nodedoctor.model import Expect
 
 NODES = Path(__file__).parents[1] / "nodes"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nodedoctor.engine.pending import Ready, run_sync, result_of
+from nodedoctor.engine.pending import Ready, result_of, run_sync
 
 
 async def _sum(*parts: int) -> int:

@@ -102,12 +102,16 @@ def test_of_two_equal_lines_the_one_at_the_offset_is_quoted():
     seen = Observation("p", text="a\n[1] x\n[2] x\n")
     [found] = [evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=8))]
     assert (found.text, found.line) == ("[2] x", 3)
-    assert evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=3)).line == 2  # no line begins there
+    assert (
+        evidence.EvidenceResolver([seen]).settled(Evidence("p", "x", at=3)).line == 2
+    )  # no line begins there
 
 
 def test_a_text_that_a_document_relays_is_quoted_with_its_path():
     seen = Observation("files", text=json.dumps({"files": {"/proc/modules": "ext4 1\nnvidia 2\n"}}))
-    found = evidence.EvidenceResolver([seen]).settled(quoted_like("files", "^nvidia .*", 'files["/proc/modules"]'))
+    found = evidence.EvidenceResolver([seen]).settled(
+        quoted_like("files", "^nvidia .*", 'files["/proc/modules"]')
+    )
     assert (found.text, found.line, found.path) == ("nvidia 2", 2, 'files["/proc/modules"]')
 
 
@@ -134,7 +138,9 @@ DOCUMENT = {
     ],
 )
 def test_paths(path, value, text):
-    found = evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path))
+    found = evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(
+        reading("nvml", path)
+    )
     assert (found.value, found.text) == (value, text)
 
 
@@ -143,7 +149,10 @@ def test_paths(path, value, text):
 )
 def test_what_is_not_there_is_no_reading(path):
     assert (
-        evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(reading("nvml", path)) is None
+        evidence.EvidenceResolver([Observation("nvml", text=json.dumps(DOCUMENT))]).settled(
+            reading("nvml", path)
+        )
+        is None
     )
 
 

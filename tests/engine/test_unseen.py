@@ -11,7 +11,7 @@ import pytest
 from tiers import some
 
 from nodedoctor.declare.registry import check, fact
-from nodedoctor.engine.run import Diagnosis, utc_now, probes_of
+from nodedoctor.engine.run import Diagnosis, probes_of, utc_now
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.engine.sources import Recorded, normalise_observation
 from nodedoctor.facts.host.waivers import Waivers
@@ -211,4 +211,6 @@ def test_half_of_an_answer_of_ours_that_ended_badly_is_a_crash() -> None:
     assert normalise_observation(seen).note == "AttributeError: cuDevice"
     assert normalise_observation(replace(seen, rc=0)).outcome is Outcome.OK
     foreign = replace(seen, argv=("nvidia-smi", "topo", "-m"))
-    assert normalise_observation(foreign).outcome is Outcome.OK, "nvidia-smi's exit codes are news, not a crash"
+    assert normalise_observation(foreign).outcome is Outcome.OK, (
+        "nvidia-smi's exit codes are news, not a crash"
+    )

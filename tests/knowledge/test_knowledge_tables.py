@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.knowledge import causes, env_vars, gates, gpus, infiniband, limits, pair_floors, tested_hardware, xids
+from nodedoctor.knowledge import (
+    causes,
+    env_vars,
+    gates,
+    gpus,
+    infiniband,
+    limits,
+    pair_floors,
+    tested_hardware,
+    xids,
+)
 from nodedoctor.knowledge.catalogue import tables
 from nodedoctor.knowledge.table import FOLDER, load, rows
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins

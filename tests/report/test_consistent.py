@@ -20,8 +20,8 @@ from nodedoctor.report.lead import root
 from nodedoctor.report.steps import interrupted, told_step
 from nodedoctor.tui.lines import card, detail
 from nodedoctor.tui.lines import ticket as of_check
-from nodedoctor.tui.theme import Para
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import Para
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"

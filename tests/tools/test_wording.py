@@ -13,7 +13,15 @@ import recorded
 from nodedoctor.demo import DEMOS
 from nodedoctor.report import brief, text
 from nodedoctor.report import json as report_json
-from nodedoctor.wording import SUMMARY, singular_or_plural, count_with_noun, comma_list, numbered, plural, ranged
+from nodedoctor.wording import (
+    SUMMARY,
+    comma_list,
+    count_with_noun,
+    numbered,
+    plural,
+    ranged,
+    singular_or_plural,
+)
 
 TOP = Path(__file__).parents[2]
 NODES = sorted(path.parent for path in (TOP / "tests/nodes").glob("*/manifest.json"))
@@ -142,7 +150,10 @@ def test_fixes_begin_with_a_verb_and_end_with_a_stop(reports):
 
 def test_numbers_and_their_nouns():
     assert [count_with_noun(n, "GPU") for n in (0, 1, 8)] == ["0 GPUs", "1 GPU", "8 GPUs"]
-    assert count_with_noun(2.0, "process") == "2 processes" and count_with_noun(1, "access", "accesses") == "1 access"
+    assert (
+        count_with_noun(2.0, "process") == "2 processes"
+        and count_with_noun(1, "access", "accesses") == "1 access"
+    )
     assert [plural(word) for word in ("entry", "relay", "NVSwitch")] == ["entries", "relays", "NVSwitches"]
     assert singular_or_plural(1, "has", "have") == "has" and singular_or_plural(0, "has", "have") == "have"
 

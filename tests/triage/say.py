@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nodedoctor.triage import document
-from nodedoctor.triage.result import TriageResult
 from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.result import TriageResult
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={out}, Timeout(ms)={ms})"
 

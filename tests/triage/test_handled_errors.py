@@ -6,7 +6,7 @@ import pytest
 from say import judged
 from test_triage_laws import CASES, Case, _ranks, _verdict, _whole
 
-from nodedoctor.triage.events.handling import PHRASES, handled
+from nodedoctor.triage.events.handling import PHRASES, is_handled
 
 ERRORS = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB",
@@ -67,7 +67,7 @@ def test_a_healthy_log_stays_healthy_beside_handled_errors(frame, tmp_path):
 
 @pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: phrase.name)
 def test_every_phrase_has_an_example_of_its_own(phrase):
-    assert handled(phrase.example.format("x"))
+    assert is_handled(phrase.example.format("x"))
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_every_phrase_has_an_example_of_its_own(phrase):
     ),
 )
 def test_words_of_errors_themselves_handle_nothing(text):
-    assert not handled(text)
+    assert not is_handled(text)

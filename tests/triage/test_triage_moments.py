@@ -12,7 +12,7 @@ from say import caught, steps
 from nodedoctor.report import triage_view
 from nodedoctor.triage.document import TIMELINE, make_document
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.model import Event, Place, Identity
+from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.moments import MOST, TOGETHER, group_moments
 
 TIMES = st.none() | st.floats(0, 1000)

@@ -20,9 +20,9 @@ from nodedoctor.report.json import render as rendered
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import matrix, nodes
 from nodedoctor.tui.lines.nodes import Round
-from nodedoctor.tui.theme import UNICODE
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.state import Nothing
+from nodedoctor.tui.theme import UNICODE
 
 GOOD = {"nvlink.links": Status.PASS, "ib.state": Status.PASS, "driver.answers": Status.PASS}
 HOSTS = expand("gpu-[001-120]")

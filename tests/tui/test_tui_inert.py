@@ -16,9 +16,9 @@ from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import detail, diagnosis
 from nodedoctor.tui.lines.output import output
 from nodedoctor.tui.lines.ticket import markdown, steps
-from nodedoctor.tui.theme import ASCII, UNICODE, Para, Row, fit
 from nodedoctor.tui.screens import probes
 from nodedoctor.tui.state import State, Waiting
+from nodedoctor.tui.theme import ASCII, UNICODE, Para, Row, fit
 
 LIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 NASTY = st.one_of(

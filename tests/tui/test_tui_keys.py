@@ -22,10 +22,10 @@ from nodedoctor.engine.session import Request, Session
 from nodedoctor.model import Status
 from nodedoctor.report.document import worst
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.theme import UNICODE, Row
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.help import HelpScreen
 from nodedoctor.tui.screens.topology import TopologyScreen
+from nodedoctor.tui.theme import UNICODE, Row
 from nodedoctor.tui.widgets.listing import Listing
 from nodedoctor.tui.widgets.subjects import Subjects
 

@@ -25,9 +25,9 @@ from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import hardware, load
-from nodedoctor.tui.theme import ASCII, UNICODE, Para
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.screens.live import _ranks
+from nodedoctor.tui.theme import ASCII, UNICODE, Para
 from nodedoctor.tui.widgets.listing import Listing
 
 FACT_KEYS = ("gpus", "lost", "index", "nvlinks", "active", "bus_id", "ib", "ports", "hca", "rails", "machine")

@@ -19,9 +19,9 @@ from nodedoctor.triage import document
 from nodedoctor.triage.job import examine_job
 from nodedoctor.tui.lines import card, detail, diagnosis, home
 from nodedoctor.tui.lines.output import Output
-from nodedoctor.tui.theme import UNICODE, Para, Row
 from nodedoctor.tui.screens import probes
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import UNICODE, Para, Row
 
 NODES = Path(__file__).parents[1] / "nodes"
 CASES = Path(__file__).parents[1] / "triage" / "logs" / "cases"
@@ -67,7 +67,9 @@ def triage_screen(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", some(cases, 12), ids=lambda case: case.get("file") or case["files"][0])
 def test_the_screen_of_a_dead_job(case: dict[str, Any]):
     examined = examine_job([str(CASES / name) for name in case.get("files") or [case["file"]]])
-    triage_screen(json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.of))))
+    triage_screen(
+        json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.of)))
+    )
 
 
 def test_the_screen_of_a_document_in_which_everything_is_unknown():

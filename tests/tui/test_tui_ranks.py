@@ -12,10 +12,10 @@ from tuidriver import frame, until
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import diagnosis, ranks
 from nodedoctor.tui.lines.timeline import timeline
-from nodedoctor.tui.theme import UNICODE
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens import triage
 from nodedoctor.tui.state import Nothing
+from nodedoctor.tui.theme import UNICODE
 
 
 def job(count: int, dead: int, hosts: bool) -> dict[str, Any]:

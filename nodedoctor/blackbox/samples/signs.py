@@ -8,7 +8,7 @@ from nodedoctor.blackbox.samples.progress import QUIET
 from nodedoctor.record import record
 from nodedoctor.triage.live.judge import abnormal, long_work, main_thread, ras_counts
 from nodedoctor.triage.live.running_job import RankProcess
-from nodedoctor.wording import singular_or_plural, comma_list
+from nodedoctor.wording import comma_list, singular_or_plural
 
 LOOKS = 2
 """Looks whose stacks may have been written between the two samples, at most."""
@@ -66,7 +66,11 @@ def _progress(before: Capture, now: Capture, stepped: bool) -> str:
         return f"{comma_list(moved, most=NAMED)} moved bytes"
     busy = {process.pid for process in now.live.processes if computes(process, share(process, now.seconds))}
     computing = [rank.called for rank in now.ranks if rank.pid in busy]
-    return f"{comma_list(computing, most=NAMED)} {singular_or_plural(len(computing), 'uses', 'use')} CPU" if computing else ""
+    return (
+        f"{comma_list(computing, most=NAMED)} {singular_or_plural(len(computing), 'uses', 'use')} CPU"
+        if computing
+        else ""
+    )
 
 
 def _stacks(before: Capture, now: Capture) -> str:

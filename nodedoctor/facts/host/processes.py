@@ -133,7 +133,9 @@ class Processes:
         rows = document.get("processes") if isinstance(document, dict) else None
         if not isinstance(rows, list):
             return Unseen.of(seen)
-        read = [_process(row) for row in rows if isinstance(row, dict) and whole_number(row, "pid") is not None]
+        read = [
+            _process(row) for row in rows if isinstance(row, dict) and whole_number(row, "pid") is not None
+        ]
         found = {process.pid: process for process in read}
         ranked = tuple(_with_role(process, found.get(process.ppid)) for process in found.values())
         return cls(ranked, whole_number(document, "unread") or 0, whole_number(document, "left_out") or 0)

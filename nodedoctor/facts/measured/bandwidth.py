@@ -176,7 +176,10 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
     told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
     hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
     started = kinds.get("init", [{}])[0]
-    gpus = [(whole_number(step, "index"), text(step, "error"), text(step, "call")) for step in kinds.get("gpu", ())]
+    gpus = [
+        (whole_number(step, "index"), text(step, "error"), text(step, "call"))
+        for step in kinds.get("gpu", ())
+    ]
     memory = ((whole_number(step, "index"), number(step.get("gbytes_s"))) for step in kinds.get("memory", ()))
     left = ((whole_number(step, "index"), text(step, "why")) for step in kinds.get("left-out", ()))
     return Bandwidth(
@@ -189,7 +192,9 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
         left_out={index: why for index, why in left if index is not None},
         unstarted=text(started, "error"),
         hung=f"{hung} ({seen.note})" if hung else "",
-        hung_gpus=tuple(n for key in ("source", "target", "index") if (n := whole_number(last, key)) is not None)
+        hung_gpus=tuple(
+            n for key in ("source", "target", "index") if (n := whole_number(last, key)) is not None
+        )
         if hung
         else (),
         cut_short="" if hung else _cut_short(seen),
@@ -200,7 +205,10 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
 def _doing(step: Json) -> str:
     what, index = text(step, "what"), whole_number(step, "index")
     if what == "both":
-        return f"copies both ways between GPU {whole_number(step, 'source')} and GPU {whole_number(step, 'target')}"
+        return (
+            f"copies both ways between GPU {whole_number(step, 'source')} and GPU "
+            f"{whole_number(step, 'target')}"
+        )
     if what == "pair":
         return f"the copy from GPU {whole_number(step, 'source')} to GPU {whole_number(step, 'target')}"
     names = {"gpu": "opening", "host": "a copy between the host and", "memory": "a copy inside"}
@@ -209,7 +217,8 @@ def _doing(step: Json) -> str:
 
 def _pairs(single: list[Json], both: list[Json]) -> Iterator[Pair]:
     speeds = {
-        (whole_number(step, "source"), whole_number(step, "target")): number(step.get("both_gbytes_s")) for step in both
+        (whole_number(step, "source"), whole_number(step, "target")): number(step.get("both_gbytes_s"))
+        for step in both
     }
     for step in single:
         if pair := _pair(step):

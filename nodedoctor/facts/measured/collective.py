@@ -214,7 +214,8 @@ def _run(told: Json) -> CollectiveRun:
         ok=told.get("ok") is True,
         setting=text(told, "setting"),
         died={
-            whole_number(one, "rank") or 0: f"{text(one, 'how')} at {text(one, 'at')}" for one in parts(told, "died")
+            whole_number(one, "rank") or 0: f"{text(one, 'how')} at {text(one, 'at')}"
+            for one in parts(told, "died")
         },
         absent=tuple(rank for rank in told.get("absent") or () if isinstance(rank, int)),
         waiting=_by_rank(part(told, "waiting")),

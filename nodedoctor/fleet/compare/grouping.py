@@ -61,7 +61,9 @@ class GroupedProblem:
             return nodes(self.hosts)
         on: dict[str, dict[str, None]] = {}
         for node, problem in self.found:
-            on.setdefault(subject_label(problem.subject) or problem.subject or "the node", {})[node.host] = None
+            on.setdefault(subject_label(problem.subject) or problem.subject or "the node", {})[node.host] = (
+                None
+            )
         subjects: dict[tuple[str, ...], list[str]] = {}
         for subject, hosts in on.items():
             subjects.setdefault(tuple(hosts), []).append(subject)
@@ -80,7 +82,10 @@ def families(found: Iterable[Found]) -> Iterator[list[GroupedProblem]]:
             (node, problem)
         )
     made = [
-        sorted((GroupedProblem(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()), key=_most)
+        sorted(
+            (GroupedProblem(_shared([p.said for _, p in group]), tuple(group)) for group in ones.values()),
+            key=_most,
+        )
         for ones in by_words.values()
     ]
     yield from sorted(

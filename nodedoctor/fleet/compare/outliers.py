@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nodedoctor.declare.peers import DEVIATION, Attribute, decides, quantile, odd_ones
+from nodedoctor.declare.peers import DEVIATION, Attribute, decides, odd_ones, quantile
 from nodedoctor.fleet.compare import traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait
 from nodedoctor.fleet.model import Node, Oddity, ValueGroup
 from nodedoctor.model import Status
-from nodedoctor.nodeset import natural_key, fold
+from nodedoctor.nodeset import fold, natural_key
 
 MAJORITY = 3
 """Nodes that must agree, beside being more than half: two against one may be two mistakes. Ours."""

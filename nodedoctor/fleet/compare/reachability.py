@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nodedoctor.fleet.model import Node, Oddity, Problem, ValueGroup
 from nodedoctor.model import Severity, Status
-from nodedoctor.nodeset import natural_key, fold
+from nodedoctor.nodeset import fold, natural_key
 
 _TITLE = "Nodes reach each other"
 _WHY = "ranks meet over this network; a node the others cannot reach keeps the whole job at its start."

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Literal
 
 from nodedoctor.fleet.compare import values
-from nodedoctor.fleet.compare.values import Facts, amount, average, limit, of_adapters, of_gpus, package, plain_value
+from nodedoctor.fleet.compare.values import (
+    Facts,
+    amount,
+    average,
+    limit,
+    of_adapters,
+    of_gpus,
+    package,
+    plain_value,
+)
 from nodedoctor.model import Status
 from nodedoctor.record import record
 
@@ -144,7 +153,9 @@ TRAITS: tuple[Trait, ...] = (
         "what is pickled on one node is read on another; Ray refuses another minor version.",
         _IMAGE,
     ),
-    Trait("distro", "distribution", plain_value("machine", "distro"), "libraries and defaults differ.", _HOST),
+    Trait(
+        "distro", "distribution", plain_value("machine", "distro"), "libraries and defaults differ.", _HOST
+    ),
     Trait(
         "kernel",
         "kernel",

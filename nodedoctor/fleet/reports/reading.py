@@ -162,7 +162,10 @@ def _peers(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if not host or peer.get("finished") is not True:
             continue
         answers = bool(whole_number(ping, "received")) or tcp in ("open", "ECONNREFUSED")
-        yield host[:255], "" if answers else truncate_text(text(peer, "name_error")) or tcp or "no answer to ping"
+        yield (
+            host[:255],
+            "" if answers else truncate_text(text(peer, "name_error")) or tcp or "no answer to ping",
+        )
 
 
 def truncate_text(text: str, longest: int = LONGEST) -> str:
@@ -180,7 +183,8 @@ def _banner(found: Skimmed) -> str:
     told = []
     if found.before:
         told.append(
-            f"a banner of {count_with_noun(found.before, 'line')} before the report: it breaks scp and Slurm too"
+            f"a banner of {count_with_noun(found.before, 'line')} before the report: it breaks "
+            "scp and Slurm too"
         )
     if found.after:
         told.append(f"{count_with_noun(found.after, 'line')} after the report")

@@ -72,7 +72,9 @@ def _table(title: str, things: list[Mapping[str, Any]]) -> Markup:
     if len(things) == 1:
         return join_pieces(caption, _values(flat[0]))
     if len(things) > ABREAST:
-        return join_pieces(caption, _values({name: _line(row) for name, row in zip(names, flat, strict=True)}))
+        return join_pieces(
+            caption, _values({name: _line(row) for name, row in zip(names, flat, strict=True)})
+        )
     keys = list(dict.fromkeys(key for row in flat for key, value in row.items() if value))
     head = element("tr", element("th", ""), *(element("th", name, scope="col") for name in names))
     body = (_across(key, [row.get(key, "") for row in flat]) for key in keys[:ROWS])

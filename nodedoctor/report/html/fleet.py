@@ -36,7 +36,9 @@ def render(document: Mapping[str, Any]) -> str:
         _head(document, len(nodes)),
         _set("failing", document),
         blocks.section("kinds", "Kinds of nodes", _kinds(objects(document.get("kinds")))),
-        blocks.section("odd", "The odd ones out", each_piece(map(_oddity, objects(document.get("oddities"))))),
+        blocks.section(
+            "odd", "The odd ones out", each_piece(map(_oddity, objects(document.get("oddities"))))
+        ),
         blocks.section("mute", "Without a report", _mute(mute), count=len(mute)),
         blocks.section("matrix", "Checks with a problem", matrix(sick, checks)),
         blocks.section("nodes", "Nodes with a problem", problems(sick), count=len(sick)),
@@ -87,7 +89,9 @@ def _kinds(kinds: Sequence[Mapping[str, Any]]) -> Markup | None:
     if len(kinds) < 2:
         return None
     told = [{"value": kind.get("kind"), **kind} for kind in kinds]
-    return element("table", element("tbody", each_piece(_group(one, None) for one in told)), class_="values groups")
+    return element(
+        "table", element("tbody", each_piece(_group(one, None) for one in told)), class_="values groups"
+    )
 
 
 def _set(name: str, document: Mapping[str, Any]) -> Markup:

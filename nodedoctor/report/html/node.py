@@ -161,7 +161,9 @@ def _row(group: list[Result], fixes: _Fixes) -> Markup:
 
 def _notes(results: Iterable[Result]) -> Markup:
     return blocks.rows(
-        blocks.row(blocks.word(Status(result["status"])), result["check"], *_finding_text(finding), _more(finding))
+        blocks.row(
+            blocks.word(Status(result["status"])), result["check"], *_finding_text(finding), _more(finding)
+        )
         for result in results
         for finding in result["findings"]
         if _worth_knowing(finding)

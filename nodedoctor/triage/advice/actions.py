@@ -11,16 +11,16 @@ from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage.advice import guesses, timeouts
 from nodedoctor.triage.advice.remedies import fixes_for_event
 from nodedoctor.triage.causes import groups
-from nodedoctor.triage.causes.ras import kept
 from nodedoctor.triage.causes.describe import rank_ranges
+from nodedoctor.triage.causes.ras import kept
+from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.progress import SettingMentioned
 from nodedoctor.triage.events.ras import HangConfirmed, RasMissing
 from nodedoctor.triage.events.ray import ActorDied
-from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.stacks import ThreadStack
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.watchdog import GilHeld, WatchdogStuck, TimedOut
+from nodedoctor.triage.events.watchdog import GilHeld, TimedOut, WatchdogStuck
 from nodedoctor.triage.model import Cause, Event, Verdict
 from nodedoctor.triage.story import Timeline, follows_timeout
 from nodedoctor.triage.story.pace import step_seconds
@@ -41,8 +41,10 @@ NO_SUCH_VARIABLE = (
 )
 
 
-_HANGS = (TimedOut, WatchdogStuck, GilHeld, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState, RasMissing,
-          HangConfirmed)  # fmt: skip
+_HANGS = (
+    TimedOut, WatchdogStuck, GilHeld, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
+    RasMissing, HangConfirmed,
+)  # fmt: skip
 """Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
 
@@ -69,7 +71,9 @@ def choose_fixes(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         return ()
     names = frameworks_and_settings(story)
     found = list(verdict.fixes)
-    found = found or next((list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), [])
+    found = found or next(
+        (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
+    )
     if not found:
         rows = _FIXES.get(verdict.cause, ())
         found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
@@ -109,7 +113,10 @@ def not_the_cause(
         )
     if story.waits:
         variable, why = NO_SUCH_VARIABLE
-        where = "; ".join(f"{row.framework}: {row.setting}" for row in timeouts.settings_in_use(frameworks_and_settings(story)))
+        where = "; ".join(
+            f"{row.framework}: {row.setting}"
+            for row in timeouts.settings_in_use(frameworks_and_settings(story))
+        )
         told.append((variable, f"{why}, which is set elsewhere ({where})"))
         other = guesses.other_group(story)
         if other:
@@ -170,7 +177,9 @@ _WITHOUT_P2P = Fix(
 def _all_logs(story: Timeline) -> Fix:
     seen = sorted(story.ranks_seen)
     have = (
-        f"only {'rank' if len(seen) == 1 else 'ranks'} {rank_ranges(seen)} in these" if seen else "these name none"
+        f"only {'rank' if len(seen) == 1 else 'ranks'} {rank_ranges(seen)} in these"
+        if seen
+        else "these name none"
     )
     return Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
 

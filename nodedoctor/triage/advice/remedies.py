@@ -10,17 +10,17 @@ from nodedoctor.model import Fix
 from nodedoctor.steps import look_step, looks, repair
 from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.causes.symptoms import COLOCATED, of_program
-from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.frames import source_place
+from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.store import ClientsMissing, CollectiveMismatch
 from nodedoctor.triage.events.system.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.system.kernel import XidReported
 from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.node_reports import NodeFault
 
@@ -54,7 +54,9 @@ def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
             return _ENGINE_FULL
         return _fix_crowded_gpu(what) if what.crowded else _gpu_full(event.text, named)
     if isinstance(what, ExceptionRaised):
-        return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(source_place(what.frames))
+        return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
+            source_place(what.frames)
+        )
     if isinstance(what, (UnclassifiedError, UnreadTrouble)):
         return _fix_by_message(event.text)
     if isinstance(what, NodeLost):
@@ -95,7 +97,9 @@ def _fix_at_source_line(where: str) -> Fixes:
 def _fix_xid(what: XidReported) -> Fixes:
     if what.switch:
         return ()
-    meaning = Fix("Look up the meaning and action of this Xid.", (look_step("nodedoctor explain {}", what.code),))
+    meaning = Fix(
+        "Look up the meaning and action of this Xid.", (look_step("nodedoctor explain {}", what.code),)
+    )
     if of_program(what):
         return (*_CUDA_FAULT, meaning)
     return (
@@ -195,7 +199,10 @@ def _fix_exit(signal: int | None) -> Fixes:
     if signal == 7:
         text = "It touched mapped memory that has nothing behind it: most often /dev/shm is full."
         return (
-            Fix(text, (look_step("df -h /dev/shm"), look_step("dmesg -T | grep -iE 'memory failure|mce|hardware'"))),
+            Fix(
+                text,
+                (look_step("df -h /dev/shm"), look_step("dmesg -T | grep -iE 'memory failure|mce|hardware'")),
+            ),
         )
     if signal not in (4, 8, 11):
         return ()
@@ -366,7 +373,11 @@ _UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slu
     Fix(
         "Read the log of slurmd on that node, compare its clock with the others', and diagnose it before the"
         " next job.",
-        (look_step("journalctl -u slurmd -n 50 --no-pager"), look_step("timedatectl"), look_step("nodedoctor")),
+        (
+            look_step("journalctl -u slurmd -n 50 --no-pager"),
+            look_step("timedatectl"),
+            look_step("nodedoctor"),
+        ),
         "drain",
     ),
 )
@@ -429,7 +440,9 @@ _BY_FAMILY: dict[str, Fixes] = {
         "which gcc nvcc ninja",
     ),
     "command": _make_fix("Correct the command: the line says which part of it is not known."),
-    "settings": _make_fix("Correct the setting that the line names; it may be of another version of its library."),
+    "settings": _make_fix(
+        "Correct the setting that the line names; it may be of another version of its library."
+    ),
     "packages": _make_fix(
         "Install what the line names for the Python that this rank runs, on its node: the launcher's may be"
         " another.",
@@ -447,7 +460,9 @@ _BY_FAMILY: dict[str, Fixes] = {
         "Let one rank make what that line names before the others use it, or allow that it is there: ranks"
         " that make it at the same time disturb each other."
     ),
-    "device-busy": _make_fix("End the process that holds the device: often a leftover of the last run.", "ps -ef"),
+    "device-busy": _make_fix(
+        "End the process that holds the device: often a leftover of the last run.", "ps -ef"
+    ),
     "login": _make_fix(
         "Let the launcher's user log in on that node without a password, and try it by hand from the first"
         " node."
@@ -538,7 +553,9 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "The condition in that line did not hold: look at what was given to that call, and whether the"
         " library is of the version that the program was written for."
     ),
-    "panic": _fix_text("The line shows where it gave up, and the next one why: look at what was given to it."),
+    "panic": _fix_text(
+        "The line shows where it gave up, and the next one why: look at what was given to it."
+    ),
     "not-begun": _fix_text("Correct the command: the line says which argument or file it is."),
     "mesh-failed": _fix_steps(
         "Find the interface that reaches the other nodes, and name it in GLOO_SOCKET_IFNAME.",
@@ -563,7 +580,9 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         " cannot be reached from here."
     ),
     "rendezvous-failed": _fix_text("Find the missing node: it has no log, or failed before its start."),
-    "declared-mismatch": _fix_text("The line shows what each rank did: make shapes, objects and order equal."),
+    "declared-mismatch": _fix_text(
+        "The line shows what each rank did: make shapes, objects and order equal."
+    ),
     "cuda-program-fault": lambda _: _CUDA_FAULT,
     "no-such-gpu": lambda _: _NO_SUCH_GPU,
     "fabric-of-host": _fix_text(

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nodedoctor.triage.causes import (
-    kernel_stalls,
     collectives,
     corruption,
     deaths,
     exceptions,
     groups,
-    unclassified,
-    symptoms,
+    kernel_stalls,
     missing,
     network,
     nodes,
     ras,
     stacks,
     steps,
+    symptoms,
+    unclassified,
 )
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Timeline

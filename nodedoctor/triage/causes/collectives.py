@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from nodedoctor.model import Fix
-from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.programs.accelerate import DIFFER, CollectiveShape
 from nodedoctor.triage.events.progress import JobFinished
-from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
-    GlooTimeout,
     CollectiveMismatch,
+    GlooTimeout,
     PeerGone,
     SizeMismatch,
 )
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import DesyncMissing
 from nodedoctor.triage.model import Candidate, Event, Identity
-from nodedoctor.triage.story import Timeline, CollectiveWait
+from nodedoctor.triage.story import CollectiveWait, Timeline
 from nodedoctor.triage.story.pace import ended_bars
 
 _COLLECTIVES = re.compile(
@@ -68,14 +68,25 @@ def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
     odd = find_minority({rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown})
     culprits = tuple(Identity(rank=rank) for rank in odd)
     parties = () if odd else tuple(Identity(rank=rank) for rank in sorted(shown))
-    who = f"{describe_identities(culprits)} differs from the others" if odd else f"{describe_identities(parties) or 'ranks'} differ"
+    who = (
+        f"{describe_identities(culprits)} differs from the others"
+        if odd
+        else f"{describe_identities(parties) or 'ranks'} differ"
+    )
     about = mismatches[0].what.about
     kinds = {fingerprint.kind for fingerprint in shown.values() if fingerprint.kind}
     if len(shown) == 1:  # the line ends before it names the other one
-        who, about = f"{describe_identities(parties)} and another rank differ", "what they called is not the same"
+        who, about = (
+            f"{describe_identities(parties)} and another rank differ",
+            "what they called is not the same",
+        )
     elif len(kinds) == 1 and about == CALLED_DIFFERENT:
         about = f"the ranks called {next(iter(kinds))} with tensors that differ"
-    each = [f"rank {rank}: {told}" for rank in sorted(shown) if (told := _describe_call(shown[rank], len(kinds) > 1))]
+    each = [
+        f"rank {rank}: {told}"
+        for rank in sorted(shown)
+        if (told := _describe_call(shown[rank], len(kinds) > 1))
+    ]
     about += f" ({', '.join(each[:3])})" if len(each) > 1 else ""
     yield Candidate(
         "collective_mismatch",
@@ -114,7 +125,9 @@ def desync_report(story: Timeline) -> Iterator[Candidate]:
     """The desync report names the ranks that never joined."""
     reports = [event for event in story.of(DesyncMissing) if event.what.ranks]
     if reports:
-        culprits = tuple(Identity(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64])
+        culprits = tuple(
+            Identity(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64]
+        )
         mismatch = any("mismatched" in event.text for event in reports) and len(story.waits) > 1
         yield Candidate(
             "collective_mismatch" if mismatch and _call_signatures(story) > 1 else "cpu_stuck_or_slow_rank",
@@ -165,7 +178,8 @@ def different_collectives(story: Timeline) -> Iterator[Candidate]:
             "collective_mismatch",
             "different",
             "medium",
-            f"{describe_identities(culprits or parties)} {'was' if len(culprits) == 1 else 'were'} in another "
+            f"{describe_identities(culprits or parties)} "
+            f"{'was' if len(culprits) == 1 else 'were'} in another "
             f"collective: {told}",
             tuple(wait.event for wait in waits[:6]),
             culprits,
@@ -192,7 +206,8 @@ def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
             "collective_mismatch",
             "different",
             "medium",
-            f"{describe_identities(early)} had finished while others still waited: different numbers of steps",
+            f"{describe_identities(early)} had finished while others still waited: different "
+            "numbers of steps",
             tuple(events[:3]),
             early,
             fixes=_SAME_NUMBER,
@@ -277,4 +292,11 @@ def _calling_frames(story: Timeline) -> list[tuple[Event[ExceptionRaised], Stack
     return found
 
 
-RULES = (reported_mismatch, desync_report, gloo_sizes, different_collectives, fewer_collectives, different_source_lines)
+RULES = (
+    reported_mismatch,
+    desync_report,
+    gloo_sizes,
+    different_collectives,
+    fewer_collectives,
+    different_source_lines,
+)

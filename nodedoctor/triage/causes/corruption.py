@@ -23,11 +23,11 @@ from nodedoctor.triage.events.corruption import (
     RepeatDiffers,
     ReplicasDiffer,
 )
-from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
+from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.story import QUIET, Timeline
-from nodedoctor.wording import singular_or_plural, count_with_noun
+from nodedoctor.wording import count_with_noun, singular_or_plural
 
 _NAN = re.compile(
     r"(?:\b(?:found|detected|result|got|is|are|was|were|became|returned|produced)|[=:])"
@@ -88,7 +88,9 @@ def nan_beside_peers(story: Timeline) -> Alone | None:
         for event in story.events
         if _is_after(event, first) and not (isinstance(event.what, ProcessExit) and event.what.signal is None)
     }
-    count = max(len(peers - ranks - {None}), len({event.who.pid for event in story.of(PeersTerminated)} - {None}))
+    count = max(
+        len(peers - ranks - {None}), len({event.who.pid for event in story.of(PeersTerminated)} - {None})
+    )
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
     return Alone(tuple(told), people, count) if enough else None
 
@@ -118,7 +120,8 @@ def odd_number(story: Timeline) -> Iterator[Candidate]:
     sure: Confidence = "medium" if one and alone.peers > 1 and not no_peer_has_it else "low"
     its = singular_or_plural(len(alone.people), "its", "their")
     headline = (
-        f"{describe_identities(alone.people)} computed a NaN, and {count_with_noun(alone.peers, 'peer')} did not: {_SUSPECTED},"
+        f"{describe_identities(alone.people)} computed a NaN, and "
+        f"{count_with_noun(alone.peers, 'peer')} did not: {_SUSPECTED},"
     )
     headline += f" or {its} own batch"
     culprits, parties = (alone.people, ()) if one else ((), alone.people)
@@ -170,7 +173,9 @@ def repeated(story: Timeline) -> Iterator[Candidate]:
         return
     culprits = tuple(distinct_ranks(event.who for event in told))
     all_may = not culprits or {who.rank for who in culprits} == {0}
-    headline = f"{describe_identities(culprits) or 'a rank'} computed the same step twice with different results"
+    headline = (
+        f"{describe_identities(culprits) or 'a rank'} computed the same step twice with different results"
+    )
     yield Candidate(
         "gpu_hardware_xid",
         "named",

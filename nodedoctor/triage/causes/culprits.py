@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nodedoctor.triage.causes.first_exits import never_joined, people_of
 from nodedoctor.triage.causes.describe import blameable_identities, distinct_ranks
-from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
+from nodedoctor.triage.causes.first_exits import never_joined, people_of
+from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import WorldSize
-from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit, PeersTerminated
+from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
+from nodedoctor.triage.events.system.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.story import Timeline
@@ -42,7 +42,9 @@ def sole_failure(story: Timeline) -> tuple[Identity, ...]:
     exits = story.of(ProcessExit)
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
-    alone = blameable_identities(*(who for event in exits if event.what.signal != SIGTERM for who in people_of(event)))
+    alone = blameable_identities(
+        *(who for event in exits if event.what.signal != SIGTERM for who in people_of(event))
+    )
     return alone if len(alone) == 1 and story.sources == 1 else ()
 
 
@@ -70,12 +72,16 @@ def _all_that_failed(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Ident
     times = len(said)
     same = _is_one_error(said)
     unbegun = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
-    sizes = {event.what.ranks for event in story.of(WorldSize)} | {e.what.ranks for e in story.of(Communicator)}
+    sizes = {event.what.ranks for event in story.of(WorldSize)} | {
+        e.what.ranks for e in story.of(Communicator)
+    }
     if sizes == {1} or ((same or unbegun or _times_raised(story, said)) and story.expected == times):
         return tuple(Identity(rank=rank) for rank in range(story.expected or 0))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
-    ended = distinct_ranks(people) or [Identity(host=host) for host in sorted({who.host for who in people if who.host})]
+    ended = distinct_ranks(people) or [
+        Identity(host=host) for host in sorted({who.host for who in people if who.host})
+    ]
     coded = all(event.what.signal is None for event in exits)
     each = len(ended) == times > 1 or (same and 0 < len(ended) < times)
     return tuple(ended) if coded and (each or _at_once(story, said, exits, len(ended))) else ()
@@ -88,7 +94,9 @@ def _all_of_a_node(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Identit
     """
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     listed = distinct_ranks(event.who for event in exits)
-    sent_home = {event.who.pid for event in story.of(PeersTerminated) if "Sending process" in event.text} - {None}
+    sent_home = {event.who.pid for event in story.of(PeersTerminated) if "Sending process" in event.text} - {
+        None
+    }
     count = len({who.pid for who in listed} | sent_home)
     firsts = {
         who.rank - who.local_rank for who in listed if who.rank is not None and who.local_rank is not None
@@ -130,7 +138,11 @@ def _at_once(
 def _that_never_came(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Identity, ...]:
     """Those that the others waited for at the start, if they are as many as the errors of nobody."""
     absent = never_joined(story)
-    own = [event for event in story.of(ExceptionRaised) if event.who.rank is None and not is_secondary(event.what)]
+    own = [
+        event
+        for event in story.of(ExceptionRaised)
+        if event.who.rank is None and not is_secondary(event.what)
+    ]
     return absent if len(absent) == len(own) and {e.place for e in own} <= {e.place for e in said} else ()
 
 

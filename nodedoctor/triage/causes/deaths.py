@@ -8,16 +8,16 @@ from typing import Any
 
 from nodedoctor.record import replace
 from nodedoctor.triage.causes import crashes
-from nodedoctor.triage.causes.first_exits import before_stop, people_of
 from nodedoctor.triage.causes.culprits import sole_failure
 from nodedoctor.triage.causes.describe import blameable_identities, describe_identities, distinct_ranks
+from nodedoctor.triage.causes.first_exits import before_stop, people_of
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
-from nodedoctor.triage.events.system.exits import LauncherSignalled, ForceKilled, ProcessExit, PeersTerminated
+from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
 from nodedoctor.triage.events.system.nodes import NodeLost
-from nodedoctor.triage.events.watchdog import ProcessAborting, CollectiveFailed, WatchdogStuck
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Owner, Identity
+from nodedoctor.triage.events.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.story import Timeline, follows_timeout
 
 _BLOCK = 200
@@ -54,7 +54,9 @@ def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
-    named = any(event.who != Identity() or event.what.tasks for event in chosen)  # else all came behind the stop
+    named = any(
+        event.who != Identity() or event.what.tasks for event in chosen
+    )  # else all came behind the stop
     if signal in crashes.SIGNALS and named and not any(event.what.first for event in deaths):
         known = {id(event) for event in chosen}
         chosen = [*chosen, *(event for event in deaths if id(event) not in known)]  # nobody stops one so
@@ -97,13 +99,12 @@ def ray_deaths(story: Timeline) -> Iterator[Candidate]:
     ]
     named = [event for event in named if not follows_timeout(story, event)]
     culprits = blameable_identities(*(_with_its_pid(event, named) for event in named))
+    worker = f"Ray's worker {describe_identities(culprits)}".rstrip()
     yield Candidate(
         "peer_died",
         "death",
         "low",
-        f"Ray's worker {describe_identities(culprits) or ''} is gone, for a reason that Ray does not know".replace(
-            "  ", " "
-        ),
+        f"{worker} is gone, for a reason that Ray does not know",
         tuple([*died, *named][:4]),
         culprits[:1],
     )
@@ -180,7 +181,10 @@ def store_host_gone(story: Timeline) -> Iterator[Candidate]:
     waits = [event for event in story.of(StoreWait) if event.what.dead and event.what.rank is not None]
     if waits:
         culprits = tuple(distinct_ranks(Identity(rank=event.what.rank) for event in waits))
-        headline = f"{describe_identities(culprits)} was gone before it had published what the others needed to start"
+        headline = (
+            f"{describe_identities(culprits)} was gone before it had published what the others needed "
+            "to start"
+        )
         yield Candidate("peer_died", "death", "medium", headline, tuple(waits[:4]), culprits)
 
 
@@ -194,7 +198,8 @@ def connections_closed(story: Timeline) -> Iterator[Candidate]:
     if not silent and (peer := _lost_peer(story)) is not None:
         gone = Identity(host=peer.who.host)  # the line itself is of who lost it
         headline = (
-            f"{describe_identities([gone])} ended or was cut off, say those that lost it; no line of its own is here"
+            f"{describe_identities([gone])} ended or was cut off, say those that lost it; no line of "
+            "its own is here"
         )
         yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (gone,))
         return
@@ -206,7 +211,8 @@ def connections_closed(story: Timeline) -> Iterator[Candidate]:
         headline = f"{describe_identities(culprits)} ended together without a message, as when a node is lost"
     elif culprits:
         headline = (
-            f"{describe_identities(culprits)} closed its connections: its process ended, and it left no line of its own"
+            f"{describe_identities(culprits)} closed its connections: its process ended, and it left "
+            "no line of its own"
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
@@ -233,7 +239,10 @@ def node_silent(story: Timeline) -> Iterator[Candidate]:
     if alike and many and _cut_off(story, silent):
         culprits = tuple(Identity(rank=rank) for rank in silent)
         waits = tuple(wait.event for wait in story.waits[:4])
-        headline = f"{describe_identities(culprits)} stopped without a message, as when a node is lost; the others waited"
+        headline = (
+            f"{describe_identities(culprits)} stopped without a message, as when a node is lost; the "
+            "others waited"
+        )
         yield Candidate("peer_died", "absence", "low", headline, waits, culprits)
 
 
@@ -298,4 +307,12 @@ def _before_stop(story: Timeline, deaths: list[Event[ProcessExit]]) -> list[Even
     return early or [Event(e.what, e.place, Identity(), e.time, e.text) for e in deaths]
 
 
-RULES = (killed_by_signal, ray_deaths, launcher_signalled, nodes_lost, store_host_gone, connections_closed, node_silent)
+RULES = (
+    killed_by_signal,
+    ray_deaths,
+    launcher_signalled,
+    nodes_lost,
+    store_host_gone,
+    connections_closed,
+    node_silent,
+)

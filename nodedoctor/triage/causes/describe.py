@@ -30,7 +30,11 @@ def nodes_of(people: Iterable[Identity]) -> tuple[Identity, ...]:
     people = tuple(people)
     hosts = sorted({who.host for who in people if who.host is not None})
     ranked = tuple(distinct_ranks(people))
-    return ranked if len(ranked) == 1 else tuple(Identity(host=host) for host in hosts) or blameable_identities(*people)
+    return (
+        ranked
+        if len(ranked) == 1
+        else tuple(Identity(host=host) for host in hosts) or blameable_identities(*people)
+    )
 
 
 def describe_briefly(people: Iterable[Identity]) -> str:

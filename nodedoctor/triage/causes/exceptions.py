@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
 
-from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.causes.describe import describe_identities
+from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.secondary_errors import is_secondary, quoted_message
 from nodedoctor.triage.events.frames import is_library, source_place
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.secondary_errors import is_secondary, quoted_message
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Cause, Event
 from nodedoctor.triage.story import QUIET, Timeline
@@ -51,7 +51,9 @@ def first_exception(story: Timeline) -> Iterator[Candidate]:
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
 
 
-def _past_a_lookup(first: Event[ExceptionRaised], others: Iterable[Event[ExceptionRaised]]) -> Event[ExceptionRaised]:
+def _past_a_lookup(
+    first: Event[ExceptionRaised], others: Iterable[Event[ExceptionRaised]]
+) -> Event[ExceptionRaised]:
     """What was raised when a library went to get what it had not found: that is why the program ended."""
     if first.what.type not in _NOT_FOUND or not first.what.frames or not is_library(first.what.frames[-1]):
         return first

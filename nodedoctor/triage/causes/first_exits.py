@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nodedoctor.record import record
 from nodedoctor.triage.causes.describe import blameable_identities
 from nodedoctor.triage.events.store import ClientsMissing
-from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
+from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.story import Timeline
@@ -44,7 +44,11 @@ def first_end(story: Timeline) -> FirstEnd | None:
         begun = [event for event in ends if not event.what.at and _is_entry(event)]
         first = [*begun, *(event for event in listed if event.what.at == began)]
         rooted = any(event.what.first for event in listed)
-        return _first_end(first, first) if rooted else FirstEnd(tuple(first), tuple(_exited_processes(first)), alone=False)
+        return (
+            _first_end(first, first)
+            if rooted
+            else FirstEnd(tuple(first), tuple(_exited_processes(first)), alone=False)
+        )
     flagged = [event for event in ends if event.what.first]
     if flagged:
         return _first_end(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
@@ -65,7 +69,9 @@ def never_joined(story: Timeline) -> tuple[Identity, ...]:
     missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
     same = story.expected == expected or len(came) > 1
-    return tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
+    return (
+        tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
+    )
 
 
 def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:
@@ -96,7 +102,9 @@ def _is_lowest(event: Event[ProcessExit]) -> bool:
     return "local_rank: " in event.text and not event.what.at and not _is_entry(event)
 
 
-def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[PeersTerminated]]) -> list[Event[ProcessExit]]:
+def before_stop(
+    ends: list[Event[ProcessExit]], stops: Sequence[Event[PeersTerminated]]
+) -> list[Event[ProcessExit]]:
     """The ends before their launcher began to stop the others, where it says so."""
     first = {event.place.source: event.place.offset for event in reversed(stops)}
     return [e for e in ends if e.place.offset < first.get(e.place.source, e.place.offset + 1)]

@@ -11,7 +11,7 @@ from nodedoctor.triage.causes.describe import distinct_ranks, rank_ranges
 from nodedoctor.triage.events.watchdog import DesyncJoined, DesyncMissing
 from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.story import Timeline, CollectiveWait
+from nodedoctor.triage.story import CollectiveWait, Timeline
 from nodedoctor.triage.story.pace import stood_still
 
 MISCONFIGURED_MS = 1000
@@ -62,7 +62,8 @@ def group_deadlock(story: Timeline) -> Iterator[Candidate]:
         "collective_mismatch",
         "compared",
         "medium",
-        f"ranks {rank_ranges(ranks[first])} wait in {_group_name(groups[first][0], first)} for ranks that wait"
+        f"ranks {rank_ranges(ranks[first])} wait in {_group_name(groups[first][0], first)} for "
+        "ranks that wait"
         f" elsewhere: {where}. The ranks call the groups' collectives in a different order",
         tuple(waits[0].event for waits in groups.values()),
         parties=parties,

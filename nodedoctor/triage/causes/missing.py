@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nodedoctor.triage.causes import groups
-from nodedoctor.triage.causes.first_exits import never_joined
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.events.progress import DeliberateSleep, LongWork, TrainingStep, is_brief
+from nodedoctor.triage.causes.first_exits import never_joined
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.progress import DeliberateSleep, LongWork, TrainingStep, is_brief
 from nodedoctor.triage.events.store import (
     BarrierMissed,
     ClientsMissing,
@@ -21,7 +21,7 @@ from nodedoctor.triage.events.store import (
 )
 from nodedoctor.triage.events.system.exits import ForceKilled, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, CollectiveFailed, GilHeld
+from nodedoctor.triage.events.watchdog import CollectiveFailed, CollectiveStatus, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import singular_or_plural
@@ -37,10 +37,14 @@ def barrier_report(story: Timeline) -> Iterator[Candidate]:
     missed = story.of(BarrierMissed)
     if not missed:
         return
-    culprits = tuple(Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks}))
+    culprits = tuple(
+        Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
+    )
     lost = story.of(HeartbeatLost)
     if lost:
-        headline = f"{describe_identities(culprits)} stopped sending heartbeats: its process ended, or its node"
+        headline = (
+            f"{describe_identities(culprits)} stopped sending heartbeats: its process ended, or its node"
+        )
         evidence = (*lost[:1], *missed[:4])
         yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
     elif init := [event for event in story.of(Symptom) if event.what.name == "rendezvous-failed"]:
@@ -75,7 +79,8 @@ def lagging_by_status(story: Timeline) -> Iterator[Candidate]:
                 "collective_mismatch",
                 "different",
                 "high",
-                f"{describe_identities(culprits)} {did} and waited in a collective of another group, while the others"
+                f"{describe_identities(culprits)} {did} and waited in a collective of another "
+                "group, while the others"
                 f" waited in {story.waits[0].work.op or 'this one'}",
                 (*slow[:2], *inside[:2], *(wait.event for wait in story.waits[:2])),
                 culprits,
@@ -154,7 +159,9 @@ def frozen_process(story: Timeline) -> Iterator[Candidate]:
     forced = story.of(ForceKilled)
     pids = {event.who.pid for event in forced}
     waited = {wait.who.rank for wait in story.waits}
-    named = distinct_ranks([e.who for e in forced] + [e.who for e in story.of(ProcessExit) if e.who.pid in pids])
+    named = distinct_ranks(
+        [e.who for e in forced] + [e.who for e in story.of(ProcessExit) if e.who.pid in pids]
+    )
     held = [who for who in named if who.rank not in waited]
     if held and len(held) <= max(1, len(story.ranks_seen) // 3):
         yield absent_rank(
@@ -199,7 +206,8 @@ def legitimate_work(story: Timeline) -> Iterator[Candidate]:
             "timeout_too_short_legit_work",
             "absence",
             "medium" if culprits else "low",
-            f"{describe_identities(culprits) or 'another rank'} was {work.what.kind} while the others waited, "
+            f"{describe_identities(culprits) or 'another rank'} was {work.what.kind} while the "
+            "others waited, "
             f"longer than their timeout",
             (work, *(wait.event for wait in story.waits[:2])),
             culprits,
@@ -228,7 +236,8 @@ def absent_rank(
         cause,
         ground,
         confidence,
-        f"{describe_identities(culprits)} {did}{doing}; {then.format(singular_or_plural(len(culprits), 'it', 'them'))}",
+        f"{describe_identities(culprits)} {did}{doing}; "
+        f"{then.format(singular_or_plural(len(culprits), 'it', 'them'))}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
@@ -296,7 +305,9 @@ def _gloo_waits(story: Timeline) -> list[Event[Any]]:
     """Ranks that gave up in gloo, whether they waited themselves or saw a neighbour give up."""
     if not story.of(GlooTimeout):
         return []
-    places = {(e.place.source, e.place.offset) for e in story.events if not isinstance(e.what, ExceptionRaised)}
+    places = {
+        (e.place.source, e.place.offset) for e in story.events if not isinstance(e.what, ExceptionRaised)
+    }
     raised = [e for e in story.of(ExceptionRaised) if (e.place.source, e.place.offset) in places]
     return [*story.of(GlooTimeout), *raised]
 
@@ -329,4 +340,14 @@ def unjoined_ranks(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-RULES = (unjoined_ranks, barrier_report, lagging_by_status, late_rank, silent_ranks, frozen_process, gil_held, unpublished_id, legitimate_work)
+RULES = (
+    unjoined_ranks,
+    barrier_report,
+    lagging_by_status,
+    late_rank,
+    silent_ranks,
+    frozen_process,
+    gil_held,
+    unpublished_id,
+    legitimate_work,
+)

@@ -47,7 +47,10 @@ def fewer(story: Timeline) -> Iterator[Candidate]:
     told = story.of(LaunchedFewer)
     culprits = tuple(distinct_ranks(event.who for event in told))
     if culprits:
-        headline = f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's hang detector"
+        headline = (
+            f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's "
+            "hang detector"
+        )
         evidence = (*told[:3], *story.of(HangConfirmed)[:1])
         yield Candidate(
             "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)

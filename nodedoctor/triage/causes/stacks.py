@@ -8,7 +8,7 @@ from nodedoctor.triage.causes.describe import blameable_identities, describe_ide
 from nodedoctor.triage.events.stacks import ThreadStack, describe_frame
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.story import Timeline
-from nodedoctor.wording import singular_or_plural, count_with_noun
+from nodedoctor.wording import count_with_noun, singular_or_plural
 
 
 def waited_for(few: Sequence[object], waiting: Sequence[object]) -> bool:
@@ -32,7 +32,10 @@ def outside_collective(story: Timeline) -> Iterator[Candidate]:
     if not waited_for(others, waiting):
         return
     culprits = blameable_identities(*(event.who for event in others))
-    who, doing = describe_identities(culprits) or "one process", f"is in {describe_frame(others[0].what.frames)}"
+    who, doing = (
+        describe_identities(culprits) or "one process",
+        f"is in {describe_frame(others[0].what.frames)}",
+    )
     gil = any(event.what.owns_gil for event in others)
     yield Candidate(
         "cpu_stuck_or_slow_rank",

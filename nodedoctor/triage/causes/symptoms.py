@@ -6,19 +6,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from nodedoctor.knowledge.xids import sxid, xid
-from nodedoctor.triage.causes.first_exits import people_of
 from nodedoctor.triage.causes.culprits import find_culprits, independent_failures
-from nodedoctor.triage.causes.describe import blameable_identities, describe_identities, distinct_ranks, describe_briefly, nodes_of
+from nodedoctor.triage.causes.describe import (
+    blameable_identities,
+    describe_briefly,
+    describe_identities,
+    distinct_ranks,
+    nodes_of,
+)
+from nodedoctor.triage.causes.first_exits import people_of
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.programs.accelerate import CollectiveShape
 from nodedoctor.triage.events.progress import SettingMentioned
-from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import XidReported
 from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
 from nodedoctor.triage.events.watchdog import CommunicatorDestroyed
-from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Owner, Identity
+from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Identity, Owner
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import sentences
 
@@ -152,7 +158,9 @@ def _judge_xid(story: Timeline, cause: Cause, ground: Ground, events: list[Event
 
 def _only_device_error(story: Timeline) -> tuple[Identity, ...]:
     """The one rank whose program saw its GPU fail: that of the one GPU that the driver reports."""
-    ranks = distinct_ranks(e.who for e in story.of(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS)
+    ranks = distinct_ranks(
+        e.who for e in story.of(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
+    )
     return tuple(ranks) if len(ranks) == 1 else ()
 
 
@@ -197,13 +205,17 @@ def _largest_process(story: Timeline, ooms: list[Event[HostOom]]) -> Event[Memor
     return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
 
 
-def _who_filled_it(ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None) -> tuple[Identity, ...]:
+def _who_filled_it(
+    ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None
+) -> tuple[Identity, ...]:
     """Whom the lines name: with Ray the hog of its table, which is not the worker that it killed."""
     if by == "Ray" and hog is not None:
         return blameable_identities(hog.who)
     personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
     ranks = tuple(distinct_ranks(who for e in personal for who in people_of(e) if who.rank is not None))
-    return ranks or (blameable_identities(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ())
+    return ranks or (
+        blameable_identities(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
+    )
 
 
 def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
@@ -274,10 +286,16 @@ def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:
 def left_early(story: Timeline) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
     waiting = {wait.who.rank for wait in story.waits}
-    gone = [e for e in story.of(CommunicatorDestroyed) if not story.late(e) and e.who.rank not in waiting and waiting]
+    gone = [
+        e
+        for e in story.of(CommunicatorDestroyed)
+        if not story.late(e) and e.who.rank not in waiting and waiting
+    ]
     culprits = tuple(distinct_ranks(event.who for event in gone))
     if culprits:
-        headline = f"{describe_identities(culprits)} ended its process groups and left while the others waited"
+        headline = (
+            f"{describe_identities(culprits)} ended its process groups and left while the others waited"
+        )
         yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
 
 

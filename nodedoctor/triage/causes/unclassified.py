@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from textwrap import shorten
 from typing import Any
 
-from nodedoctor.triage.causes.exceptions import SAID
-from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.causes.culprits import shows_who_failed, sole_failure
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.events.unclassified import UnclassifiedError, OutputContinued
-from nodedoctor.triage.events.progress import JobFinished
+from nodedoctor.triage.causes.exceptions import SAID
+from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
+from nodedoctor.triage.events.progress import JobFinished
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort
+from nodedoctor.triage.events.unclassified import OutputContinued, UnclassifiedError
 from nodedoctor.triage.model import Candidate, Confidence, Event
 from nodedoctor.triage.story import Timeline
 
@@ -27,7 +27,9 @@ def last_words(story: Timeline) -> Iterator[Candidate]:
     """
     talked = {event.place.source: event.place.offset for event in story.of(OutputContinued)}
     for event in sorted(unclassified_errors(story), key=_error_weight):
-        if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(event.place.source, 0):
+        if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(
+            event.place.source, 0
+        ):
             continue
         kind = family_of(event.text)
         if kind is None or kind.cause == "undetermined":

@@ -114,7 +114,10 @@ def is_close_second(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) ->
     """True when another candidate blames somebody or something else and has nearly as many points."""
     one = best.candidate
     return any(
-        (other.candidate.cause != one.cause or _culprit_ranks(other.candidate) not in (frozenset(), _culprit_ranks(one)))
+        (
+            other.candidate.cause != one.cause
+            or _culprit_ranks(other.candidate) not in (frozenset(), _culprit_ranks(one))
+        )
         and other.decides
         and best.points - other.points < CLOSE
         for other in rest
@@ -155,7 +158,9 @@ def _killed_first(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> We
     if ranks & killed:
         return WeightFactor(3, "it is the process that its launcher saw end first")
     if one.ground == "own error" and not _long_before_exits(story, one):
-        return WeightFactor(-12, f"{describe_identities(Identity(rank=rank) for rank in killed)} had been killed by then")
+        return WeightFactor(
+            -12, f"{describe_identities(Identity(rank=rank) for rank in killed)} had been killed by then"
+        )
     return None
 
 
@@ -173,7 +178,9 @@ def _waited_itself(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> W
     if not ranks or not waited or one.ground in ("different", "compared", "named"):
         return None
     if ranks <= waited and one.ground in ("own error", "absence", "echo", "death"):
-        return WeightFactor(-12 if _of_the_process(one) else 0, f"{describe_identities(one.culprits)} waited itself")
+        return WeightFactor(
+            -12 if _of_the_process(one) else 0, f"{describe_identities(one.culprits)} waited itself"
+        )
     if ranks.isdisjoint(waited):
         return WeightFactor(3, f"the others waited, and {describe_identities(one.culprits)} did not")
     return None
@@ -194,7 +201,9 @@ def _is_corroborated(story: Timeline, one: Candidate, others: Sequence[Candidate
         if other.ground in (one.ground, "hint", "node") or not ranks or _culprit_ranks(other) != ranks:
             continue
         if not places >= {event.place for event in other.evidence}:
-            return WeightFactor(2, f"two kinds of evidence name {describe_identities(Identity(rank=rank) for rank in ranks)}")
+            return WeightFactor(
+                2, f"two kinds of evidence name {describe_identities(Identity(rank=rank) for rank in ranks)}"
+            )
     return None
 
 
@@ -209,7 +218,9 @@ def _unused_transport(story: Timeline, one: Candidate, _: Sequence[Candidate]) -
 
 def _handled_by_program(_: Timeline, one: Candidate, others: Sequence[Candidate]) -> WeightFactor | None:
     """What a program's logger told had been caught: an error that nobody caught counts more."""
-    logged = [event for event in one.evidence if isinstance(event.what, ExceptionRaised) and event.what.logged]
+    logged = [
+        event for event in one.evidence if isinstance(event.what, ExceptionRaised) and event.what.logged
+    ]
     own = any(other is not one and other.ground == "own error" for other in others)
     if one.ground == "own error" and own and logged and len(logged) == len(one.evidence):
         return WeightFactor(-CLOSE, "its program had caught and logged it")
@@ -220,11 +231,23 @@ def _peers(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFac
     """A NaN that the peers of a rank did not have need not be of the program that all of them run."""
     alone = nan_beside_peers(story) if one.ground == "own error" else None
     if alone is not None and all(any(event is other for other in alone.events) for event in one.evidence):
-        return WeightFactor(-12, f"{describe_identities(alone.people)} had it, and the others that ran the same program did not")
+        return WeightFactor(
+            -12,
+            f"{describe_identities(alone.people)} had it, and the others that ran the same program did not",
+        )
     return None
 
 
-_RULES: tuple[Rule, ...] = (_handled_by_program, _peers, _order_in_time, _killed_first, _waited_itself, _external_source, _is_corroborated, _unused_transport)
+_RULES: tuple[Rule, ...] = (
+    _handled_by_program,
+    _peers,
+    _order_in_time,
+    _killed_first,
+    _waited_itself,
+    _external_source,
+    _is_corroborated,
+    _unused_transport,
+)
 
 
 def _of_the_process(one: Candidate) -> bool:

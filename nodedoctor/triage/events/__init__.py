@@ -8,23 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events import corruption, cuda, nccl, nccl_diag, progress, ras, ray, store, watchdog
-from nodedoctor.triage.events.restarts import RestartDetector
-from nodedoctor.triage.events.bars import parse_bar
-from nodedoctor.triage.events.torn_lines import join_broken
-from nodedoctor.triage.events.unclassified import (
-    UnclassifiedError,
-    LastComplaint,
-    LastError,
-    SurvivedError,
-    RetryDetails,
-    OutputContinued,
-    unclassified_error,
-)
-from nodedoctor.triage.events.counters import StepCounters
-from nodedoctor.triage.events.secondary_errors import from_helper_process
-from nodedoctor.triage.events.assertion import assertion_of, is_warning
 from nodedoctor.triage.events.activity import ActivityDetector
-from nodedoctor.triage.events.recovery import RecoveryDetector
+from nodedoctor.triage.events.assertion import assertion_of, is_warning
+from nodedoctor.triage.events.bars import parse_bar
+from nodedoctor.triage.events.counters import StepCounters
+from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker
+from nodedoctor.triage.events.not_a_log import NotALog, ProseDetector, UnreadTrouble, trouble_announced
 from nodedoctor.triage.events.open_errors import OpenErrors
 from nodedoctor.triage.events.programs import (
     accelerate,
@@ -36,17 +25,38 @@ from nodedoctor.triage.events.programs import (
     paddle,
     serving,
 )
-from nodedoctor.triage.events.not_a_log import NotALog, ProseDetector, UnreadTrouble, trouble_announced
-from nodedoctor.triage.events.shapes import LineShape, LineShapes
-from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker
-from nodedoctor.triage.events.stacks import StackDumps
-from nodedoctor.triage.events.system import exits, helpers, kernel, limits, mpi, nodes, oom, schedulers, lifecycle
-from nodedoctor.triage.events.system.elastic import ElasticBlock
-from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader, own_rank
-from nodedoctor.triage.events.trace_owners import PrefixOnceTraceOwner, CheckpointTraceOwner, SpawnTraceOwner
 from nodedoctor.triage.events.ray_tune import RayTuneTable
+from nodedoctor.triage.events.recovery import RecoveryDetector
+from nodedoctor.triage.events.restarts import RestartDetector
 from nodedoctor.triage.events.retry_headings import RetryHeadings
-from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line, Identity
+from nodedoctor.triage.events.secondary_errors import from_helper_process
+from nodedoctor.triage.events.shapes import LineShape, LineShapes
+from nodedoctor.triage.events.stacks import StackDumps
+from nodedoctor.triage.events.system import (
+    exits,
+    helpers,
+    kernel,
+    lifecycle,
+    limits,
+    mpi,
+    nodes,
+    oom,
+    schedulers,
+)
+from nodedoctor.triage.events.system.elastic import ElasticBlock
+from nodedoctor.triage.events.torn_lines import join_broken
+from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader, own_rank
+from nodedoctor.triage.events.trace_owners import CheckpointTraceOwner, PrefixOnceTraceOwner, SpawnTraceOwner
+from nodedoctor.triage.events.unclassified import (
+    LastComplaint,
+    LastError,
+    OutputContinued,
+    RetryDetails,
+    SurvivedError,
+    UnclassifiedError,
+    unclassified_error,
+)
+from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
 SIGNS: tuple[LogPattern, ...] = (
@@ -102,15 +112,18 @@ ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, exits.Force
 """Behind which somebody may have started the program again."""
 
 SUSPICIONS = (
-    Symptom, cuda.GpuFull, oom.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone, *corruption.SUSPICIONS,
+    Symptom, cuda.GpuFull, oom.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
+    *corruption.SUSPICIONS,
 )  # fmt: skip
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, exits.ForceKilled, exits.LauncherSignalled, nodes.NodeLost, watchdog.DumpRequested,
     watchdog.CollectiveStatus, watchdog.CommunicatorDestroyed, watchdog.GilHeld, watchdog.WatchdogStuck,
-    lifecycle.RestartAttempt, lifecycle.LauncherStarted, lifecycle.CancelledByUser, serving.ShutDown, nccl.Communicator,
-    progress.DeliberateSleep, progress.ResourceTrackerWarning, UnreadTrouble, kernel.KernelTaskHung, kernel.XidReported, ras.RasCount, ras.RasRunning,
+    lifecycle.RestartAttempt, lifecycle.LauncherStarted, lifecycle.CancelledByUser, serving.ShutDown,
+    nccl.Communicator,
+    progress.DeliberateSleep, progress.ResourceTrackerWarning, UnreadTrouble, kernel.KernelTaskHung,
+    kernel.XidReported, ras.RasCount, ras.RasRunning,
     ras.RasProcess, ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
@@ -214,7 +227,9 @@ def _with_default_group_rank(line: Line) -> Line:
     return line if rank is None else replace(line, who=replace(line.who, rank=rank))
 
 
-def _line_events(line: Line, shape: LineShape, traces: TracebackReader, block: ElasticBlock) -> Iterator[Event[Any]]:
+def _line_events(
+    line: Line, shape: LineShape, traces: TracebackReader, block: ElasticBlock
+) -> Iterator[Event[Any]]:
     """What one line says, other than how far a counter is."""
     listed = block.read(line)
     ended = [] if listed is not None else list(traces.read(line))
@@ -240,7 +255,9 @@ def _line_events(line: Line, shape: LineShape, traces: TracebackReader, block: E
     if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = trouble_announced(line)
     if alive is not None:
-        yield Event(alive, line.place, _progress_speaker(line), line.time, line.text, line.repeated, line.origin)
+        yield Event(
+            alive, line.place, _progress_speaker(line), line.time, line.text, line.repeated, line.origin
+        )
 
 
 def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[Any]]:

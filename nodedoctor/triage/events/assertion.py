@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from nodedoctor.triage.events.handling import handled
+from nodedoctor.triage.events.handling import is_handled
 from nodedoctor.triage.events.prose import is_prose_about_error
 from nodedoctor.triage.model import Line
 

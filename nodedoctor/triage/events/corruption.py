@@ -52,7 +52,8 @@ SIGNS: tuple[LogPattern, ...] = (
         r"SDC replay mismatch: .{0,120}?\brank=(?P<rank>\d+)",
         lambda _: RepeatDiffers(),
     ),
-    log_pattern(  # megatron/core/rerun_state_machine.py; the second rerun is on another GPU than the suspected one
+    log_pattern(
+        # megatron/core/rerun_state_machine.py; the second rerun is on another GPU than the suspected one
         r"(?:\bRank (?P<rank>\d+), node (?P<host>[\w.-]{1,255}), device (?P<gpu>\d{1,3}), iteration #\d+: )?"
         r"(?:First rerun: unexpected result is not reproducible|Possible transient error)"
         r"|Second rerun: unexpected result is not reproducible on a different GPU",

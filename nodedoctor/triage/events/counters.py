@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nodedoctor.triage.events.progress import ANSWERS, TrainingStep
-from nodedoctor.triage.model import NOBODY, Event, Line, Place, Identity
+from nodedoctor.triage.model import NOBODY, Event, Identity, Line, Place
 
 JUMP = 20
 """A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""

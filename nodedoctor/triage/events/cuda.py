@@ -61,7 +61,9 @@ def _gpu_full(found: re.Match[str]) -> GpuFull:
     total, free = _first_gib(_TOTAL.search(text)), _first_gib(_FREE.search(text))
     if total is None:
         return GpuFull(wanted)
-    own = _first_gib(_RESERVED.search(text)) or sum(_first_gib(pattern.search(text)) or 0.0 for pattern in _OWN)
+    own = _first_gib(_RESERVED.search(text)) or sum(
+        _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN
+    )
     held = {int(row[1]): _first_gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
     if held and _ITSELF not in text:  # in a container torch takes its own process for another one
         held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
@@ -156,7 +158,8 @@ SIGNS: tuple[LogPattern, ...] = (
         "the GPUs wait for the Fabric Manager (CUDA error 802)",
         of_node=True,
     ),
-    symptom_pattern(  # the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
+    symptom_pattern(
+        # the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
         "nvlink_fabric",
         "fabric-of-host",
         r"\bNV_WARN_NOTHING_TO_DO\b",

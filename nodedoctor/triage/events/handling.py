@@ -90,7 +90,7 @@ _NOTED = re.compile(r"\W{0,3}(?:note|hint|tip|fyi|example)\b\W", re.IGNORECASE)
 """What begins a remark."""
 
 
-def handled(text: str) -> bool:
+def is_handled(text: str) -> bool:
     """True for a line that says how the program went on after an error."""
     if text.startswith(("Exception ignored", "nohup: ")):
         return False

@@ -13,7 +13,7 @@ from textwrap import shorten
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.required_literals import required_literals
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Owner, Identity
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Identity, Owner
 from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 

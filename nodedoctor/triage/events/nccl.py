@@ -6,7 +6,14 @@ import re
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, rank_number, log_pattern, symptom_pattern, world_size
+from nodedoctor.triage.events.log_pattern import (
+    LogPattern,
+    bounded_integer,
+    log_pattern,
+    rank_number,
+    symptom_pattern,
+    world_size,
+)
 from nodedoctor.triage.events.store import PeerGone
 from nodedoctor.triage.model import Cause, Event, Line
 
@@ -80,7 +87,9 @@ def _make_communicator(found: re.Match[str]) -> Communicator:
 
 
 SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(r"^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)", lambda _: SetUp()),
+    log_pattern(
+        r"^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)", lambda _: SetUp()
+    ),
     log_pattern(
         r"Duplicate GPU detected : rank (\d+) and rank (\d+)",
         lambda found: DuplicateGpu((rank_number(found[1]), rank_number(found[2]))),
@@ -177,7 +186,8 @@ SIGNS: tuple[LogPattern, ...] = (
         quoted=True,
         personal=True,
     ),
-    symptom_pattern(  # ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
+    symptom_pattern(
+        # ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
         _IB,
         "ib-left-out",
         r"Call to ibv_(?:open_device|query_device|query_port)\w* failed",

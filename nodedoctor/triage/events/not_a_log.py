@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.handling import handled
 from nodedoctor.triage.events.assertion import assertion_of
+from nodedoctor.triage.events.handling import is_handled
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line
 
 
@@ -112,6 +112,6 @@ def trouble_announced(line: Line) -> UnreadTrouble | None:
     if found is not None and _LEVEL.fullmatch(found[0]) and not _WORD.search(line.text, found.end()):
         return None  # an empty message, to set something off
     if found is None:
-        went_on = handled(line.text) and line.level != "F"
+        went_on = is_handled(line.text) and line.level != "F"
         return UnreadTrouble() if line.level in SERIOUS and not went_on else None
     return UnreadTrouble() if assertion_of(line, found.start(), found.end()) == "plain" else None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, ranks_in, log_pattern
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Place, Identity
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, optional_integer, ranks_in
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Place
 from nodedoctor.whole_numbers import whole_number
 
 T = TypeVar("T")
@@ -87,7 +87,9 @@ SIGNS: tuple[LogPattern, ...] = (
     log_pattern(
         r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)"
         r"(?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
-        lambda found: RasMissing((optional_integer(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer(),
+        lambda found: (
+            RasMissing((optional_integer(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer()
+        ),
     ),
 )
 
@@ -103,14 +105,20 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
         size = communicator.get("size")
         if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
             yield Event(
-                RasRunning(), place, Identity(), None, f"communicator {communicator.get('hash')}: all ranks answer"
+                RasRunning(),
+                place,
+                Identity(),
+                None,
+                f"communicator {communicator.get('hash')}: all ranks answer",
             )
         for row in missing:
             yield from _ranks_missing(row, place)
 
 
 def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
-    who = Identity(rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole_number(row.get("pid"), LARGEST_PID))
+    who = Identity(
+        rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole_number(row.get("pid"), LARGEST_PID)
+    )
     status = row.get("status")
     dead = isinstance(status, dict) and status.get("considered_dead") is True
     text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"

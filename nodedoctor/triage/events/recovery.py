@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import SERIOUS, Line, Identity
+from nodedoctor.triage.model import SERIOUS, Identity, Line
 
 ENOUGH = 20
 """Ordinary lines of its logger behind the last error; one that cleans up and ends has fewer. Ours."""

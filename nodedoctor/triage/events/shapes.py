@@ -7,9 +7,9 @@ from collections import Counter as Counted
 from collections.abc import Callable, Iterable, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import bars, unclassified, progress, not_a_log
-from nodedoctor.triage.events.required_literals import required_literals
+from nodedoctor.triage.events import bars, not_a_log, progress, unclassified
 from nodedoctor.triage.events.log_pattern import LogPattern
+from nodedoctor.triage.events.required_literals import required_literals
 
 KEPT = 4096
 """Shapes of lines remembered; logs repeat a few hundred."""

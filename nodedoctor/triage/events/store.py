@@ -7,11 +7,11 @@ import re
 from nodedoctor.record import record
 from nodedoctor.triage.events.log_pattern import (
     LogPattern,
-    optional_integer,
     bounded_integer,
+    log_pattern,
+    optional_integer,
     rank_number,
     ranks_in,
-    log_pattern,
     symptom_pattern,
     world_size,
 )
@@ -168,7 +168,8 @@ def _unjoined_ranks(found: re.Match[str]) -> ClientsMissing | None:
 
 
 SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(  # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
+    log_pattern(
+        # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
         r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete"
         r"|Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b",
         lambda found: GlooTimeout(optional_integer(found[1])),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.frames import StackFrame, of_onlookers
 from nodedoctor.triage.events.assertion import Assertion, assertion_of
+from nodedoctor.triage.events.frames import StackFrame, of_onlookers
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
 from nodedoctor.whole_numbers import whole_number
 
@@ -165,7 +165,9 @@ class TracebackReader:
         self._before[line.key] = line
         yield from self._read(line, before)
 
-    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, int | None, Assertion]]:
+    def _read(
+        self, line: Line, before: Line | None
+    ) -> Iterator[tuple[ExceptionRaised, int | None, Assertion]]:
         text = line.text
         if (begun := self._open.get(line.key)) is not None:
             text = text.removeprefix(begun.indent)
@@ -200,7 +202,9 @@ class TracebackReader:
         if current is not None and self._grown(current, text):
             current.steps = self._steps
             return
-        raised = RAISED.match(_without_markup(text)) if current is not None or not text.startswith(" ") else None
+        raised = (
+            RAISED.match(_without_markup(text)) if current is not None or not text.startswith(" ") else None
+        )
         if raised and current is None and _OF_CONDA.match(raised[1]):
             return
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from nodedoctor.triage.events.trace import RAISED, SPAWNED
-from nodedoctor.triage.model import NOBODY, Line, Identity
+from nodedoctor.triage.model import NOBODY, Identity, Line
 
 _GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
 

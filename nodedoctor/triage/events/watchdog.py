@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, ranks_in, log_pattern
+from nodedoctor.triage.events.log_pattern import (
+    LogPattern,
+    bounded_integer,
+    log_pattern,
+    optional_integer,
+    ranks_in,
+)
 from nodedoctor.triage.model import CollectiveCall, ProcessGroup
 
 GROUP = (
@@ -175,7 +181,9 @@ SIGNS: tuple[LogPattern, ...] = (
     log_pattern(
         r"^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
         r"nccl hit async error:? *(?P<why>.*)",
-        lambda found: CollectiveFailed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()),
+        lambda found: CollectiveFailed(
+            CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()
+        ),
     ),
     log_pattern(
         r"^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",

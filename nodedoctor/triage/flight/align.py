@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nodedoctor.record import record
 from nodedoctor.triage.causes.collectives import find_minority
 from nodedoctor.triage.flight.dump import RankDump
-from nodedoctor.triage.flight.records import GroupState, CollectiveRecord
+from nodedoctor.triage.flight.records import CollectiveRecord, GroupState
 
 _UNEVEN = re.compile(
     r"all_?to_?all|alltoall|_v\b|send|recv|gather|scatter|coalesced|reduce_oop", re.IGNORECASE
@@ -114,7 +114,10 @@ def _first_mismatch(states: dict[int, GroupState]) -> OddCall | None:
         told = _differing_ranks(ops)
         if told:
             return OddCall(
-                seq, tuple(find_minority(told)), tuple(sorted(told.items()))[:4096], "called different collectives"
+                seq,
+                tuple(find_minority(told)),
+                tuple(sorted(told.items()))[:4096],
+                "called different collectives",
             )
     return _odd_sites(states, seqs)
 

@@ -15,15 +15,21 @@ from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
     apply_status,
+    group_states,
     integer_value,
     members_of,
     sequence_number,
-    group_states,
     text_value,
 )
 from nodedoctor.triage.flight.shorten import shorten_pickle
 from nodedoctor.triage.flight.transfers import Transfer, open_transfers
-from nodedoctor.triage.flight.unpickle import LARGEST, PickleRefused, bounded_memory, load_pickle, salvage_pickle
+from nodedoctor.triage.flight.unpickle import (
+    LARGEST,
+    PickleRefused,
+    bounded_memory,
+    load_pickle,
+    salvage_pickle,
+)
 from nodedoctor.whole_numbers import json_integer
 
 SMALLEST = 32

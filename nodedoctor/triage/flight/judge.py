@@ -12,7 +12,15 @@ from nodedoctor.triage.flight import pipeline_waits
 from nodedoctor.triage.flight.align import GroupAlignment, align_groups, wait_sinks
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import CollectiveRecord
-from nodedoctor.triage.model import Candidate, CollectiveCall, Confidence, Event, Place, ProcessGroup, Identity
+from nodedoctor.triage.model import (
+    Candidate,
+    CollectiveCall,
+    Confidence,
+    Event,
+    Identity,
+    Place,
+    ProcessGroup,
+)
 
 FEW = 3
 """Without a dump, at most one rank in this many is blamed for it; more are dumps that were not collected."""
@@ -81,7 +89,9 @@ def _find_mismatches(told: Sequence[GroupAlignment], dumps: dict[int | None, Ran
         shown = dict(odd.shown)
         picked = [*odd.ranks[:2], *[rank for rank in shown if rank not in odd.ranks][:2]]
         evidence = tuple(
-            _describe_record(dumps[rank], f"rank {rank}, {picture.title}, collective {odd.seq}: {shown[rank]}")
+            _describe_record(
+                dumps[rank], f"rank {rank}, {picture.title}, collective {odd.seq}: {shown[rank]}"
+            )
             for rank in picked
         )
         who = describe_identities(culprits) if culprits else f"ranks {rank_ranges(shown)}"
@@ -109,7 +119,9 @@ def _find_mismatches(told: Sequence[GroupAlignment], dumps: dict[int | None, Ran
     return found
 
 
-def _find_missing(told: Sequence[GroupAlignment], dumps: dict[int | None, RankDump], edges: pipeline_waits.Edges) -> list[Candidate]:
+def _find_missing(
+    told: Sequence[GroupAlignment], dumps: dict[int | None, RankDump], edges: pipeline_waits.Edges
+) -> list[Candidate]:
     ends = wait_sinks(told, edges)
     root = next((p for p in told if set(ends) & {*p.behind, *p.undumped}), None)
     if root is None:
@@ -123,9 +135,15 @@ def _find_missing(told: Sequence[GroupAlignment], dumps: dict[int | None, RankDu
     first = root.waiting[min(root.waiting)]
     inside = f"{first.name} (collective {root.stuck} of {root.title})"
     if dumped:
-        headline = f"{describe_identities(culprits)} never came to {inside}, in which ranks {rank_ranges(waiting)} wait"
+        headline = (
+            f"{describe_identities(culprits)} never came to {inside}, in which ranks "
+            f"{rank_ranges(waiting)} wait"
+        )
     else:
-        headline = f"{describe_identities(culprits)} left no dump, and ranks {rank_ranges(waiting)} wait for it in {inside}"
+        headline = (
+            f"{describe_identities(culprits)} left no dump, and ranks {rank_ranges(waiting)} wait for "
+            f"it in {inside}"
+        )
     confidence: Confidence = "low" if not dumped else "medium" if gone else "high"
     return [
         Candidate(
@@ -150,7 +168,8 @@ def _find_remarks(dumps: Sequence[RankDump], told: Sequence[GroupAlignment]) -> 
     empty = [dump.rank for dump in dumps if not dump.entries and dump.rank is not None]
     if empty:
         said.append(
-            f"the recorder of ranks {rank_ranges(empty)} was off (no entries): that does not mean they did nothing"
+            f"the recorder of ranks {rank_ranges(empty)} was off (no entries): that does not mean "
+            "they did nothing"
         )
     for picture in told:
         short = [
@@ -184,7 +203,9 @@ def _last_record(dump: RankDump, picture: GroupAlignment) -> Event[Any]:
         return _describe_record(dump, f"rank {dump.rank} recorded nothing in {picture.title}")
     op = state.ops.get(state.enqueued)
     doing = f": {op.name}" + (f" from {op.site}" if op.site else "") if op else ""
-    return _describe_record(dump, f"rank {dump.rank} ended at collective {state.enqueued} of {picture.title}{doing}")
+    return _describe_record(
+        dump, f"rank {dump.rank} ended at collective {state.enqueued} of {picture.title}{doing}"
+    )
 
 
 def _find_waits(dump: RankDump, picture: GroupAlignment, op: CollectiveRecord) -> Event[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nodedoctor.triage.causes.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.transfers import Transfer
-from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Place, ProcessGroup, Identity
+from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Identity, Place, ProcessGroup
 
 Edges = Mapping[int, Mapping[int, Transfer]]
 _OTHER = {"send": "recv", "recv": "send"}
@@ -40,7 +40,10 @@ def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset
         victims = sorted(rank for rank, peers in edges.items() if set(peers) & set(ends))
         first = next(edges[victims[0]][end] for end in ends if end in edges[victims[0]])
         stuck = tuple(Identity(rank=rank) for rank in victims)
-        headline = f"{describe_identities(culprits)} never came to {_describe_wait(first)}; {describe_identities(stuck)} cannot go on"
+        headline = (
+            f"{describe_identities(culprits)} never came to {_describe_wait(first)}; "
+            f"{describe_identities(stuck)} cannot go on"
+        )
         yield Candidate(
             "cpu_stuck_or_slow_rank", "absence", "medium", headline,
             tuple(wait_events(edges, dumps))[:4], culprits, stuck,
@@ -50,7 +53,10 @@ def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset
     crossed = sorted(rank for rank, peers in edges.items() if any(rank in edges.get(p, {}) for p in peers))
     if crossed:
         parties = tuple(Identity(rank=rank) for rank in crossed)
-        headline = f"{describe_identities(parties)} wait for each other: both receive, or both send, in the same order"
+        headline = (
+            f"{describe_identities(parties)} wait for each other: both receive, or both send, in the "
+            "same order"
+        )
         evidence = tuple(wait_events(edges, dumps))[:4]
         yield Candidate(
             "collective_mismatch", "absence", "medium", headline, evidence, (), (), parties=parties

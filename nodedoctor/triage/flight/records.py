@@ -101,7 +101,8 @@ def _make_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
         _flatten_sizes(entry.get("input_sizes")),
         _flatten_sizes(entry.get("input_dtypes")),
         "completed" if done else text_value(entry.get("state")) or "scheduled",
-        integer_value(entry.get("time_created_ns")) or 1000 * (integer_value(entry.get("time_created_us")) or 0),
+        integer_value(entry.get("time_created_ns"))
+        or 1000 * (integer_value(entry.get("time_created_us")) or 0),
         _call_site(entry.get("frames")),
     )
 
@@ -114,7 +115,9 @@ def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: A
         state = groups.get(local.get(text_value(key), ""))
         if state is not None and isinstance(values, dict):
             state.enqueued = max(state.enqueued, integer_value(values.get("last_enqueued_collective")) or -1)
-            state.completed = max(state.completed, integer_value(values.get("last_completed_collective")) or -1)
+            state.completed = max(
+                state.completed, integer_value(values.get("last_completed_collective")) or -1
+            )
 
 
 def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
@@ -157,7 +160,10 @@ def _call_site(frames: Any) -> str:
     for frame in frames[:64]:
         if isinstance(frame, dict) and not _LIBRARY.search(text_value(frame.get("filename"))):
             return " ".join(
-                (text_value(frame.get("name")), f"{text_value(frame.get('filename'))}:{text_value(frame.get('line'))}")
+                (
+                    text_value(frame.get("name")),
+                    f"{text_value(frame.get('filename'))}:{text_value(frame.get('line'))}",
+                )
             )
     return ""
 

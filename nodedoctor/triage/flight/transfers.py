@@ -43,7 +43,9 @@ def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
     for entry in records:
         group = entry.get("process_group")
         pair = isinstance(group, (tuple, list)) and len(group) == 2
-        name = text_value(group[0]) if pair and group else text_value(entry.get("pg_name", entry.get("pg_id")))
+        name = (
+            text_value(group[0]) if pair and group else text_value(entry.get("pg_name", entry.get("pg_id")))
+        )
         if entry.get("state") == "completed":
             waiting.pop(name, None)
             continue

@@ -6,17 +6,25 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from nodedoctor.triage.events import SIDE_FACTS, NON_ERRORS, read_events
+from nodedoctor.triage.events import NON_ERRORS, SIDE_FACTS, read_events
 from nodedoctor.triage.lines.envelopes import pairs
-from nodedoctor.triage.lines.prefix_pattern import ALL, FEWEST, MANY, block_indent, learn_pattern, common_indent, repeating_numbers
+from nodedoctor.triage.lines.prefix_pattern import (
+    ALL,
+    FEWEST,
+    MANY,
+    block_indent,
+    common_indent,
+    learn_pattern,
+    repeating_numbers,
+)
 from nodedoctor.triage.lines.prefixes import (
     CommonPrefix,
-    without_prefixes,
+    forwarded_label,
     is_known,
     is_labeled,
     is_passed_on,
-    forwarded_label,
     leading_severity,
+    without_prefixes,
 )
 from nodedoctor.triage.model import Line, Place
 
@@ -31,9 +39,15 @@ def learn_prefix(texts: list[str]) -> CommonPrefix:
     patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
     # what is left may have to be opened, and then there is nothing to learn from it
     enclosed = sum(pairs.has_text(text) for text in rest) * 2 > len(rest)
-    while len(patterns) < LAYERS and not enclosed and (pattern := learn_pattern(rest, is_known, event_signature)):
+    while (
+        len(patterns) < LAYERS
+        and not enclosed
+        and (pattern := learn_pattern(rest, is_known, event_signature))
+    ):
         patterns.append((pattern, repeating_numbers(pattern, rest)))
-        rest = [without_prefixes(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest]
+        rest = [
+            without_prefixes(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest
+        ]
     habit = CommonPrefix(tuple(patterns), blanks)
     texts = [text for text in texts if text.strip()]
     labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)

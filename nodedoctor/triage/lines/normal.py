@@ -9,23 +9,30 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from nodedoctor.record import record
+from nodedoctor.triage.lines.common_prefix import learn_prefix
 from nodedoctor.triage.lines.envelopes import objects, pairs
 from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
-from nodedoctor.triage.lines.common_prefix import learn_prefix
 from nodedoctor.triage.lines.join import (
     RichColumn,
     RichFrame,
-    rich_column,
+    broken_width,
     frame_width,
+    has_table_border,
     padded_width,
+    rich_column,
     strip_frame,
     strip_table_border,
-    has_table_border,
-    broken_width,
+)
+from nodedoctor.triage.lines.listing import list_line_reader
+from nodedoctor.triage.lines.pieces import (
+    STREAM,
+    LinePiece,
+    join_pieces,
+    join_rich_column,
+    newest_first,
+    taken_out,
 )
 from nodedoctor.triage.lines.prefix_pattern import ALL, MANY
-from nodedoctor.triage.lines.listing import list_line_reader
-from nodedoctor.triage.lines.pieces import STREAM, LinePiece, join_pieces, newest_first, taken_out, join_rich_column
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 

@@ -110,7 +110,9 @@ def _shorter_prefix(
     return None
 
 
-def _loses_meaning(pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]) -> bool:
+def _loses_meaning(
+    pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]
+) -> bool:
     """Whether a line says less without this prefix: then it is no prefix. It may well say something else.
 
     What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.

@@ -14,9 +14,9 @@ from nodedoctor.record import record
 from nodedoctor.triage.events.required_literals import required_literals
 from nodedoctor.triage.lines.plain import plain_text
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
-from nodedoctor.triage.lines.prefix.info import Reader, PrefixInfo, Take, with_identity
+from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, Take, with_identity
 from nodedoctor.triage.lines.redraws import split_redraws
-from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Line, Place, Identity
+from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Identity, Line, Place
 from nodedoctor.whole_numbers import whole_number
 
 LONGEST = 16384
@@ -66,7 +66,9 @@ class CommonPrefix:
 NO_HABIT = CommonPrefix()
 
 
-def parse_line(raw: str, place: Place, habit: CommonPrefix = NO_HABIT, who: Identity = NOBODY) -> Iterator[Line]:
+def parse_line(
+    raw: str, place: Place, habit: CommonPrefix = NO_HABIT, who: Identity = NOBODY
+) -> Iterator[Line]:
     """The lines in one line: a progress bar's carriage returns and glued ranks are taken apart.
 
     `who` is what an envelope said; the line's own prefixes know better.

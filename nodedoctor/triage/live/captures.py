@@ -10,7 +10,7 @@ from nodedoctor import input_files
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob
-from nodedoctor.wording import singular_or_plural, count_with_noun
+from nodedoctor.wording import count_with_noun, singular_or_plural
 
 APART = 3600.0
 """Seconds between two looks at one hang, at most: nodes notice it at different times, by their own steps."""
@@ -47,7 +47,8 @@ def read_captures(paths: Iterable[str]) -> KeptJob | None:
     if older:
         count = len(older)
         notes.append(
-            f"{count_with_noun(count, 'folder')} {singular_or_plural(count, 'is', 'are')} of an earlier hang, and "
+            f"{count_with_noun(count, 'folder')} {singular_or_plural(count, 'is', 'are')} of an "
+            "earlier hang, and "
             f"{singular_or_plural(count, 'was', 'were')} left out: {', '.join(older[:3])}"
         )
     return KeptJob(saved.merge_looks(newest), tuple(notes), tuple(older))

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from nodedoctor.triage import verdict
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.result import TriageResult, add_advice
 from nodedoctor.triage.flight.judge import FlightReport
 from nodedoctor.triage.live import fixes, judge
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
+from nodedoctor.triage.result import TriageResult, add_advice
 from nodedoctor.triage.story import build_timeline
-from nodedoctor.wording import singular_or_plural, count_with_noun, comma_list
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 UNSEEN = (
     "ranks are known by RANK, SLURM_PROCID or OMPI_COMM_WORLD_RANK in their environment, which only their own"
@@ -79,7 +79,9 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
     judged = verdict.judge_incident(story, coverage, found)
     if judged.outcome in ("undetermined", "nothing"):
         count = len(live.processes)
-        those = f"{count_with_noun(count, 'process')} of the job {singular_or_plural(count, 'was', 'were')} seen"
+        those = (
+            f"{count_with_noun(count, 'process')} of the job {singular_or_plural(count, 'was', 'were')} seen"
+        )
         processes = those if count else "no rank was found"
         suspicion = next((one for one in found if not one.decides), None)
         if suspicion is None:

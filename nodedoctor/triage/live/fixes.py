@@ -35,8 +35,9 @@ def _fix_for(process: RankProcess) -> tuple[Fix, ...]:
     pid, state = process.pid, process.states[1]
     if state in ("T", "t"):
         return (
-            Fix("See who stopped it, then let it go on.", (look_step("ps -o pid,ppid,stat,lstart,args -p {}", pid),
-                repair("kill -CONT {}", pid, disturbs="this job"))),
+            Fix("See who stopped it, then let it go on.",
+                (look_step("ps -o pid,ppid,stat,lstart,args -p {}", pid),
+                 repair("kill -CONT {}", pid, disturbs="this job"))),
         )  # fmt: skip
     if state in ("Z", "gone"):
         return (

@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.causes.stacks import held_up, waited_for
 from nodedoctor.triage.causes.describe import describe_identities
+from nodedoctor.triage.causes.stacks import held_up, waited_for
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.progress import LongWork
 from nodedoctor.triage.events.progress import read_liveness as read_progress
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
 from nodedoctor.triage.live.rank_groups import RankGroupActivity, group_by_activity
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Place, Identity
-from nodedoctor.wording import singular_or_plural, comma_list
+from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Place
+from nodedoctor.wording import comma_list, singular_or_plural
 
 _LONG = re.compile(
     r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|validat|generate|rollout|compile(?!d|_wrapper)"
@@ -60,7 +60,15 @@ _RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 def live_candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the processes' standing speaks for."""
-    rules = (_abnormal_states, _ranks_gone, _locked, _outside_collective, _different_calls, _only_one_runs, _odd_one_out)
+    rules = (
+        _abnormal_states,
+        _ranks_gone,
+        _locked,
+        _outside_collective,
+        _different_calls,
+        _only_one_runs,
+        _odd_one_out,
+    )
     return [candidate for rule in rules for candidate in rule(live)]
 
 
@@ -138,7 +146,10 @@ def _locked(live: LiveJob) -> Iterator[Candidate]:
     behind = [process for process in live.processes if process.lock]
     if behind and len(behind) < len(live.processes):
         who = tuple(_process_identity(live, process) for process in behind)
-        headline = f"{describe_identities(who)} {singular_or_plural(len(who), 'waits', 'wait')} for the {behind[0].lock}"
+        headline = (
+            f"{describe_identities(who)} {singular_or_plural(len(who), 'waits', 'wait')} for the "
+            f"{behind[0].lock}"
+        )
         evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in behind[:4])
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
@@ -152,10 +163,15 @@ def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
         here = [process for process in live.processes if process.host == host]
         who += [Identity(rank=rank, host=host or live.host or None) for rank in _absent_ranks(here)]
     if who:
-        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in live.processes[:3])
+        evidence = tuple(
+            _process_event(live, process, _describe_activity(process)) for process in live.processes[:3]
+        )
         waited = any(process.collective and not process.moved for process in live.processes)
         sure: Confidence = "high" if waited else "low"  # a job that ends loses its ranks one by one
-        headline = f"{describe_identities(tuple(who))} {singular_or_plural(len(who), 'has', 'have')} no process any more"
+        headline = (
+            f"{describe_identities(tuple(who))} {singular_or_plural(len(who), 'has', 'have')} no "
+            "process any more"
+        )
         yield Candidate("peer_died", "death", sure, headline, evidence, tuple(who), decides=waited)
 
 
@@ -194,7 +210,9 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
         gil=gil,
         more=_held_by(stuck[0]),
     )
-    evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*stuck[:3], *waiting[:2]))
+    evidence = tuple(
+        _process_event(live, process, _describe_activity(process)) for process in (*stuck[:3], *waiting[:2])
+    )
     victims = tuple(_process_identity(live, process) for process in waiting)
     sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"
     yield Candidate(cause, "absence", sure, headline, evidence, who, victims)
@@ -217,9 +235,14 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     few, *others = sorted(calls.values(), key=len)
     outvoted = len(calls) == 2 and len(few) < len(others[0])
     who = tuple(_process_identity(live, process) for process in few) if outvoted else ()
-    told = [f"{describe_identities(_process_identity(live, p) for p in group)} in {name}" for name, group in calls.items()]
+    told = [
+        f"{describe_identities(_process_identity(live, p) for p in group)} in {name}"
+        for name, group in calls.items()
+    ]
     headline = f"the ranks wait for each other in different collectives: {comma_list(told, most=4)}"
-    evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3]))
+    evidence = tuple(
+        _process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3])
+    )
     yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
 
 
@@ -234,7 +257,9 @@ def _only_one_runs(live: LiveJob) -> Iterator[Candidate]:
         return
     who = (_process_identity(live, one),)
     alone = f"the other {idle} {singular_or_plural(idle, 'actor has', 'actors have')} nothing to do"
-    evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in live.processes[:4])
+    evidence = tuple(
+        _process_event(live, process, _describe_activity(process)) for process in live.processes[:4]
+    )
     headline = f"{describe_identities(who)} {_describe_activity(one)}, and {alone}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
 
@@ -258,8 +283,12 @@ def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
         if len(few) == 1 and len(many) > 1:
             who = (_process_identity(live, few[0]),)
             there, here = shown(few[0]), shown(many[0])
-            headline = f"{describe_identities(who)} is in {there}, and the other {len(many)} ranks are in {here}"
-            evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3]))
+            headline = (
+                f"{describe_identities(who)} is in {there}, and the other {len(many)} ranks are in {here}"
+            )
+            evidence = tuple(
+                _process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3])
+            )
             alone = shown is _in_kernel  # and who sleeps elsewhere in the kernel may be the one that waits
             yield Candidate(
                 "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone

@@ -95,14 +95,17 @@ def parse_threads(printed: str) -> tuple[PythonThread, ...]:
         return ()
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     return tuple(
-        PythonThread(_parse_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active"))) for row in rows
+        PythonThread(_parse_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active")))
+        for row in rows
     )
 
 
 def _parse_frames(value: Any) -> tuple[StackFrame, ...]:
     rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     return tuple(
-        StackFrame(str(row.get("filename", "")), _parse_number(row.get("line")) or 0, str(row.get("name", "")))
+        StackFrame(
+            str(row.get("filename", "")), _parse_number(row.get("line")) or 0, str(row.get("name", ""))
+        )
         for row in rows[:200]
     )
 

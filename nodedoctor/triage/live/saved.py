@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json, as_list, loaded, number, objects, text, texts, whole_number
 from nodedoctor.triage.events.frames import StackFrame
-from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, RankProcess, PythonThread
+from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess
 
 SCHEMA = "nodedoctor.capture/1"
 LARGEST = 64 << 20
@@ -82,7 +82,9 @@ def _process_document(process: RankProcess) -> dict[str, Any]:
         "wchan": process.wchan,
         "moved": process.moved,
         "threads": _thread_documents(process.threads),
-        "workers": [{"pid": child.pid, "threads": _thread_documents(child.threads)} for child in process.workers],
+        "workers": [
+            {"pid": child.pid, "threads": _thread_documents(child.threads)} for child in process.workers
+        ],
     }
 
 

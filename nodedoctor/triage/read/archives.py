@@ -170,7 +170,12 @@ class _PeekableStream:
 
 
 def _zip_parts(
-    name: str, file: ReadableStream, start: _PeekableStream, account: UnpackBudget, share: ArchiveShare | None, depth: int
+    name: str,
+    file: ReadableStream,
+    start: _PeekableStream,
+    account: UnpackBudget,
+    share: ArchiveShare | None,
+    depth: int,
 ) -> Iterator[ArchivePart]:
     seekable = getattr(file, "seekable_file", lambda: None)()
     if seekable is None:
@@ -198,7 +203,9 @@ def _zip_parts(
                     return
 
 
-def _tar_parts(name: str, start: _PeekableStream, account: UnpackBudget, share: ArchiveShare | None, depth: int) -> Iterator[ArchivePart]:
+def _tar_parts(
+    name: str, start: _PeekableStream, account: UnpackBudget, share: ArchiveShare | None, depth: int
+) -> Iterator[ArchivePart]:
     names: set[str] = set()
     with tarfile.open(fileobj=cast("Any", start), mode="r|") as archive:
         for number, member in enumerate(one for one in archive if one.isfile()):

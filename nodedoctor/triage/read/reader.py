@@ -17,14 +17,21 @@ from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.read import scan
-from nodedoctor.triage.read.archives import BROKEN, WHOLE, UnpackBudget, ArchivePart, ArchiveShare, archive_parts
+from nodedoctor.triage.read.archives import (
+    BROKEN,
+    WHOLE,
+    ArchivePart,
+    ArchiveShare,
+    UnpackBudget,
+    archive_parts,
+)
 from nodedoctor.triage.read.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.read.identity import SourceIndex
 from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
-from nodedoctor.triage.read.sources import NoSuchPath, LogSource
+from nodedoctor.triage.read.sources import LogSource, NoSuchPath
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20
@@ -172,7 +179,9 @@ def _read_form(form: EnvelopeForm, name: str, stream: _PeekedStream, reading: So
     if len(data) >= LARGEST:
         reading.notes.append(f"{name}: too large to be opened as {form.name}, each line was read by itself")
     if records is None:
-        _collect_events(_LogText(name, reading, _sampled_lines(name, _PeekedStream(data, stream.read), reading.depth)))
+        _collect_events(
+            _LogText(name, reading, _sampled_lines(name, _PeekedStream(data, stream.read), reading.depth))
+        )
     else:
         spots = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
         _collect_events(_LogText(name, reading, spots))

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import NEEDLES
-from nodedoctor.triage.read.search import CHUNK, WHOLE, Anchor, GrepSearch, has_short_lines
 from nodedoctor.triage.prefilter import GREP_PREFILTER
+from nodedoctor.triage.read.search import CHUNK, WHOLE, Anchor, GrepSearch, has_short_lines
 
 AFTER = 8192
 """Bytes read on after a line that matters: the rest of a traceback, the values under a headline."""
@@ -71,7 +71,9 @@ def scan_file(
             yield from scan_stream(file.read)
             return
         told = 0
-        for spot in _read_window(file.fileno(), 0, deep.edge, size):  # these are read while the search still runs
+        for spot in _read_window(
+            file.fileno(), 0, deep.edge, size
+        ):  # these are read while the search still runs
             told = spot[0] + len(spot[1]) + 1
             yield spot
         hits = _grep_lines(path, begun) if size > WHOLE else _search_small(os.pread(file.fileno(), size, 0))

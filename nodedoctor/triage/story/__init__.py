@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.triage.story.model import QUIET, Timeline, CollectiveWait, follows_timeout
 from nodedoctor.triage.story.build import build_timeline
+from nodedoctor.triage.story.model import QUIET, CollectiveWait, Timeline, follows_timeout
 
-__all__ = ["QUIET", "Timeline", "CollectiveWait", "follows_timeout", "build_timeline"]
+__all__ = ["QUIET", "CollectiveWait", "Timeline", "build_timeline", "follows_timeout"]

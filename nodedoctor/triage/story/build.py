@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import WorldSize, TrainingStep
+from nodedoctor.triage.events.progress import TrainingStep, WorldSize
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup
-from nodedoctor.triage.story.recovered import by_source, drop_recovered_errors
-from nodedoctor.triage.story.model import QUIET, Timeline, CollectiveWait
+from nodedoctor.triage.story.hints import unrelated_warnings
+from nodedoctor.triage.story.model import QUIET, CollectiveWait, Timeline
 from nodedoctor.triage.story.ranks import assign_ranks
+from nodedoctor.triage.story.recovered import by_source, drop_recovered_errors
 from nodedoctor.triage.story.runs import separate_runs
 from nodedoctor.triage.story.streams import drop_copies, not_before
-from nodedoctor.triage.story.hints import unrelated_warnings
 
 
 def build_timeline(events: Sequence[Event[Any]]) -> Timeline:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.story.recovered import FAR
 from nodedoctor.triage.story.model import CollectiveWait
+from nodedoctor.triage.story.recovered import FAR
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
 STARTS = ("version_mismatch", "driver_problem")
@@ -26,7 +26,9 @@ WORKING = 3
 """Collectives after which a job is past its start."""
 
 
-def unrelated_warnings(events: Sequence[Event[Any]], waits: Iterable[CollectiveWait], expected: int | None) -> list[Event[Any]]:
+def unrelated_warnings(
+    events: Sequence[Event[Any]], waits: Iterable[CollectiveWait], expected: int | None
+) -> list[Event[Any]]:
     """The events that are hints only."""
     waits = list(waits)
     works = _is_past_start(events, waits)

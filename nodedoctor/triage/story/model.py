@@ -8,49 +8,69 @@ from typing import Any, TypeVar
 
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIVENESS, corruption
-from nodedoctor.triage.events.restarts import Restarted
-from nodedoctor.triage.events.unclassified import UnclassifiedError, SurvivedError, OutputContinued
-from nodedoctor.triage.events.cuda import OfGpu
 from nodedoctor.triage.events.activity import TrainingActivity
+from nodedoctor.triage.events.cuda import OfGpu
 from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.recovery import RecoveredFromError
+from nodedoctor.triage.events.not_a_log import NotALog, ProcessState
 from nodedoctor.triage.events.programs.accelerate import CollectiveShape
 from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import (
     DeliberateSleep,
     JobFinished,
-    ResourceTrackerWarning,
-    SettingMentioned,
+    PidRoster,
     RankOfPid,
     RequestRefused,
-    PidRoster,
+    ResourceTrackerWarning,
     ServerReady,
-    WorldSize,
+    SettingMentioned,
     TrainingStep,
+    WorldSize,
 )
 from nodedoctor.triage.events.ras import HangFolder, RasCount, RasProcess, RasRunning
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
-from nodedoctor.triage.events.not_a_log import NotALog, ProcessState
-from nodedoctor.triage.events.system.exits import LauncherSignalled, ForceKilled, ProcessExit, PeersTerminated
+from nodedoctor.triage.events.recovery import RecoveredFromError
+from nodedoctor.triage.events.restarts import Restarted
+from nodedoctor.triage.events.retry_headings import RetryStarted
+from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.system.oom import MemoryUser
-from nodedoctor.triage.events.system.lifecycle import RestartAttempt, LauncherStarted, CancelledByUser
-from nodedoctor.triage.events.retry_headings import RetryStarted
-from nodedoctor.triage.events.watchdog import DumpRequested, CollectiveStatus, ProcessAborting, CollectiveFailed, DesyncJoined, CommunicatorDestroyed, TimedOut
+from nodedoctor.triage.events.unclassified import OutputContinued, SurvivedError, UnclassifiedError
+from nodedoctor.triage.events.watchdog import (
+    CollectiveFailed,
+    CollectiveStatus,
+    CommunicatorDestroyed,
+    DesyncJoined,
+    DumpRequested,
+    ProcessAborting,
+    TimedOut,
+)
 from nodedoctor.triage.model import CollectiveCall, Event, Identity
 
 W = TypeVar("W")
 
 
 QUIET = (
-    *LIVENESS, Restarted, DeliberateSleep, ResourceTrackerWarning, CancelledByUser, ShutDown, RequestRefused, RestartAttempt, LauncherStarted, WorldSize, RankOfPid, PidRoster,
-    SettingMentioned, Communicator, SetUp, PeersTerminated, MemoryUser, ActorPid, CommunicatorDestroyed, DesyncJoined, DumpRequested, ProcessState, NotALog,
-    UnclassifiedError, OutputContinued, SurvivedError, RecoveredFromError, RetryStarted, TrainingActivity, CollectiveShape, OfGpu, RasCount, RasProcess,
+    *LIVENESS, Restarted, DeliberateSleep, ResourceTrackerWarning, CancelledByUser, ShutDown,
+    RequestRefused, RestartAttempt, LauncherStarted, WorldSize, RankOfPid, PidRoster,
+    SettingMentioned, Communicator, SetUp, PeersTerminated, MemoryUser, ActorPid, CommunicatorDestroyed,
+    DesyncJoined, DumpRequested, ProcessState, NotALog,
+    UnclassifiedError, OutputContinued, SurvivedError, RecoveredFromError, RetryStarted, TrainingActivity,
+    CollectiveShape, OfGpu, RasCount, RasProcess,
     RasRunning, HangFolder, *corruption.ASIDE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
 
-FATAL = (TimedOut, ProcessAborting, ProcessExit, ForceKilled, CollectiveFailed, LauncherSignalled, ActorDied, NodeLost)
+FATAL = (
+    TimedOut,
+    ProcessAborting,
+    ProcessExit,
+    ForceKilled,
+    CollectiveFailed,
+    LauncherSignalled,
+    ActorDied,
+    NodeLost,
+)
 """Events no process survives: only a restart ends them."""
 
 

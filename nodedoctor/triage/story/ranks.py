@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull, OfGpu
-from nodedoctor.triage.events.secondary_errors import is_secondary
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import PidRoster, WorldSize
 from nodedoctor.triage.events.ray import TaskFailed
+from nodedoctor.triage.events.secondary_errors import is_secondary
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import XidReported
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
@@ -193,7 +193,9 @@ def _of_tasks(events: list[Event[Any]]) -> list[Event[Any]]:
             and same is not None
             and not _speaks_for_itself(event.who, speaker.get(source), same.what.teller)
         ):
-            event = replace(event, who=_task_speaker(event.who, same.who), what=_cut_traceback(event.what, same))
+            event = replace(
+                event, who=_task_speaker(event.who, same.who), what=_cut_traceback(event.what, same)
+            )
         found.append(event)
     return found
 

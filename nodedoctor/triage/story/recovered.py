@@ -7,22 +7,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from nodedoctor.triage.events.unclassified import SurvivedError
-from nodedoctor.triage.events.recovery import RecoveredFromError
-from nodedoctor.triage.events.progress import JobFinished, TrainingStep
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.not_a_log import UnreadTrouble
+from nodedoctor.triage.events.progress import JobFinished, TrainingStep
+from nodedoctor.triage.events.recovery import RecoveredFromError
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.lifecycle import CancelledByUser
+from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.unclassified import SurvivedError
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.requests import of_a_request, without_refusals
 from nodedoctor.triage.story.runs import SURVIVED, of_one_process
-from nodedoctor.triage.story.shutdown import drop_helper_teardown_errors, drop_orphaned_agent_errors, drop_shutdown_errors
+from nodedoctor.triage.story.shutdown import (
+    drop_helper_teardown_errors,
+    drop_orphaned_agent_errors,
+    drop_shutdown_errors,
+)
 
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
@@ -62,7 +66,9 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
         past = past or (single and isinstance(what, SurvivedError))
         if past and not isinstance(what, QUIET):
             continue
-        if onward and (isinstance(what, UnreadTrouble) or (isinstance(what, ExceptionRaised) and what.logged)):
+        if onward and (
+            isinstance(what, UnreadTrouble) or (isinstance(what, ExceptionRaised) and what.logged)
+        ):
             continue
         alive = alive or isinstance(what, (JobFinished, CancelledByUser))
         if alive and (isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)):
@@ -73,7 +79,9 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
             or not _is_survived(event, later, known, alone)
         ):
             kept.append(event)
-    return drop_helper_teardown_errors(drop_orphaned_agent_errors(drop_shutdown_errors(_drop_repeated_logged_errors(kept[::-1], events))))
+    return drop_helper_teardown_errors(
+        drop_orphaned_agent_errors(drop_shutdown_errors(_drop_repeated_logged_errors(kept[::-1], events)))
+    )
 
 
 def _drop_repeated_logged_errors(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:
@@ -84,7 +92,9 @@ def _drop_repeated_logged_errors(kept: list[Event[Any]], events: list[Event[Any]
     """
     if any(isinstance(event.what, FATAL) for event in events):
         return kept
-    folded = {e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated}
+    folded = {
+        e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
+    }
     told: Counter[str] = Counter()
     before: set[str] = set()
     after: set[str] = set()
@@ -127,7 +137,9 @@ def _drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     ordered = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
     told = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[ordered:])
     events = [*events[:ordered], *(e for e, job in zip(events[ordered:], told, strict=True) if not job)]
-    stop = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None)
+    stop = next(
+        (i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None
+    )
     if stop is None or any(not isinstance(event.what, QUIET) for event in events[:stop]):
         return events
     ends = (isinstance(e.what, ProcessExit) and e.what.signal is None for e in events[stop:])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.events.counters import counter_owner
-from nodedoctor.triage.events.progress import SettingMentioned, RequestRefused
 from nodedoctor.triage.events.not_a_log import UnreadTrouble
+from nodedoctor.triage.events.progress import RequestRefused, SettingMentioned
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.model import Event
 
 
@@ -33,7 +33,9 @@ def without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
                 continue
         if isinstance(what, RequestRefused):
             begin = len(kept)
-            while begin and isinstance(kept[begin - 1].what, _LOGGED) and _is_server_line(kept[begin - 1], own):
+            while (
+                begin and isinstance(kept[begin - 1].what, _LOGGED) and _is_server_line(kept[begin - 1], own)
+            ):
                 begin -= 1
             kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, SettingMentioned)]
             refused[own] = False
@@ -55,5 +57,7 @@ def _is_server_line(event: Event[Any], name: str) -> bool:
 def of_a_request(event: Event[Any], series: str) -> bool:
     """True for what a server logs of one request: its others go on, which says nothing of other processes."""
     same = series.startswith(f"{counter_owner(event.place, event.who)}|")
-    logged = isinstance(event.what, UnreadTrouble) or (isinstance(event.what, ExceptionRaised) and event.what.logged)
+    logged = isinstance(event.what, UnreadTrouble) or (
+        isinstance(event.what, ExceptionRaised) and event.what.logged
+    )
     return same and (event.who.pid is not None or logged)

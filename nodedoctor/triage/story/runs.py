@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.restarts import Restarted
-from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_secondary
 from nodedoctor.triage.events.frames import program_file
-from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, WorldSize, TrainingStep
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import RestartAttempt, LauncherStarted, CancelledByUser
-from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, TrainingStep, WorldSize
+from nodedoctor.triage.events.restarts import Restarted
 from nodedoctor.triage.events.retry_headings import RetryStarted
+from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_secondary
+from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
+from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
+from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 
@@ -67,7 +67,9 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]
-    return [LoggedRun(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)]
+    return [
+        LoggedRun(tuple(events[begin:end]), dead) for begin, end, dead in zip(cuts, ends, died, strict=True)
+    ]
 
 
 @dataclass(slots=True)
@@ -110,7 +112,12 @@ def _is_of_several(event: Event[Any]) -> bool:
 def _ends_a_program(event: Event[Any]) -> bool:
     """True for what nobody handled: behind one process that raised it, a launcher is another command."""
     what = event.what
-    return isinstance(what, ExceptionRaised) and bool(what.frames) and event.manner == "plain" and not what.logged
+    return (
+        isinstance(what, ExceptionRaised)
+        and bool(what.frames)
+        and event.manner == "plain"
+        and not what.logged
+    )
 
 
 def _is_server_up(event: Event[Any]) -> bool:
@@ -148,7 +155,9 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
                 open_at = None
             elif open_at is not None and what.begins and what.rises >= SURVIVED:
                 found.add(open_at)
-        elif open_at is not None and (isinstance(what, (JobFinished, ServerReady)) or (works and _by_hand(what))):
+        elif open_at is not None and (
+            isinstance(what, (JobFinished, ServerReady)) or (works and _by_hand(what))
+        ):
             found.add(open_at)
         works = works or isinstance(what, _WORK)
         if isinstance(what, FATAL):

@@ -6,26 +6,34 @@ import re
 from itertools import dropwhile, takewhile
 from typing import Any
 
-from nodedoctor.triage.events.secondary_errors import is_secondary, from_helper_process
 from nodedoctor.triage.events.frames import source_place
+from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
+from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, TrainingStep
 from nodedoctor.triage.events.ray import ActorDied, TaskFailed
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.events.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import LauncherSignalled, ForceKilled, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import RestartAttempt, LauncherStarted, CancelledByUser
+from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, ProcessExit
+from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
-from nodedoctor.triage.events.watchdog import CollectiveStatus, ProcessAborting, CollectiveFailed, GilHeld, WatchdogStuck, TimedOut
+from nodedoctor.triage.events.watchdog import (
+    CollectiveFailed,
+    CollectiveStatus,
+    GilHeld,
+    ProcessAborting,
+    TimedOut,
+    WatchdogStuck,
+)
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.story.model import QUIET
 
 _WAITED = (TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, GilHeld, WatchdogStuck, NcclError)
 """What those say that wait for one that was stopped."""
 _DISORDER = (
-    *_WAITED, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled, ForceKilled, ActorDied,
+    *_WAITED, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
+    ForceKilled, ActorDied,
     TaskFailed, UnreadTrouble, CutShort,
 )  # fmt: skip
 _BEGINS = (LauncherStarted, RestartAttempt, SetUp, Communicator, LongWork, ServerReady)
@@ -128,7 +136,9 @@ def _in_disorder(event: Event[Any], moved: bool) -> bool:
     if isinstance(what, _WAITED) and not moved:
         return False
     if isinstance(what, ExceptionRaised):
-        return is_secondary(what) or (bool(what.frames) and not source_place(what.frames)) or _of_a_helper(event)
+        return (
+            is_secondary(what) or (bool(what.frames) and not source_place(what.frames)) or _of_a_helper(event)
+        )
     if isinstance(what, ProcessExit) and what.signal in _FAULTS:
         return False
     return isinstance(what, _DISORDER) or (isinstance(what, Symptom) and what.cause == "peer_died")

@@ -9,7 +9,7 @@ from nodedoctor.triage.events.progress import JobFinished, TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
-from nodedoctor.triage.model import Event, RankState, Verdict, Identity
+from nodedoctor.triage.model import Event, Identity, RankState, Verdict
 from nodedoctor.triage.story.counts import last_steps
 from nodedoctor.triage.story.model import Timeline
 

@@ -11,8 +11,8 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import Report, Result, worst
 from nodedoctor.report.lead import healthy_headline
 from nodedoctor.tui.lines.detail import sentence
-from nodedoctor.tui.theme import LABEL, RUN, STYLE, Para, height
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import LABEL, RUN, STYLE, Para, height
 
 _LONGEST_REASON = 3
 """Lines of one reason why checks did not judge."""

@@ -31,8 +31,8 @@ from nodedoctor.report.text import group_results
 from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
 from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
-from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, height
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, height
 from nodedoctor.wording import capitalised
 
 _AMPLE = 16

@@ -30,8 +30,8 @@ from nodedoctor.report.document import (
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.steps import StepText, advice, interrupted, repair_steps
 from nodedoctor.report.text import headline
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.tui.state import CheckInfo, State, Waiting
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.wording import about, capitalised
 
 EVIDENCE_LINES = 12

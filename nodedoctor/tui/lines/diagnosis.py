@@ -226,7 +226,11 @@ def _who(who: Json, role: str) -> Para:
 
 def _evidence(document: Json) -> Iterator[Entry]:
     for item in objects(document.get("evidence")):
-        source, line, text = words(item.get("source")), whole_number(item, "line"), inert(words(item.get("text")))
+        source, line, text = (
+            words(item.get("source")),
+            whole_number(item, "line"),
+            inert(words(item.get("text"))),
+        )
         at = f":{line}" if line else ""
         rank = inert(f"rank {words(item.get('rank'))}") if words(item.get("rank")) else ""
         said = [part for part in (inert(words(item.get("time"))), rank) if part]

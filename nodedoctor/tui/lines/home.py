@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Result, severity, severity_of, worst
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import of_cause, root, healthy_headline
+from nodedoctor.report.lead import healthy_headline, of_cause, root
 from nodedoctor.tui.lines import detail
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Row
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Row
 
 WELL = "well"
 """Key of the first row while there is no cause."""

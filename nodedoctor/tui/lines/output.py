@@ -36,7 +36,11 @@ class Output:
 
         path, line = one.get("path") or "", one.get("line")
         count = one["text"].strip("\n").count("\n") + 1
-        base = self.places.get(with_list_indices(self.document, path)) if path and self.document is not None else None
+        base = (
+            self.places.get(with_list_indices(self.document, path))
+            if path and self.document is not None
+            else None
+        )
         if line is not None and (base is not None or not path):
             first = line - 1 if base is None else base + line
             yield from range(first, first + count)

@@ -9,8 +9,8 @@ from nodedoctor.json_shapes import mapping, objects, texts
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Part
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Part
 
 _MARK = {Status.FAIL: "X", Status.UNKNOWN: "?", Status.WARN: "!"}
 MOST = 16

@@ -13,14 +13,14 @@ from nodedoctor.report.document import Cause, Result, severity_of, worst
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import root
 from nodedoctor.tui.filter import Filter
-from nodedoctor.tui.lines import card, detail, home, all_clear
+from nodedoctor.tui.lines import all_clear, card, detail, home
 from nodedoctor.tui.lines.subjects import panels, subject_of
 from nodedoctor.tui.lines.ticket import markdown, steps
 from nodedoctor.tui.lines.tiles import strip
-from nodedoctor.tui.theme import LABEL, RUN, Glyphs, Para, Row
 from nodedoctor.tui.messages import ShowProbe
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
+from nodedoctor.tui.theme import LABEL, RUN, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing

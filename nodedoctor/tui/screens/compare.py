@@ -10,14 +10,14 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Status
-from nodedoctor.report.comparison import Change, Comparison, FactChange, similar_facts, compare, heading, told
+from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, similar_facts, told
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import empty_state
 from nodedoctor.tui.lines.detail import sentence
-from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.messages import Mark, ShowCheck
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

@@ -8,10 +8,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui.lines import matrix, nodes, empty_state
+from nodedoctor.tui.lines import empty_state, matrix, nodes
 from nodedoctor.tui.lines.node_causes import CAUSE
-from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para, height
 from nodedoctor.tui.messages import Mark, OpenNode
+from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para, height
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing

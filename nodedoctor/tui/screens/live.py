@@ -20,13 +20,13 @@ from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
 from nodedoctor.report.document import problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import hardware, load, empty_state
+from nodedoctor.tui.lines import empty_state, hardware, load
 from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.lines.tiles import devices
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Para
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines
 from nodedoctor.tui.state import Engine, State
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing

@@ -15,8 +15,8 @@ from nodedoctor.report.document import Evidence, Probe
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.tui.lines.detail import LONGEST, probe_line
 from nodedoctor.tui.lines.output import Output, output
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.state import Engine, State
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

@@ -16,9 +16,9 @@ from nodedoctor.report.lost_gpus import off_bus
 from nodedoctor.report.matrix import LOST, Matrix, matrices, meanings
 from nodedoctor.tui.lines import boxes
 from nodedoctor.tui.lines.detail import sentence
-from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing

@@ -15,10 +15,10 @@ from textual.screen import Screen
 from nodedoctor.cli.compare import CompareError
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import diagnosis, empty_state
-from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens.steps import StepsScreen
+from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes

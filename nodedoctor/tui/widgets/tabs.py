@@ -14,8 +14,8 @@ from nodedoctor.model import Outcome, Status
 from nodedoctor.report.document import severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lost_gpus import off_bus
-from nodedoctor.tui.theme import QUIET, STYLE, Part
 from nodedoctor.tui.state import State
+from nodedoctor.tui.theme import QUIET, STYLE, Part
 from nodedoctor.tui.widgets.lines import strip
 
 NAMES = {

@@ -15,13 +15,15 @@ from nodedoctor.blackbox.samples.signs import signs
 from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.judge import long_work
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
+from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 
 WAITS = "/v/torch/distributed/distributed_c10d.py"
 
 
 def process(number: int, function: str = "all_reduce", file: str = WAITS, **more: Any) -> RankProcess:
-    main = PythonThread((StackFrame(file, 10, function), StackFrame("/job/train.py", 20, "main")), active=True)
+    main = PythonThread(
+        (StackFrame(file, 10, function), StackFrame("/job/train.py", 20, "main")), active=True
+    )
     return RankProcess(100 + number, number, 3, 3, more.pop("states", ("S", "S")), threads=(main,), **more)
 
 

@@ -16,7 +16,7 @@ from test_triage_progress import EXAMPLES
 from test_triage_stories import CALM, STORIES
 from tiers import some
 
-from nodedoctor.triage.events import SUSPICIONS, ERRORS_LOGGED_AS_WARNING, read_events
+from nodedoctor.triage.events import ERRORS_LOGGED_AS_WARNING, SUSPICIONS, read_events
 from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Place
@@ -62,7 +62,9 @@ def told() -> Iterator[str]:
         for raw in text.splitlines():
             for line in parse_line(raw, Place("x", 0)):
                 events = list(read_events([line]))
-                own = [e for e in events if isinstance(e.what, ERRORS_LOGGED_AS_WARNING) or _as_warning(e.what)]
+                own = [
+                    e for e in events if isinstance(e.what, ERRORS_LOGGED_AS_WARNING) or _as_warning(e.what)
+                ]
                 if not own and any(isinstance(event.what, SUSPICIONS) for event in events):
                     yield line.text
 

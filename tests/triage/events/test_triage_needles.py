@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from test_triage_stories import STORIES
 
 from nodedoctor.triage.events import SIGNS
+from nodedoctor.triage.events.log_pattern import LogPattern
 from nodedoctor.triage.events.required_literals import required_literals
 from nodedoctor.triage.events.shapes import PIECE, LiteralIndex
-from nodedoctor.triage.events.log_pattern import LogPattern
 
 LOGGED = Path(__file__).parents[1] / "lines.jsonl"
 LINES = [json.loads(row)["text"] for row in LOGGED.read_text().splitlines()]

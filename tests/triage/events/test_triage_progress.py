@@ -157,19 +157,27 @@ def test_counters() -> None:
     assert same == step_counter("Train:  42%|####2     | 420/1000 [07:44<10:01,  1.04s/it]")
     assert step_counter("Epoch [3/10], Step [100/500], loss 2.0") == ("epoch step", (3.0, 100.0))
     assert step_counter("{'loss': 2.3, 'epoch': 0.35}") == ("epoch", (0.35,))
-    assert step_counter("Predicting: |   | 620/? [3:12:18<00:00,  0.05it/s]") == ("Predicting: |   |/?", (620.0,))
+    assert step_counter("Predicting: |   | 620/? [3:12:18<00:00,  0.05it/s]") == (
+        "Predicting: |   |/?",
+        (620.0,),
+    )
     assert step_counter("620it [3:12:18, 18.60s/it]") == ("/?", (620.0,))
     assert step_counter("found 620 files [3:12:18, none]") is None
     assert step_counter("  [ 40/79]  eta: 0:00:06  time: 0.16") == ("eta/79", (40.0,))
     assert step_counter("1987 train 3.418830") == ("train", (1987.0,))
     assert step_counter("4 train cars") is None
-    assert step_counter("Epoch 2/9 ━━━━━━╸━━━━━━ 120/508 0:00:10 • 0:00:50 12.3it/s") == ("/9/508", (2.0, 120.0))
+    assert step_counter("Epoch 2/9 ━━━━━━╸━━━━━━ 120/508 0:00:10 • 0:00:50 12.3it/s") == (
+        "/9/508",
+        (2.0, 120.0),
+    )
     assert step_counter("scanning: 8% ━━────────── 640/8122 4.2Kit/s 2.1s") == ("scanning:/8122", (640.0,))
     assert step_counter("120/508 ━━━━━━━━━━━━━━━━━━━━ 10s 12ms/step - loss: 0.3") == ("/508", (120.0,))
     assert step_counter(" 12/508 [=====>.......] - ETA: 10s - loss: 0.3") == ("/508", (12.0,))
     assert step_counter("take 3/4 [by mail]") is None
     told = "Training loss: {loss} lr: 5.98e-06:   1%|          | {done}/10000 [02:18<7:08:34,  2.59s/it]"
-    first, then = (step_counter(told.format(loss=loss, done=n)) for n, loss in enumerate(("2.77e+00", "2.6e+00")))
+    first, then = (
+        step_counter(told.format(loss=loss, done=n)) for n, loss in enumerate(("2.77e+00", "2.6e+00"))
+    )
     assert first is not None and then is not None and first[0] == then[0]
     assert step_counter('"metadata": {"epoch_num": 0.4537205081669691}') == ("epoch", (0.4537205081669691,))
     assert step_counter("save_steps=500 lr=1e-5 loss 2.0 98 %") is None

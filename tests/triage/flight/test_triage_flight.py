@@ -21,7 +21,7 @@ from nodedoctor.triage.flight.shorten import HEAD, TAIL, shorten_pickle
 from nodedoctor.triage.flight.unpickle import PickleRefused, load_pickle
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import saved
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
+from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 
 Entry = dict[str, Any]
 

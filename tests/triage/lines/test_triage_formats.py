@@ -19,14 +19,14 @@ from say import caught, culprits, judged, raised, steps
 from test_triage_stories import STORIES
 from tiers import some
 
-from nodedoctor.triage.result import TriageResult
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.lines.envelopes import journal, objects
 from nodedoctor.triage.lines.common_prefix import event_signature
+from nodedoctor.triage.lines.envelopes import journal, objects
 from nodedoctor.triage.lines.join import broken_width
-from nodedoctor.triage.lines.prefix_pattern import learn_pattern
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
+from nodedoctor.triage.lines.prefix_pattern import learn_pattern
 from nodedoctor.triage.model import Place
+from nodedoctor.triage.result import TriageResult
 
 CRASHES = {
     "traceback": 'Traceback (most recent call last):\n  File "/job/train.py", line 41, in <module>\n'
@@ -189,7 +189,9 @@ def test_step_lines_alone_teach_no_prefix() -> None:
         is None
     )
     assert (
-        learn_pattern([f"srun: error: n{n}: task {n}: {w}" for n, w in enumerate(ENDS)], lambda _: False, MEANS)
+        learn_pattern(
+            [f"srun: error: n{n}: task {n}: {w}" for n, w in enumerate(ENDS)], lambda _: False, MEANS
+        )
         is None
     )
 
@@ -201,7 +203,9 @@ def test_lines_that_are_as_long_as_others_are_not_broken() -> None:
         "╰" + "─" * 78 + "╯",
     ]
     assert broken_width(box) == 0
-    assert broken_width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
+    assert (
+        broken_width([f"step {n:05d} loss: 2.{n:05d} lr: 1e-4 grad_norm: 1.{n:05d}" for n in range(50)]) == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,7 +268,9 @@ def test_garbled_lines_are_counted(tmp_path: Path) -> None:
     noise = bytes(range(128, 256)) * 2
     path = tmp_path / "log"
     path.write_bytes(text(["step 1 loss: 2.0"] * 3) + b"\n".join([noise] * 5) + b"\n")
-    assert any("5 lines could not be read" in note for note in examine_job([str(path)]).verdict.coverage.notes)
+    assert any(
+        "5 lines could not be read" in note for note in examine_job([str(path)]).verdict.coverage.notes
+    )
 
 
 def test_fields_of_an_envelope_say_who_speaks(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.live import this_machine
-from nodedoctor.triage.model import Event, Place, Identity
+from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.node_reports import short_name
 from nodedoctor.triage.story import build_timeline
 
@@ -40,7 +40,9 @@ def ended(host: str | None, ago: float | None = 60.0) -> Event[Any]:
 
 @named
 def test_the_name_of_this_machine() -> None:
-    assert this_machine.evidence_for_machine(build_timeline([ended(OURS)]), []) == f"the logs name it ({OURS})"
+    assert (
+        this_machine.evidence_for_machine(build_timeline([ended(OURS)]), []) == f"the logs name it ({OURS})"
+    )
 
 
 @pytest.mark.parametrize("host", ["node-7", "10.0.0.1", "localhost", None])

@@ -23,7 +23,7 @@ from nodedoctor.probes.job.alive import start_of
 from nodedoctor.triage.cli import exit_code
 from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.examine import judge_live
-from nodedoctor.triage.live.running_job import LiveJob, RankProcess, PythonThread
+from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Verdict
 
 SLEEPS = ("futex_do_wait", "hrtimer_nanosleep", "do_sys_poll", "ep_poll", "pipe_read", "sk_wait_data", "")
@@ -82,7 +82,9 @@ def test_a_state_that_the_kernel_calls_abnormal_decides(state: str, wchan: str) 
 def test_ranks_that_are_not_there_are_dead_only_where_somebody_waits_for_them() -> None:
     """At the end of a job one after another comes to its end."""
     assert exit_code(judged(*(bare(n) for n in (0, 3)))) == Exit.UNKNOWN
-    main = PythonThread((StackFrame("/v/torch/distributed/distributed_c10d.py", 10, "all_reduce"),), active=True)
+    main = PythonThread(
+        (StackFrame("/v/torch/distributed/distributed_c10d.py", 10, "all_reduce"),), active=True
+    )
     waiting = judged(*(replace(bare(n), threads=(main,)) for n in (0, 3)))
     assert (waiting.cause, [who.rank for who in waiting.culprits]) == ("peer_died", [1, 2])
     saves = PythonThread((StackFrame("/job/train.py", 10, "push_results"),), active=True)
@@ -186,7 +188,10 @@ def test_a_rank_that_ends_between_the_looks_is_not_called_dead(tmp_path: Path) -
 
 def actor(number: int, function: str, file: str, ticks: int = 0, **more: bool) -> RankProcess:
     main = PythonThread(
-        (StackFrame(file, 10, function), StackFrame("/v/ray/_private/workers/default_worker.py", 9, "<module>"))
+        (
+            StackFrame(file, 10, function),
+            StackFrame("/v/ray/_private/workers/default_worker.py", 9, "<module>"),
+        )
     )
     return RankProcess(100 + number, states=("S", "S"), threads=(main,), ticks=ticks, **more)
 

@@ -21,7 +21,7 @@ from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import judge as live_judge
-from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, RankProcess, PythonThread, parse_threads
+from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess, parse_threads
 from nodedoctor.triage.model import CollectiveCall, Place
 from nodedoctor.triage.node_reports import NotANode, read_node
 
@@ -141,7 +141,9 @@ def test_the_rank_that_saves() -> None:
 def loader(pid: int, *frames: tuple[str, str]) -> ChildProcess:
     """A data loader's process, its innermost frame first."""
     loop = ("/v/torch/utils/data/_utils/worker.py", "_worker_loop")
-    return ChildProcess(pid, (PythonThread(tuple(StackFrame(file, 7, name) for file, name in (*frames, loop))),))
+    return ChildProcess(
+        pid, (PythonThread(tuple(StackFrame(file, 7, name) for file, name in (*frames, loop))),)
+    )
 
 
 def test_the_data_loader_that_a_rank_waits_for() -> None:
@@ -208,7 +210,9 @@ def test_different_collectives_that_prove_no_disagreement(other: RankProcess) ->
 
 def standing(number: int, function: str, line: int = 1, wchan: str = "", **more: Any) -> RankProcess:
     """A rank in a program's own code: no library that we know waits there."""
-    main = PythonThread((StackFrame("/job/own.py", line, function), StackFrame("/job/own.py", 90, "<module>")))
+    main = PythonThread(
+        (StackFrame("/job/own.py", line, function), StackFrame("/job/own.py", 90, "<module>"))
+    )
     return RankProcess(100 + number, number, 4, 4, states=("S", "S"), threads=(main,), wchan=wchan, **more)
 
 

@@ -194,7 +194,11 @@ def test_small_archives_beside_others_are_read_whole(tmp_path: Path, monkeypatch
     on(2, monkeypatch)
     for node in range(16):
         (tmp_path / f"node{node}.tgz").write_bytes(PACKS["tar.gz"](RANKS))
-    tasks = [task for load in parallel._assign_loads(find_sources([str(tmp_path)]).sources, SourceReading()) for task in load]
+    tasks = [
+        task
+        for load in parallel._assign_loads(find_sources([str(tmp_path)]).sources, SourceReading())
+        for task in load
+    ]
     assert len(tasks) == 16 and all(task.share == ArchiveShare() for task in tasks)
 
 

@@ -10,7 +10,7 @@ import pytest
 from say import caught
 from tiers import some
 
-from nodedoctor.triage.events import SIGNS, unclassified, progress
+from nodedoctor.triage.events import SIGNS, progress, unclassified
 from nodedoctor.triage.events.log_pattern import LogPattern
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes

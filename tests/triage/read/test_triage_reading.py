@@ -246,7 +246,9 @@ def test_a_prefix_is_found_by_its_first_character(text: str) -> None:
     matching = [
         read for pattern, read, _ in prefixes._READERS if (found := pattern.match(text)) and found.end()
     ]
-    asked = [read for pattern, read in prefixes._prefix_readers(text[0]) if (m := pattern.match(text)) and m.end()]
+    asked = [
+        read for pattern, read in prefixes._prefix_readers(text[0]) if (m := pattern.match(text)) and m.end()
+    ]
     assert asked == matching
 
 

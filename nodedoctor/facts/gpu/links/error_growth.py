@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.nvml.enums import clock_event_reasons
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
-from nodedoctor.json_shapes import answer, int_of, as_list, mapping, number
+from nodedoctor.json_shapes import answer, as_list, int_of, mapping, number
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import field, record
 

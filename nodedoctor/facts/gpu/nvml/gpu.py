@@ -17,7 +17,7 @@ from nodedoctor.facts.gpu.nvml.links import links_of, peers_of
 from nodedoctor.facts.gpu.nvml.processes import LISTS, processes_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, mib
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, as_list, text_of
+from nodedoctor.json_shapes import as_list, int_of, text_of
 from nodedoctor.record import record
 
 Read = Callable[[Any], Any]

@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpu import GpuPeer, NvLink
 from nodedoctor.facts.gpu.nvml import enums as words
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, as_list, text_of
+from nodedoctor.json_shapes import as_list, int_of, text_of
 
 # What NVML says about the links of a GPU that has none.
 _NONE_SUCH = frozenset({"NOT_SUPPORTED", "INVALID_ARGUMENT", "FUNCTION_NOT_FOUND"})

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.nvml.calls import call_name
 from nodedoctor.facts.gpu.nvml.gpu import flag, gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
-from nodedoctor.json_shapes import int_of, is_whole, as_list, loaded, mapping, number, part, text_of
+from nodedoctor.json_shapes import as_list, int_of, is_whole, loaded, mapping, number, part, text_of
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex

@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, InitError, LostGpu
 from nodedoctor.facts.gpu.nvml.gpu import gpu_of
 from nodedoctor.facts.gpu.nvml.raw import Raw, index_of
 from nodedoctor.facts.gpu.nvml.reading import init_error_of, unopened
-from nodedoctor.json_shapes import answer, int_of, as_list, mapping, number
+from nodedoctor.json_shapes import answer, as_list, int_of, mapping, number
 from nodedoctor.record import field, record
 
 # Counter, rate it gives, and what a MiB is in its unit.

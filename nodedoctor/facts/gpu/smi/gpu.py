@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpu import BankAvailability, Gpu, GpuProcess
 from nodedoctor.facts.gpu.smi import fields
 from nodedoctor.facts.gpu.smi.errors import normal_bus_id
 from nodedoctor.facts.gpu.smi.sections import Section
-from nodedoctor.facts.gpu.smi.values import program, value_of, leading_integer
+from nodedoctor.facts.gpu.smi.values import leading_integer, program, value_of
 
 Told = Iterator[tuple[str, Any, str | None]]
 """Field, value, error: the value is None where there is an error, or where nothing was said."""

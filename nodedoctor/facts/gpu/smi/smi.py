@@ -97,7 +97,9 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
     if root is None:
         return _finished(GpuReading(seen.probe), seen)
     sections = list(root.all("gpu"))
-    numbers = _numbers([normal_bus_id(section.text) for section in sections], list(lost_gpus(_printed_text(seen))))
+    numbers = _numbers(
+        [normal_bus_id(section.text) for section in sections], list(lost_gpus(_printed_text(seen)))
+    )
     attached = leading_integer(root.value("attached_gpus") or "")
     whole_text = attached == len(sections) or seen.probe == XML
     gpus = tuple(

@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.gpu import Gpu, GpuProcess, LostGpu
 from nodedoctor.facts.gpu.smi.errors import error_name, normal_bus_id
 from nodedoctor.facts.gpu.smi.gpu import KINDS
 from nodedoctor.facts.gpu.smi.sections import inert
-from nodedoctor.facts.gpu.smi.values import flag, number, program, pstate, value_of, leading_integer
+from nodedoctor.facts.gpu.smi.values import flag, leading_integer, number, program, pstate, value_of
 from nodedoctor.patterns import regex
 
 # R610 prints KMD Version and CUDA UMD Version where older drivers print Driver Version and CUDA Version.

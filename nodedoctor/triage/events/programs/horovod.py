@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, ranks_in, log_pattern
+from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, log_pattern, ranks_in
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.watchdog import ProcessAborting
-from nodedoctor.triage.model import LARGEST_WORLD, Event, Line, Identity
+from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
 
 _WHERE = "a collective of Horovod's"
 
@@ -39,7 +39,10 @@ SIGNS: tuple[LogPattern, ...] = (
         r"\bProcess name: (?P<rank>\d+)\s*$",
         lambda _: ProcessExit(1, first=True, told=False),
     ),
-    log_pattern(r"Horovod has been shut down", lambda _: ProcessAborting("Horovod shut down, as after the end of any rank")),
+    log_pattern(
+        r"Horovod has been shut down",
+        lambda _: ProcessAborting("Horovod shut down, as after the end of any rank"),
+    ),
 )
 
 

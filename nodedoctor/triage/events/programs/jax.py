@@ -6,7 +6,7 @@ coordination_service_agent.cc, xla/pjrt/distributed/client.h, xla/service/rendez
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.log_pattern import LogPattern, rank_number, log_pattern, symptom_pattern
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, rank_number, symptom_pattern
 from nodedoctor.triage.events.store import BarrierMissed, StoreWait
 from nodedoctor.triage.events.watchdog import ProcessAborting, TimedOut
 from nodedoctor.triage.model import CollectiveCall

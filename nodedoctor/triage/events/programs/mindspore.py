@@ -5,7 +5,7 @@ The texts are those of mindspore/python/mindspore/parallel/cluster/process_entit
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.log_pattern import LogPattern, ranks_in, log_pattern
+from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, ranks_in
 from nodedoctor.triage.events.system.exits import ProcessExit
 
 SIGNS: tuple[LogPattern, ...] = (

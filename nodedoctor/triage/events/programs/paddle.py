@@ -6,7 +6,7 @@ launch/job/container.py.
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, ranks_in, log_pattern
+from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, log_pattern, ranks_in
 from nodedoctor.triage.events.system.exits import ProcessExit
 
 SIGNS: tuple[LogPattern, ...] = (

@@ -7,8 +7,14 @@ vllm/distributed/device_communicators/shm_broadcast.py and sglang/srt/managers/s
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, log_pattern, symptom_pattern
-from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
+from nodedoctor.triage.events.log_pattern import (
+    LogPattern,
+    bounded_integer,
+    log_pattern,
+    optional_integer,
+    symptom_pattern,
+)
+from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.events.watchdog import WatchdogStuck
 
 

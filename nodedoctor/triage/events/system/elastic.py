@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.model import LARGEST_PID, Event, Line, Identity
+from nodedoctor.triage.model import LARGEST_PID, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
 _ROW = re.compile(r"^\s*(time|host|rank|exitcode|error_file) *: +(?! )(.*)$")

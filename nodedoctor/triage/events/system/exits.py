@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.log_pattern import (
+    LogPattern,
+    bounded_integer,
+    log_pattern,
+    optional_integer,
+    symptom_pattern,
+)
 from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, log_pattern, symptom_pattern
 from nodedoctor.triage.events.system.lifecycle import CancelledByUser
 from nodedoctor.triage.model import LARGEST_WORLD
 
@@ -95,7 +101,13 @@ def tasks_of(text: str) -> tuple[int, ...]:
 
 
 def _is_prose(found: re.Match[str]) -> ProcessExit | None:
-    code = optional_integer(found["code"]) if found["code"] else signal_of(found["signal"]) if found["signal"] else None
+    code = (
+        optional_integer(found["code"])
+        if found["code"]
+        else signal_of(found["signal"])
+        if found["signal"]
+        else None
+    )
     return ProcessExit(code, first=True) if code else None
 
 
@@ -156,7 +168,9 @@ SIGNS: tuple[LogPattern, ...] = (
     log_pattern(  # Abseil's handler of signals, which Ray installs
         r"\b(?P<name>SIG(?:TERM|SEGV|ABRT|BUS|FPE|ILL)) received at time=\d",
         lambda found: (
-            LauncherSignalled(15, "process") if found["name"] == "SIGTERM" else ProcessExit(signal_of(found["name"]))
+            LauncherSignalled(15, "process")
+            if found["name"] == "SIGTERM"
+            else ProcessExit(signal_of(found["name"]))
         ),
     ),
     log_pattern(  # launchers that count ranks
@@ -201,7 +215,8 @@ SIGNS: tuple[LogPattern, ...] = (
         r"(?:Exit [Cc]ode:\s+|\"?exitCode\"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b",
         lambda found: ProcessExit(bounded_integer(found["code"])),
     ),
-    log_pattern(  # the training operator and kubectl; a message about a pod does not say which container ended first
+    log_pattern(
+        # the training operator and kubectl; a message about a pod does not say which container ended first
         r"pod (?P<host>[\w.-]+) container \S+ exitCode: (?P<code>[1-9]\d*)"
         r"|Pod: (?:[\w-]+\.)?(?P<pod>[\w-]+) exited with code (?P<pods>[1-9]\d*)",
         lambda found: ProcessExit(bounded_integer(found["code"] or found["pods"])),

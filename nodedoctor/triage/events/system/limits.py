@@ -44,13 +44,15 @@ SIGNS: tuple[LogPattern, ...] = (
         personal=True,
         owner="CONFIG",
     ),
-    log_pattern(  # inotify(7) calls its limit of watches so: the disk has room, and what watches goes on without
+    log_pattern(
+        # inotify(7) calls its limit of watches so: the disk has room, and what watches goes on without
         r"(?P<watch>inotify_add_watch\([^()]{0,255}\) failed: )?No space left on device"
         r"|Error: Not enough (?:free )?(?:disk )?space\b"  # datasets, huggingface_hub
         r"|low on resource: ephemeral-storage|\bOutOfDiskError\b",
         lambda found: None if found["watch"] else _FULL,
     ),
-    symptom_pattern(  # torch, c10/cuda/CUDACachingAllocator.cpp: segments that can grow are shared by descriptors
+    symptom_pattern(
+        # torch, c10/cuda/CUDACachingAllocator.cpp: segments that can grow are shared by descriptors
         _LIMITS,
         "pidfd-refused",
         r"\bpidfd_(?:getfd|open): (?:Operation not permitted|Permission denied|Function not implemented)",

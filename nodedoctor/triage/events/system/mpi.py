@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, log_pattern
-from nodedoctor.triage.events.system.exits import ProcessExit, PeersTerminated
+from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
 
 
 def _hydra_exit(found: re.Match[str]) -> ProcessExit:
@@ -24,18 +24,25 @@ SIGNS: tuple[LogPattern, ...] = (
     log_pattern(  # HPE's PALS
         r"^(?P<host>[\w.-]+): rank (?P<rank>\d+) (?:died from signal (?P<signal>\d{1,2})"
         r"|exited with code (?P<code>[1-9]\d{0,2}))\b",
-        lambda found: ProcessExit(bounded_integer(found["code"]) if found["code"] else -bounded_integer(found["signal"], 64)),
+        lambda found: ProcessExit(
+            bounded_integer(found["code"]) if found["code"] else -bounded_integer(found["signal"], 64)
+        ),
     ),
     log_pattern(  # MPICH's mpd, until 1.4
         r"\bexit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d{1,2})"
         r"|return code (?P<code>[1-9]\d{0,2}))",
-        lambda found: ProcessExit(bounded_integer(found["code"]) if found["code"] else -bounded_integer(found["signal"], 64)),
+        lambda found: ProcessExit(
+            bounded_integer(found["code"]) if found["code"] else -bounded_integer(found["signal"], 64)
+        ),
     ),
-    log_pattern(  # the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
+    log_pattern(
+        # the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
         r"process rank (?P<rank>\d+) with PID (?:(?P<pid>\d+)|\S+) on node (?P<host>\S+) exited on"
         r"(?: signal (?P<signal>\d+)|(?: signal)?\s*$)",
         lambda found: ProcessExit(
-            -bounded_integer(found["signal"]) if found["signal"] else 1, first=True, told=bool(found["signal"])
+            -bounded_integer(found["signal"]) if found["signal"] else 1,
+            first=True,
+            told=bool(found["signal"]),
         ),
     ),
     log_pattern(  # MVAPICH2 (src/util/debugger/error_handling.c)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, optional_integer, bounded_integer, log_pattern, symptom_pattern
+from nodedoctor.triage.events.log_pattern import (
+    LogPattern,
+    bounded_integer,
+    log_pattern,
+    optional_integer,
+    symptom_pattern,
+)
 from nodedoctor.triage.events.system.exits import tasks_of
 
 

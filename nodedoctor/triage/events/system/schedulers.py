@@ -6,11 +6,11 @@ LSF's report of a job (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS
 
 from __future__ import annotations
 
-from nodedoctor.triage.events.progress import JobFinished
 from nodedoctor.triage.events.log_pattern import LogPattern, bounded_integer, log_pattern
+from nodedoctor.triage.events.progress import JobFinished
 from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.system.lifecycle import CancelledByUser
+from nodedoctor.triage.events.system.oom import HostOom
 
 _LARGEST_SIGNAL = 64
 
@@ -43,12 +43,16 @@ SIGNS: tuple[LogPattern, ...] = (
     log_pattern(
         r"^Exited with exit code (?P<code>[1-9]\d{0,2})\.$"
         r"|^\s*\(1\) Normal termination \(return value (?P<value>-?[1-9]\d{0,2})\)",
-        lambda found: ProcessExit(bounded_integer((found["code"] or found["value"]).lstrip("-")), of_job=True),
+        lambda found: ProcessExit(
+            bounded_integer((found["code"] or found["value"]).lstrip("-")), of_job=True
+        ),
     ),
     log_pattern(
         r"^Exited (?:by signal|with signal termination:) (?P<signal>\d{1,2})\b"
         r"|^\s*\(0\) Abnormal termination \(signal (?P<number>\d{1,2})\)",
-        lambda found: ProcessExit(-bounded_integer(found["signal"] or found["number"], _LARGEST_SIGNAL), of_job=True),
+        lambda found: ProcessExit(
+            -bounded_integer(found["signal"] or found["number"], _LARGEST_SIGNAL), of_job=True
+        ),
     ),
     log_pattern(
         r"^Successfully completed\.$|^\s*\(1\) Normal termination \(return value 0\)",

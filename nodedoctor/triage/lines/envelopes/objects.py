@@ -36,7 +36,9 @@ def line_records(text: str) -> list[EnvelopeRecord] | None:
     body = text.strip().lstrip("\x1e,[").rstrip(",]") if text[:1] in "{[ ,\x1e\t" else text
     if not (body.startswith("{") and body.endswith("}")):
         cut = _CUT.search(body) if body.startswith('{"') else None
-        return [EnvelopeRecord(_unescape_text(cut[1]))] if cut else None  # a collector cuts what is too long for it
+        return (
+            [EnvelopeRecord(_unescape_text(cut[1]))] if cut else None
+        )  # a collector cuts what is too long for it
     try:
         found = loaded(body, parse_int=json_integer)
     except ValueError:
@@ -169,8 +171,15 @@ def _list_records(value: list[Any], who: Identity, depth: int) -> list[EnvelopeR
         return [EnvelopeRecord(line, who) for line in _text_lines(value)]
     found: list[EnvelopeRecord] = []
     for item in value:
-        if isinstance(item, list) and len(item) in (2, 3) and isinstance(item[1], str) and parse_time(item[0]):
-            found += [EnvelopeRecord(line, who, parse_time(item[0])) for line in item[1].rstrip("\n").split("\n")]
+        if (
+            isinstance(item, list)
+            and len(item) in (2, 3)
+            and isinstance(item[1], str)
+            and parse_time(item[0])
+        ):
+            found += [
+                EnvelopeRecord(line, who, parse_time(item[0])) for line in item[1].rstrip("\n").split("\n")
+            ]
         elif isinstance(item, (dict, list)):
             found += _nested_records(item, who, depth + 1)
     return found

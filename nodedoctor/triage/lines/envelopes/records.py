@@ -68,7 +68,9 @@ def who_of(named: Mapping[str, Any], known: Identity) -> Identity:
                         {str(k).lower(): v for k, v in inner.items() if str(k).lower() not in fields}
                     )
     host = next((item for name in _HOST if isinstance(item := fields.get(name), str) and item), None)
-    rank = next((n for name in _RANK if (n := whole_number(fields.get(name), LARGEST_WORLD - 1)) is not None), None)
+    rank = next(
+        (n for name in _RANK if (n := whole_number(fields.get(name), LARGEST_WORLD - 1)) is not None), None
+    )
     pid = next((n for name in ("_pid", "pid") if (n := whole_number(fields.get(name), LARGEST_PID))), None)
     told = Identity(
         rank=rank,
@@ -99,7 +101,9 @@ def time_of(named: Mapping[str, Any]) -> float | None:
 def fill_record(entry: EnvelopeRecord, named: Mapping[str, Any]) -> EnvelopeRecord:
     """A record, its time and severity from the object around it where it has none."""
     time = entry.time if entry.time is not None else time_of(named)
-    return EnvelopeRecord(entry.text, entry.who, time, entry.level or level_of(named), entry.whole, entry.stream)
+    return EnvelopeRecord(
+        entry.text, entry.who, time, entry.level or level_of(named), entry.whole, entry.stream
+    )
 
 
 def order_records(found: list[EnvelopeRecord]) -> list[EnvelopeRecord]:

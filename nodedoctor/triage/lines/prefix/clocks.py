@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo, ignore_prefix
+from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
 from nodedoctor.triage.lines.times import parse_time, year_seconds
 
 _DATE = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.lines.prefix.clocks import read_date
-from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, Reader, PrefixInfo
+from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
 from nodedoctor.whole_numbers import whole_number
 
