@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.handling import handled
+from nodedoctor.triage.events.handling import has_phrase
 from nodedoctor.triage.events.manner import warned
 from nodedoctor.triage.events.trace import Raised
 from nodedoctor.triage.model import Event, Line
@@ -61,10 +61,10 @@ class OpenErrors:
 
     def _is_handler(self, text: str) -> bool:
         """True for a line that says how the program went on after the held exception."""
-        if not handled(text) or warned(text, len(text)):
+        if not has_phrase(text) or warned(text, len(text)):
             return False
         said = _words(text)
-        if handled(" ".join(text.split()[:2])) and len(said) <= BRIEF:
+        if has_phrase(" ".join(text.split()[:2])) and len(said) <= BRIEF:
             return True
         return any(said & _words(_about(event)) for event in self._held)
 

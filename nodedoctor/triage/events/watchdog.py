@@ -182,7 +182,7 @@ SIGNS: tuple[Sign, ...] = (
         lambda found: Dying("its own watchdog takes the process down"),
     ),
     sign(
-        r"(?:(?:what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
+        r"(?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
         r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),
