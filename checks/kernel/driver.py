@@ -76,7 +76,7 @@ _ROOTS = {
     "mismatch": ("driver.module-userspace@node", "driver.answers@node"),
     "no-gpu": ("driver.gpus-present@any",),
     "refused": ("driver.modules@node",),
-    **dict.fromkeys(_SYMPTOMS, ("driver.answers@any", "driver.recovery-action@any")),
+    **dict.fromkeys(_SYMPTOMS, ("driver.recovery-action@any",)),
 }
 """What else tells of the same trouble, about the node instead of the log."""
 

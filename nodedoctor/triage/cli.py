@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,8 @@ def main(words: list[str]) -> int:
         return complain(problem)
     if arguments.live is not None:
         return _judge_live(arguments)
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what was read by then is judged
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:

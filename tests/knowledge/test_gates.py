@@ -71,7 +71,7 @@ def test_every_finding_of_a_recorded_node_has_a_row_that_alone_decides(node: Pat
         "ray.resources",
         "pcie.acs@pci:0000:c1:00.0",
         "power.limit@gpu:3",
-        *(f"{check}@package:torch" for check in CHECKS if check.startswith("stack.")),
+        *(f"{check}@package:torch" for check in sorted(CHECKS) if check.startswith("stack.")),
     ],
 )
 def test_what_is_a_jobs_or_only_slow_never_gates(id: str):

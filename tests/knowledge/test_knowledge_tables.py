@@ -48,6 +48,7 @@ ROW_TYPES = {
     ("env_vars", "timeouts"): env_vars.TimeoutSetting,
     ("env_vars", "variables"): env_vars.EnvVar,
     ("gates", "gates"): gates.GateRow,
+    ("gpus", "layouts"): gpus.Layout,
     ("gpus", "models"): gpus.GpuModel,
     ("gpus", "nccl_links"): gpus.NcclLink,
     ("gpus", "nvswitches"): gpus.NvSwitch,

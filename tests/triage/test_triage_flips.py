@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from formats import LOSSLESS
-from test_triage_laws import CASES, FLIPS, FOREIGN, Case
+from test_triage_laws import CASES, Case
 
 from nodedoctor.triage.job import examine_job
 
@@ -24,6 +24,8 @@ HARMLESS = [
     for block in (Path(__file__).parent / "events" / f"harmless_{name}.txt").read_text().split("%%\n")
     if block.strip()
 ]
+FLIPS = 0.03
+"""Share of changed logs whose verdict may turn round."""
 FEW, MANY = 100, 3000
 """Changed logs that the fast and the slow tests judge."""
 
@@ -119,21 +121,19 @@ def _teed(text: str, tee: str) -> str:
 def test_one_rank_in_front_of_every_line_says_nothing(tee: str, tmp_path: Path) -> None:
     """Logs of a few lines and those of a traceback aside: there it is what torch prints of that rank."""
     path = tmp_path / "job.log"
-    flips = {"ours": [], "others": []}
+    flips = []
     asked = 0
-    for whose, cases in (("ours", CASES), ("others", FOREIGN)):
-        for case in cases:
-            text = next(iter(case.texts.values()))
-            if len(case.texts) > 1 or text.count("\n") < 4 or _OF_A_RANK.match(text):
-                continue
-            path.write_text(text)
-            plain = _said(path)
-            path.write_text(_teed(text, tee))
-            asked += 1
-            if _said(path) != plain:
-                flips[whose].append(case.name)
-    assert flips["ours"] == []
-    assert len(flips["others"]) <= FLIPS * len(FOREIGN), flips
+    for case in CASES:
+        text = next(iter(case.texts.values()))
+        if len(case.texts) > 1 or text.count("\n") < 4 or _OF_A_RANK.match(text):
+            continue
+        path.write_text(text)
+        plain = _said(path)
+        path.write_text(_teed(text, tee))
+        asked += 1
+        if _said(path) != plain:
+            flips.append(case.name)
+    assert flips == []
     assert asked > 20
 
 
@@ -148,7 +148,7 @@ def test_a_cut_changes_a_verdict_only_with_its_evidence(cut: str, tmp_path: Path
     """Without a part that shows nothing of it, a verdict stays or gets weaker: nobody else, nothing else."""
     path = tmp_path / "job.log"
     wrong = []
-    for case in [*CASES, *FOREIGN]:
+    for case in CASES:
         lines = next(iter(case.texts.values())).rstrip("\n").split("\n")
         if len(case.texts) > 1 or len(lines) < 10:
             continue

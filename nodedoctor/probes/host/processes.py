@@ -242,7 +242,7 @@ def read(path: str, limit: int) -> str:
 
 def no_link(path: str, flags: int) -> int:
     """Open what is no link: no file of /proc/PID that is read here is one."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def capabilities(status: str) -> str:

@@ -273,7 +273,7 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
             how = "plain"
         elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
             continue
-        elif how == "described" or (how == "handled" and _level_alone(what, line, match)):
+        elif how == "described" or (how == "handled" and _is_report(what, line, match)):
             how = "plain"
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"
@@ -298,6 +298,11 @@ def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what its program tells as a warning although it is none, if only the level says so."""
     own = isinstance(what, ERRORS_LOGGED_AS_WARNING) or (isinstance(what, Symptom) and what.as_warning)
     return own and not is_warning(line.text, match.end())
+
+
+def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
+    """True for what a launcher or a library reports of others and then goes on by itself."""
+    return isinstance(what, exits.ProcessExit) or _level_alone(what, line, match)
 
 
 def _can_be_missed(what: object) -> bool:

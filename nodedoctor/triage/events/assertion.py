@@ -76,7 +76,7 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "quoted"
     outside, quoted = _split_quotes(text[:start], text[start:])
     level = _LEVEL_IN_FRONT.match(outside)
-    if (level or line.level in ("W", "I", "D")) and not _SEVERE.search(outside, level.end() if level else 0):
+    if (level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0):
         return "warning"
     if _LABEL.search(outside):
         return "plain"

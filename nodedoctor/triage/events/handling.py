@@ -29,7 +29,7 @@ PHRASES = (
     ),
     HandlingPhrase(
         "retried",
-        r"re-?try(?:ing)?(?: in| after|\b)(?! (?:count|limit|policy|exceeded|exhausted))"
+        r"re-?trying\b|re-?try (?:in|after)\b"
         r"|will (?:be )?(?:re-?tr(?:y|ied)|try)\b|trying (?:again|another|the next|mirror|once more)\b"
         r"|(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b",
         "{}; retrying in 5 s",
@@ -90,11 +90,14 @@ _NOTED = re.compile(r"\W{0,3}(?:note|hint|tip|fyi|example)\b\W", re.IGNORECASE)
 """What begins a remark."""
 
 
+def has_phrase(text: str) -> bool:
+    """True for a line with one of the phrases; it may be about the error in the line before."""
+    return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
+
+
 def is_handled(text: str) -> bool:
-    """True for a line that says how the program went on after an error."""
-    if text.startswith(("Exception ignored", "nohup: ")):
-        return False
+    """True for a line that says of its own error how the program went on after it."""
     counted = _COUNTED.search(text)
     if counted is not None:
         return int(counted[1]) < int(counted[2])
-    return _NOTED.match(text) is not None or _HANDLED.search(text) is not None
+    return _NOTED.match(text) is not None or has_phrase(text)

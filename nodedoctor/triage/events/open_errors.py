@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.assertion import is_warning
-from nodedoctor.triage.events.handling import is_handled
+from nodedoctor.triage.events.handling import has_phrase
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event, Line
 
@@ -61,10 +61,10 @@ class OpenErrors:
 
     def _is_handler(self, text: str) -> bool:
         """True for a line that says how the program went on after the held exception."""
-        if not is_handled(text) or is_warning(text, len(text)):
+        if not has_phrase(text) or is_warning(text, len(text)):
             return False
         said = _topic_words(text)
-        if is_handled(" ".join(text.split()[:2])) and len(said) <= BRIEF:
+        if has_phrase(" ".join(text.split()[:2])) and len(said) <= BRIEF:
             return True
         return any(said & _topic_words(_describe_exception(event)) for event in self._held)
 

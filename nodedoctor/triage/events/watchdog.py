@@ -190,7 +190,7 @@ SIGNS: tuple[LogPattern, ...] = (
         lambda found: ProcessAborting("its own watchdog takes the process down"),
     ),
     log_pattern(
-        r"(?:(?:what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
+        r"(?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
         r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
         _timed_out,
     ),

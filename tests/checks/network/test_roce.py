@@ -83,7 +83,7 @@ def test_the_child_reads_the_statistics_of_this_machine():
     """Interfaces of a virtual machine or container have none that are wanted: the answer is whole anyway."""
     seen = asyncio.run(child_process.run(NAME, Command(child("network/ethtool")), 60))
     document = json.loads(seen.text)
-    assert set(document) == {"interfaces", "errors"}
+    assert set(document) == {"interfaces", "errors", "members"}
     assert isinstance(Ethtool.parse(seen), Ethtool)
 
 
