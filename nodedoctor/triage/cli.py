@@ -61,7 +61,12 @@ def main(words: list[str]) -> int:
             return _show_again(arguments, kept)
         nodes = [read_node(path) for path in arguments.node]
         examined = examine_job(
-            arguments.paths, nodes, look_here=not arguments.no_node, job=arguments.job, begun=begun
+            arguments.paths,
+            nodes,
+            look_here=not arguments.no_node,
+            job=arguments.job,
+            begun=begun,
+            seconds=arguments.deadline,
         )
     except NodeDoctorError as error:
         return complain(error)
@@ -187,7 +192,12 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     where("--ssh", default="", metavar="NODES", help="on a node set: gpu-[001-128]")
     where("--kube", default="", metavar="NAMESPACE/SELECTOR", help="in these pods (kubectl exec)")
     add = group.add_argument
-    add("--deadline", type=seconds, metavar="SECONDS", help="for each node (default 60)")
+    add(
+        "--deadline",
+        type=seconds,
+        metavar="SECONDS",
+        help="end by then; large logs are read from their end first (with --live: for each node, default 60)",
+    )
     add("--pyz", default="", metavar="FILE", help="the single file to bring to nodes without nodedoctor")
     add("--python", default="", metavar="PATH", help="the Python that has Ray, for --ray")
     add("--capture", action="store_true", help="only print what this node sees, as JSON that triage reads")

@@ -22,6 +22,7 @@ from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading, unexpected_note
 from nodedoctor.triage.read.search import GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
+from nodedoctor.triage.read.time_limit import TimeLimit
 from nodedoctor.triage.result import TriageResult, add_advice, without_secrets
 from nodedoctor.triage.story import Timeline, build_timeline
 
@@ -42,16 +43,25 @@ def examine_job(
     look_here: bool = False,
     job: str = "",
     begun: dict[str, GrepSearch] | None = None,
+    seconds: float | None = None,
 ) -> TriageResult:
     """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
     jobs in the logs the newest is judged, or the one whose id is `job`. `begun` are searches in large logs
-    that run already; those that turn out not to be needed are ended.
+    that run already; those that turn out not to be needed are ended. With `seconds` it ends within that time:
+    the ends of large logs are read first, and what is not read in time lowers the confidence.
     """
+    limit = TimeLimit.in_seconds(seconds) if seconds is not None else None
+    if limit is not None:
+        limit.end_late()
     found = find_sources(list(paths))
-    reading = SourceReading(notes=list(found.notes), begun=begun or {})
+    reading = SourceReading(notes=list(found.notes), begun=begun or {}, limit=limit)
     read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
+    in_time = limit is None or not (reading.interrupted and limit.is_over)
+    if not in_time:
+        reading.interrupted = False  # by us, and not by a person
+        reading.notes.append(f"--deadline {seconds:g}: these logs were not read whole in time")
     for search in reading.begun.values():
         search.stop()
     if kept := _kept_looks(found.sources):
@@ -86,7 +96,9 @@ def examine_job(
         unread=reading.unread,
     )
     judged = add_advice(verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm), story)
-    if reading.slow and judged.confidence == "high":
+    if not in_time:
+        judged = replace(judged, confidence="low")
+    elif reading.slow and judged.confidence == "high":
         judged = replace(judged, confidence="medium")
     judged = replace(
         judged,

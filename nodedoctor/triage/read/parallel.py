@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from nodedoctor.debug import Log
 from nodedoctor.record import record
 from nodedoctor.triage.read.archives import PACKS, WHOLE, ArchiveShare, count_members
-from nodedoctor.triage.read.reader import SourceReading, read_source
+from nodedoctor.triage.read.reader import SourceReading, read_source, read_tail
 from nodedoctor.triage.read.scan import choose_depth
 from nodedoctor.triage.read.sources import LogSource
+from nodedoctor.triage.read.time_limit import TAILS
 
 ENOUGH = 2 << 20
 """Bytes to be read line by line from which a fork, some 20 ms, pays."""
@@ -35,6 +36,7 @@ class ReadTask:
 
     source: LogSource
     share: ArchiveShare = WHOLE
+    tail: int = 0
 
 
 Made = list[tuple[ReadTask, SourceReading]]
@@ -45,19 +47,46 @@ def read_all(sources: Sequence[LogSource], reading: SourceReading) -> None:
     began = time.perf_counter()
     reading.depth = choose_depth(len(sources))
     loads = _assign_loads(sources, reading)
+    made = _read_tails(sources, reading)
     children = [_ReaderProcess(load, reading) for load in loads[1:]]
-    made = _read_each(loads[0], reading)
+    if reading.limit is not None:
+        reading.limit.interrupt_reading()
+    made += _read_each(loads[0], reading)
+    if reading.limit is not None:
+        reading.limit.interrupt_waiting()
     for child in children:
         made += child.made(reading)
+    if reading.limit is not None:
+        reading.limit.end_late()
     by_path: dict[str, Made] = {}
     for task, part in made:
         by_path.setdefault(task.source.path, []).append((task, part))
     for source in sources:
-        if source.path in by_path:
-            reading.add(_merge_shares(source, by_path[source.path], reading))
+        if parts := by_path.get(source.path):
+            reading.add(_merge_shares(source, _most_read(parts), reading))
     _log.debug(
         "%d sources read by %d processes in %.3f s", len(sources), len(loads), time.perf_counter() - began
     )
+
+
+def _read_tails(sources: Sequence[LogSource], reading: SourceReading) -> Made:
+    """The ends of logs, where the time is limited: of every log a short one before any longer one."""
+    if reading.limit is None:
+        return []
+    reading.limit.interrupt_reading()
+    plain = [source for source in sources if source.kind == "text"]
+    return _read_each(
+        [ReadTask(source, tail=tail) for tail in TAILS for source in plain if source.size > tail], reading
+    )
+
+
+def _most_read(parts: Made) -> Made:
+    """The whole of a source, else the longest of its ends that was read without being interrupted."""
+    whole = [one for one in parts if not one[0].tail]
+    tails = [one for one in parts if one[0].tail and not one[1].interrupted]
+    if tails and (not whole or any(part.interrupted for _, part in whole)):
+        return [max(tails, key=lambda one: one[0].tail)]
+    return whole or parts[:1]
 
 
 def _merge_shares(source: LogSource, made: Made, reading: SourceReading) -> SourceReading:
@@ -115,7 +144,10 @@ def _read_each(tasks: Sequence[ReadTask], reading: SourceReading) -> Made:
         source = task.source
         part = SourceReading(begun=reading.begun, depth=reading.depth)
         began = time.perf_counter()
-        read_source(source, part, task.share)
+        if task.tail:
+            read_tail(source, task.tail, part)
+        else:
+            read_source(source, part, task.share)
         _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
         reading.interrupted = reading.interrupted or part.interrupted
         made.append((task, part))
@@ -131,6 +163,8 @@ class _ReaderProcess:
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._answer)
+            if reading.limit is not None:
+                reading.limit.interrupt_reading()
             self._read(told, SourceReading(depth=reading.depth))
         os.close(told)
 

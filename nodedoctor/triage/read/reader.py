@@ -32,6 +32,7 @@ from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath
+from nodedoctor.triage.read.time_limit import TimeLimit
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20
@@ -52,6 +53,7 @@ class SourceReading:
     lines that took too long; `dumps` are those found inside of archives: name and bytes. `begun` are searches
     that run already, by path. `depth` says how much of each log is read line by line. `members` are readings
     of an archive's members by their place in it, and `spent` that it was larger than what may be unpacked.
+    `limit` is when reading has to end.
     """
 
     events: list[Event[Any]] = field(default_factory=list)
@@ -67,6 +69,7 @@ class SourceReading:
     depth: ReadDepth = scan.DEEPEST
     members: dict[int, SourceReading] = field(default_factory=dict)
     spent: bool = False
+    limit: TimeLimit | None = None
 
     def add(self, part: SourceReading) -> None:
         """Add what was read of another source, its members in their order."""
@@ -118,6 +121,26 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
         raise
     except Exception as fault:  # whatever one source does to us costs the others nothing
         reading.notes.append(unexpected_note(source.path, fault))
+        reading.unread += 1
+
+
+def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:
+    """Add the events of the last `size` bytes of a log."""
+    try:
+        if not _is_plain(source):
+            return
+        with open(source.path, "rb") as file:
+            file.seek(source.size - size)
+            file.readline()
+            start = file.tell()
+            spots = scan.scan_stream(file.read, reading.depth.whole)
+            lines = (RawLine(Place(source.path, start + offset), raw) for offset, raw in spots)
+            _collect_events(_LogText(source.path, reading, lines))
+        reading.size += source.size - start
+        reading.notes.append(f"{source.path}: only its last {size >> 10} KiB were read in time")
+        reading.unread += 1
+    except OSError as error:
+        reading.notes.append(f"{source.path}: read only in part: {error}")
         reading.unread += 1
 
 

@@ -1,0 +1,64 @@
+"""A triage that has to end at a time: the ends of large logs are read first, and reading stops in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from nodedoctor.record import record
+
+TAILS = (256 << 10, 2 << 20, 16 << 20, 64 << 20)
+"""Bytes at the end of a log that are read before the rest, each as far as there is time: what ended a job is
+there. A line that matters costs some 80 us, so that 64 MiB of nothing else take a minute. Our choice."""
+READING = 0.75
+"""Share of the time in which logs are read; the rest is for judging them. Our choice."""
+LATE = 0.7
+"""Seconds behind the limit at which a triage that still judges is ended without a verdict. Our choice."""
+
+
+@record
+class TimeLimit:
+    """When reading ends and when everything ends, by the monotonic clock."""
+
+    reading: float
+    ends: float
+
+    @classmethod
+    def in_seconds(cls, seconds: float) -> TimeLimit:
+        """A limit that begins now."""
+        now = time.monotonic()
+        return cls(now + seconds * READING, now + seconds)
+
+    def interrupt_reading(self) -> None:
+        """Raise KeyboardInterrupt when the time to read is over, as Ctrl-C does; also in a fork of us."""
+        self._call_at(self.reading, _stop_reading)
+
+    def interrupt_waiting(self) -> None:
+        """The same a little later: forks that stop in time still have to hand over what they read."""
+        self._call_at((self.reading + self.ends) / 2, _stop_reading)
+
+    def end_late(self) -> None:
+        """End the process when it still judges after its time; reading is not interrupted any more."""
+        self._call_at(self.ends + LATE, _end_without_verdict)
+
+    @staticmethod
+    def _call_at(when: float, handler: Callable[[int, FrameType | None], None]) -> None:
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, max(when - time.monotonic(), 0.01))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be read."""
+        return time.monotonic() >= self.reading
+
+
+def _stop_reading(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _end_without_verdict(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"nodedoctor: triage: the logs were not judged within the deadline\n")
+    os._exit(3)
