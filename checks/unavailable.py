@@ -8,14 +8,14 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.error_codes import QUIET
 from nodedoctor.model import Finding, Fix, Reason
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import singular_or_plural
 
 NOT_KNOWN = QUIET
 
 _ASK_MORE = Fix(
     "Use a more complete source: NVML (install nvidia-ml-py beside nodedoctor), or `nvidia-smi -q -x`.",
-    (look_step("nvidia-smi -q -x"),),
+    (look("nvidia-smi -q -x"),),
     action="none",
 )
 

@@ -48,17 +48,17 @@ def line(template: str, *values: object) -> str:
     return filled
 
 
-def look_step(template: str, *values: object, when: str = "") -> Step:
+def look(template: str, *values: object, when: str = "") -> Step:
     """A command that only reads."""
     return Step("look", line(template, *values), when, "nothing", _as_root(template))
 
 
 def looks(*templates: str) -> tuple[Step, ...]:
     """Several commands that only read and need no value."""
-    return tuple(map(look_step, templates))
+    return tuple(map(look, templates))
 
 
-def keep_step(template: str, *values: object, when: str = "") -> Step:
+def keep(template: str, *values: object, when: str = "") -> Step:
     """A command that keeps what would be lost by a repair: evidence, a list of what ran."""
     return Step("keep", line(template, *values), when, "nothing", _as_root(template))
 

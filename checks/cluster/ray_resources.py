@@ -13,7 +13,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.patterns import regex
-from nodedoctor.steps import look_step, stop_ray
+from nodedoctor.steps import look, stop_ray
 from nodedoctor.wording import count_with_noun
 
 RESTART = "every Ray job on this node"
@@ -132,7 +132,7 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
         text = "Increase the size of /dev/shm, or start Ray with a smaller --object-store-memory."
         fix = Fix(
             text,
-            (look_step("df -h /dev/shm"),),
+            (look("df -h /dev/shm"),),
             "restart-service",
             RESTART,
             "nodedoctor ray.resources limits.shm",
@@ -156,7 +156,7 @@ def _demands(cluster: RayCluster) -> Iterator[Finding]:
         if why:
             fix = Fix(
                 "Request fewer GPUs, or add nodes with GPUs to the cluster.",
-                (look_step("ray status -v"),),
+                (look("ray status -v"),),
                 "config",
             )
             yield Finding.fail(f"{demand.text}: {why}", subject=subject, evidence=evidence, fix=fix)
@@ -178,7 +178,7 @@ def _impossible(demand: Demand, largest: float, total: float) -> str:
 def _failures(cluster: RayCluster) -> Iterator[Finding]:
     if cluster.failures:
         evidence = [Evidence("ray-status", line) for line in cluster.failures[:8]]
-        fix = Fix("Check whether these nodes are alive.", (look_step("ray status -v"),), "investigate")
+        fix = Fix("Check whether these nodes are alive.", (look("ray status -v"),), "investigate")
         summary = f"Ray reports {count_with_noun(len(cluster.failures), 'recent node failure')}"
         yield Finding.warn(summary, subject="ray:nodes", evidence=evidence, fix=fix)
 
@@ -198,7 +198,7 @@ def _trouble(trouble: Trouble) -> Finding:
     meaning, advice = _MEANS.get(trouble.kind, (trouble.kind, ""))
     evidence = [Evidence("ray-session", line) for line in trouble.lines[-3:]]
     judge = Finding.fail if trouble.kind in ("disk-full", "no-descriptors") else Finding.warn
-    fix = Fix(advice, (look_step("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
+    fix = Fix(advice, (look("less /tmp/ray/session_latest/logs/{}", trouble.log),), "investigate")
     summary = f"{meaning} ({count_with_noun(trouble.count, 'line')} in {trouble.log})"
     return judge(summary, subject=f"ray:{trouble.kind}", evidence=evidence, fix=fix).explained_by(
         *_ROOTS.get(trouble.kind, ())
@@ -207,9 +207,7 @@ def _trouble(trouble: Trouble) -> Finding:
 
 def _silent(cluster: RayCluster | None) -> Finding:
     """Silence of an address that was asked is news; not having asked is not."""
-    fix = Fix(
-        "Check as Ray's user whether its head node is alive.", (look_step("ray status -v"),), "investigate"
-    )
+    fix = Fix("Check as Ray's user whether its head node is alive.", (look("ray status -v"),), "investigate")
     if cluster is None:
         summary = "the cluster cannot be queried from here: no Python with its Ray was found"
         return Finding.unknown("not-visible-here", summary, subject="ray:status", fix=fix)

@@ -8,7 +8,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.model import Finding, Fix, quoted_like, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
@@ -68,7 +68,7 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
     if count < granted:
         fix = Fix(
             "Drain the node; check for GPUs that fell off the bus, and the job's device cgroup.",
-            (look_step("nodedoctor driver kernel"), look_step("scontrol show job -d {}", job)),
+            (look("nodedoctor driver kernel"), look("scontrol show job -d {}", job)),
             "drain",
             "the job",
             "nodedoctor slurm.gres",
@@ -84,7 +84,7 @@ def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]
         )
         fix = Fix(
             "Set ConstrainDevices=yes in cgroup.conf.",
-            (look_step("scontrol show config | grep -i cgroup"),),
+            (look("scontrol show config | grep -i cgroup"),),
             "config",
             "jobs started later",
             docs=DOCS,
@@ -110,8 +110,8 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
                 node.name,
                 disturbs="pending jobs for this node; running jobs continue",
             ),
-            look_step("slurmd -C"),
-            look_step("nodedoctor driver"),
+            look("slurmd -C"),
+            look("nodedoctor driver"),
         ),
         "drain",
         "the node, once its jobs have ended",
@@ -148,7 +148,7 @@ def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:
             evidence=[one for p in left[:8] for one in p.said("program", "user", "nvidia")],
             fix=Fix(
                 "Find the owner; have the Slurm epilog kill leftover processes.",
-                tuple(look_step("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
+                tuple(look("ps -o pid,user,lstart,cmd -p {}", process.pid) for process in left[:3]),
                 "investigate",
                 "these processes, if killed",
                 "nodedoctor slurm.gres",

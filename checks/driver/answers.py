@@ -14,7 +14,7 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import clause, count_with_noun
 
 from .refusals import Refusal, refusals
@@ -34,9 +34,9 @@ _SLOW = Fix(
     "Find what slows the driver down: a GPU about to fail (kernel log), persistence mode off (every call "
     "initialises all GPUs again), or too many monitoring tools.",
     (
-        look_step("sudo dmesg | grep -iE 'xid|nvrm'"),
-        look_step("nvidia-smi --query-gpu=persistence_mode --format=csv"),
-        look_step("pgrep -af 'dcgm|nvidia-smi'"),
+        look("sudo dmesg | grep -iE 'xid|nvrm'"),
+        look("nvidia-smi --query-gpu=persistence_mode --format=csv"),
+        look("pgrep -af 'dcgm|nvidia-smi'"),
     ),
     verify=VERIFY,
 )

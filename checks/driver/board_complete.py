@@ -15,7 +15,7 @@ from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.knowledge.gpus import platforms_of
 from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
 from nodedoctor.model import Finding, Fix, Step, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 
@@ -123,7 +123,7 @@ def _package(machine: Machine | None) -> Fix:
     packages.debian.org, the driver installation guide.
     """
     distribution = machine.distro_id if machine else None
-    steps: list[Step] = [look_step("ldconfig -p | grep -E 'libcuda|libnvidia-ml'")]
+    steps: list[Step] = [look("ldconfig -p | grep -E 'libcuda|libnvidia-ml'")]
     if distribution == "ubuntu":
         steps.append(
             repair(

@@ -14,7 +14,7 @@ from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import HUNG
 from nodedoctor.model import Evidence, Finding, Fix, Moment
 from nodedoctor.patterns import regex
-from nodedoctor.steps import last_resort, look_step
+from nodedoctor.steps import last_resort, look
 from nodedoctor.wording import count_with_noun
 
 IN_DRIVER = regex(r"^_?(?:nv[_A-Z0-9]|nvidia|rm_|uvm_|nvkms|nvlink|os_acquire)")
@@ -114,7 +114,7 @@ def _leftovers(processes: Processes, gpus: Gpus | None, host: bool) -> Iterator[
         if why:
             said = [*process.said("ppid", "state"), *held]
             steps = (
-                look_step("ps -fp {}", process.pid),
+                look("ps -fp {}", process.pid),
                 last_resort(
                     "sudo kill {}",
                     process.pid,

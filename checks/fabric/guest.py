@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 _UNIT = "nvidia-fabricmanager"
@@ -87,8 +87,8 @@ def _start(absent: bool) -> Fix:
         else "Start the service; its log shows why it failed."
     )
     steps = (
-        look_step("systemctl status nvidia-fabricmanager"),
-        look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        look("systemctl status nvidia-fabricmanager"),
+        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
         *(() if absent else (START_FABRIC,)),
     )
     return Fix(

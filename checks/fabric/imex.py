@@ -11,7 +11,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, FabricNodes
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _UNIT = "nvidia-imex"
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
@@ -19,9 +19,9 @@ _FIX = Fix(
     "Install IMEX in exactly the driver's version on all trays of the domain and start it; its log names "
     "the node it waits for.",
     (
-        look_step("systemctl status nvidia-imex"),
-        look_step("nvidia-imex-ctl -N"),
-        look_step("sudo tail -50 /var/log/nvidia-imex.log"),
+        look("systemctl status nvidia-imex"),
+        look("nvidia-imex-ctl -N"),
+        look("sudo tail -50 /var/log/nvidia-imex.log"),
         repair(
             "sudo systemctl start nvidia-imex",
             when="its version and nodes_config.cfg are those of all trays",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.fabric.imex_domain import NAME, ImexDomain
 from nodedoctor.model import Finding, Fix, quoted_like
-from nodedoctor.steps import last_resort, look_step
+from nodedoctor.steps import last_resort, look
 from nodedoctor.wording import comma_list, count_with_noun
 
 _GUIDE = "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/"
@@ -65,9 +65,9 @@ def _fix(host: str) -> Fix:
         "Compare the version of IMEX and /etc/nvidia-imex/nodes_config.cfg on all trays, then restart IMEX "
         f"on those that are not ready.{where}",
         (
-            look_step("nvidia-imex-ctl -N"),
-            look_step("cat /etc/nvidia-imex/nodes_config.cfg"),
-            look_step("sudo tail -50 /var/log/nvidia-imex.log"),
+            look("nvidia-imex-ctl -N"),
+            look("cat /etc/nvidia-imex/nodes_config.cfg"),
+            look("sudo tail -50 /var/log/nvidia-imex.log"),
             last_resort(
                 "sudo systemctl restart nvidia-imex",
                 when="version and nodes_config.cfg are equal on all trays",

@@ -15,7 +15,7 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.fixes.recipes import START_FABRIC
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 """NVIDIA's guide, which the fixes of all rooms of the fabric point to."""
@@ -26,10 +26,10 @@ START = Fix(
     "does not start. Until it runs, every CUDA program on this board fails with error 802 (system not yet "
     "initialized).",
     (
-        look_step("systemctl status nvidia-fabricmanager"),
-        look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        look("systemctl status nvidia-fabricmanager"),
+        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
         START_FABRIC,
-        look_step("tail -50 /var/log/fabricmanager.log"),
+        look("tail -50 /var/log/fabricmanager.log"),
     ),
     "restart-service",
     "every job on the board's GPUs",
@@ -102,7 +102,7 @@ def manager(
             inside = " inside the container" if container and container.inside else ""
             fix = Fix(
                 "Run on the host.",
-                (look_step("systemctl status nvidia-fabricmanager", when="you are on the host"),),
+                (look("systemctl status nvidia-fabricmanager", when="you are on the host"),),
                 action="none",
             )
             yield Finding.unknown("not-visible-here", f"services not visible{inside}", fix=fix)

@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"
 _MODULE = Fix(
@@ -29,8 +29,8 @@ _MODULE = Fix(
 _MANAGER = Fix(
     "Install nvlsm of the driver's version beside the fabric manager, whose start script starts it.",
     (
-        look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
-        look_step("ls /opt/nvidia/nvlsm/sbin"),
+        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+        look("ls /opt/nvidia/nvlsm/sbin"),
     ),
     "restart-service",
     "every job on the board's GPUs",

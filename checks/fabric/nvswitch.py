@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import keep_step, look_step
+from nodedoctor.steps import keep, look
 from nodedoctor.wording import count_with_noun
 
 from .manager import GUIDE
@@ -35,9 +35,9 @@ def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     fix = Fix(
         "Drain and power-cycle the node; if the switch is still missing, request a replacement of the board.",
         (
-            look_step("lspci -d 10de: | grep -i bridge"),
-            look_step("sudo dmesg | grep -iE 'sxid|nvswitch'"),
-            keep_step("sudo nvidia-bug-report.sh"),
+            look("lspci -d 10de: | grep -i bridge"),
+            look("sudo dmesg | grep -iE 'sxid|nvswitch'"),
+            keep("sudo nvidia-bug-report.sh"),
         ),
         "drain",
         "every job on this node",

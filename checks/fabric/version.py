@@ -14,7 +14,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.recipes import package_tool
 from nodedoctor.model import Evidence, Finding, Fix, Step, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 from .manager import GUIDE
 
@@ -56,7 +56,7 @@ def version(
     elif manager is None:
         fix = Fix(
             "Run on the host, where it is installed.",
-            (look_step("nv-fabricmanager --version", when="you are on the host"),),
+            (look("nv-fabricmanager --version", when="you are on the host"),),
             action="none",
         )
         yield Finding.unknown("missing-tool", "fabric manager version not visible here", fix=fix)
@@ -104,7 +104,7 @@ def _same_version(driving: str, packages: DriverPackages | None, machine: Machin
         bare = installed and not installed[-1].isdecimal()
         name = _UNIT if bare else f"{_UNIT}-{branch}"
         steps += (
-            look_step("apt-cache madison {}", name),
+            look("apt-cache madison {}", name),
             repair("sudo apt-get install {}", f"{name}={driving}*"),
         )
         steps.append(repair("sudo apt-mark hold {}", name, disturbs="its upgrades, until apt-mark unhold"))

@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -17,7 +17,7 @@ from ..unavailable import all_of, none_shown, not_reported
 _OWN_LIMITS = {"board_limit": "board limit", "reliability": "reliability limit"}
 """Reasons that drivers from 615 on name (docs.nvidia.com/deploy/nvml-api, nvmlClocksEventReasons); no more is
 said of them there."""
-_SEE_CLOCKS = look_step("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER")
+_SEE_CLOCKS = look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER")
 LOADED_PERCENT = 80
 """Utilisation from which a GPU counts as under load; below it may be between two kernels."""
 LOCKED = 0.9
@@ -170,8 +170,8 @@ def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
     summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
     steps = (
-        look_step("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index),
-        look_step("nodedoctor watch"),
+        look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index),
+        look("nodedoctor watch"),
     )
     fix = look_at(gpu, text, "clock.outlier", steps)
     evidence = [*said, *identity_evidence(source, gpu)]

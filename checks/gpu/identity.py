@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Action, Evidence, Finding, Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 from ..unavailable import NOT_KNOWN, none_shown
@@ -167,7 +167,7 @@ def _other_model(odd: Outlier[Gpu], source: str) -> Finding:
     usual = gpu_model(str(odd.usual))
     module = usual is not None and usual.form == "sxm"
     summary = f"model {odd.value}; {count_with_noun(odd.peers, 'other GPU')}: {odd.usual}"
-    steps = (look_step("nvidia-smi -L"), look_step("nvidia-smi -q -i {}", odd.device.index))
+    steps = (look("nvidia-smi -L"), look("nvidia-smi -q -i {}", odd.device.index))
     fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity", steps)
     if not module:
         return Finding.info(summary, subject=odd.device.subject, evidence=_identity_evidence(odd, source))
@@ -185,7 +185,7 @@ def _functional_difference(odd: Outlier[Gpu], source: str, board: Board | None) 
         "Compare `nvidia-smi -q` of this GPU and another one. Change a setting to what the others have; a"
         " difference that remains is in the hardware."
     )
-    steps: tuple[Step, ...] = (look_step("nvidia-smi -q -i {}", gpu.index),)
+    steps: tuple[Step, ...] = (look("nvidia-smi -q -i {}", gpu.index),)
     action: Action = "investigate"
     if odd.attribute == _ECC:
         text = "Set ECC as on the other GPUs; the driver applies it at the next reset or reboot."
@@ -211,5 +211,5 @@ def _other_part(odd: Outlier[Gpu], source: str) -> Finding:
     if odd.attribute != "VBIOS" or model is None or model.form != "sxm":
         return Finding.info(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source))
     text = "Update all modules of the board to one VBIOS with the system vendor's tool."
-    fix = look_at(gpu, text, "gpu.identity", (look_step("nvidia-smi -q -i {}", gpu.index),), "config")
+    fix = look_at(gpu, text, "gpu.identity", (look("nvidia-smi -q -i {}", gpu.index),), "config")
     return Finding.warn(_words(odd), subject=_place(odd), evidence=_identity_evidence(odd, source), fix=fix)

@@ -13,7 +13,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 from ..unavailable import none_shown
@@ -110,7 +110,7 @@ def _level(odd: Outlier[Gpu], summary: str, source: str) -> Finding:
         "See whether its rank waits for something (`nodedoctor triage`); if the rank computes as the others"
         " do, the GPU is slow: reset it, and have it replaced if it stays so."
     )
-    steps = (look_step("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
+    steps = (look("nvidia-smi -q -d PERFORMANCE,CLOCK,POWER -i {}", gpu.index),)
     return Finding.warn(
         summary,
         subject=gpu.subject,
@@ -130,7 +130,7 @@ def _slow_to_answer(gpus: Gpus) -> Iterator[Finding]:
         gpu = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
         summary = f"{worst.call} took {worst.seconds:.1f} s, no delay on the other GPUs"
         said = [slow_call(gpus.source, worst)]
-        steps = (look_step("sudo dmesg | grep -iE 'xid|nvrm'"), look_step("nvidia-smi -q -i {}", index))
+        steps = (look("sudo dmesg | grep -iE 'xid|nvrm'"), look("nvidia-smi -q -i {}", index))
         text = "Check the kernel log for its Xids; a reset often helps."
         fix = look_at(gpu, text, "gpu.levels kernel.xid", steps)
         yield Finding.warn(summary, subject=f"gpu:{index}", evidence=said, fix=fix)

@@ -12,7 +12,7 @@ from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 from ..unavailable import NOT_KNOWN, all_of, none_shown, not_reported
@@ -144,7 +144,7 @@ def _corrected(gpu: Gpu, source: str) -> Iterator[Finding]:
 
 
 def _counters(gpu: Gpu) -> tuple[Step, ...]:
-    return (look_step("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
+    return (look("nvidia-smi -q -d ECC,ROW_REMAPPER -i {}", gpu.index),)
 
 
 def _where(gpu: Gpu, counter: str) -> str:

@@ -15,7 +15,7 @@ from nodedoctor.knowledge.fixes.recipes import START_FABRIC, gpu_reset
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix
 from nodedoctor.record import replace
-from nodedoctor.steps import look_step, reboot
+from nodedoctor.steps import look, reboot
 from nodedoctor.wording import comma_list, count_with_noun, numbered
 
 BRIDGE_LINKS = 4
@@ -25,7 +25,7 @@ SLOW = 0.9
 _FABRIC = ("fabric.manager@node", "fabric.guest@node")
 _UNREADABLE = Fix(
     "Run `nvidia-smi nvlink -s` on the host and check the kernel log.",
-    (look_step("nvidia-smi nvlink -s"),),
+    (look("nvidia-smi nvlink -s"),),
     action="none",
 )
 
@@ -210,8 +210,8 @@ def _board_fix() -> Fix:
         "Start the fabric manager, or find out why it does not run: it sets up the NVSwitches, and without "
         "them no link comes up. If it runs and all links stay down, reboot the drained node.",
         (
-            look_step("systemctl status nvidia-fabricmanager"),
-            look_step("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
+            look("systemctl status nvidia-fabricmanager"),
+            look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
             START_FABRIC,
             reboot(),
         ),
@@ -231,8 +231,8 @@ def _link_fix(gpu: GpuLinks, known: Gpu | None, verify: str = "nvlink.links") ->
     )
     disturbs = "processes on this GPU, during the reset"
     steps = (
-        look_step("nvidia-smi nvlink -s -i {}", gpu.index),
-        look_step("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
+        look("nvidia-smi nvlink -s -i {}", gpu.index),
+        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
         *gpu_reset(gpu.index, disturbs),
     )
     return look_at(known, text, verify, steps, "reset-gpu", disturbs)

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.links.nvlinks import NvLinks
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 CRC_PER_SECOND = limit("nvlink_crc_per_second")
@@ -84,8 +84,8 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
         f"{CRC_PER_SECOND.source}."
     )
     steps = (
-        look_step("nvidia-smi nvlink -e -i {}", gpu.index),
-        look_step("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
+        look("nvidia-smi nvlink -e -i {}", gpu.index),
+        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
     )
     fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
     if growing:

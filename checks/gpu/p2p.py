@@ -10,7 +10,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.p2p import P2P, PeerAccess
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun
 
 _KINDS = ("read", "write", "nvlink", "atomics")
@@ -23,10 +23,10 @@ _FIX = Fix(
     "(pcie.acs, pcie.iommu), the socket of each GPU, and whether the driver allows P2P. Meanwhile NCCL uses "
     "host memory; NCCL_P2P_DISABLE=1 only hides the problem.",
     (
-        look_step("nvidia-smi topo -p2p r"),
-        look_step("nvidia-smi topo -p2p n"),
-        look_step("nvidia-smi topo -m"),
-        look_step("nvidia-smi nvlink -s"),
+        look("nvidia-smi topo -p2p r"),
+        look("nvidia-smi topo -p2p n"),
+        look("nvidia-smi topo -m"),
+        look("nvidia-smi nvlink -s"),
     ),
     "investigate",
     "nothing",

@@ -8,7 +8,7 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.knowledge.gpus import is_datacentre
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -85,7 +85,7 @@ def _low(gpu: Gpu, usual: float, source: str) -> Finding:
         "reset: find the service that sets it at boot. If it returns at once, the chassis (BMC) sets it.",
         (
             repair("sudo nvidia-smi -i {} -pl {}", gpu.index, f"{usual:.0f}"),
-            look_step("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
+            look("grep -rl 'nvidia-smi.*-pl' /etc/systemd /etc/cron*"),
         ),
         "config",
         "nothing",

@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 from ..unavailable import all_of, none_shown, not_reported
 
@@ -131,9 +131,9 @@ def _evidence(gpu: Gpu, source: str) -> list[Evidence]:
 
 def _cooling(gpu: Gpu, verify: str = "thermal.gpu") -> Fix:
     steps = (
-        look_step("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
-        look_step("sudo ipmitool sdr type Fan"),
-        look_step("sudo ipmitool sdr type Temperature"),
+        look("nvidia-smi -q -d TEMPERATURE,PERFORMANCE -i {}", gpu.index),
+        look("sudo ipmitool sdr type Fan"),
+        look("sudo ipmitool sdr type Temperature"),
     )
     text = "Check fans, filters, inlet temperature and blanking panels, then the card's cooler."
     return look_at(gpu, text, verify, steps)
@@ -238,8 +238,8 @@ def _slowdown_fix(gpu: Gpu, reason: str, verify: str = "thermal.throttle") -> Fi
         "its power connection or board is bad: reseat or replace it."
     )
     steps = (
-        look_step("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
-        look_step("sudo ipmitool sdr type 'Power Supply'"),
-        look_step("sudo ipmitool sel list | tail -20"),
+        look("nvidia-smi -q -d PERFORMANCE,POWER -i {}", gpu.index),
+        look("sudo ipmitool sdr type 'Power Supply'"),
+        look("sudo ipmitool sel list | tail -20"),
     )
     return look_at(gpu, text, verify, steps, "drain", "every job on this node")

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.model import Finding
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -101,9 +101,9 @@ def _reason(reason: str, told: list[Gpu], uptime: float | None, source: str) -> 
         said = clock_seconds(source, gpu, reason)
         text = "Check fans, filters and the cooler; for a power brake, power supplies and their cables."
         steps = (
-            look_step("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
-            look_step("sudo ipmitool sdr type Fan"),
-            look_step("sudo ipmitool sdr type 'Power Supply'"),
+            look("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {}", gpu.index),
+            look("sudo ipmitool sdr type Fan"),
+            look("sudo ipmitool sdr type 'Power Supply'"),
         )
         yield Finding.warn(
             summary,

@@ -11,7 +11,7 @@ from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 MESH_LINKS = 4
@@ -27,21 +27,21 @@ _FIX = Fix(
     "fabric.state and the kernel log (Xid 74). Reset the GPU, restart the fabric manager, then reboot. If "
     "nothing helps, request a replacement of the module or NVSwitch.",
     (
-        look_step("nvidia-smi topo -m"),
-        look_step("nvidia-smi nvlink -s"),
-        look_step("systemctl status nvidia-fabricmanager"),
-        look_step("sudo dmesg | grep -iE 'xid|nvswitch'"),
+        look("nvidia-smi topo -m"),
+        look("nvidia-smi nvlink -s"),
+        look("systemctl status nvidia-fabricmanager"),
+        look("sudo dmesg | grep -iE 'xid|nvswitch'"),
     ),
     "investigate",
     "every job on this node, during the reset",
     "nodedoctor topo.matrix",
     "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide",
 )
-_AGAIN = Fix("Ask for the whole matrix again, unwrapped.", (look_step("nvidia-smi topo -m"),), action="none")
+_AGAIN = Fix("Ask for the whole matrix again, unwrapped.", (look("nvidia-smi topo -m"),), action="none")
 _RAIL = Fix(
     "Check whether a NIC or its PCIe switch is missing or dead (ib.ports, `lspci -d 15b3:`). In a virtual "
     "machine the host must provide the topology (NCCL_TOPO_FILE).",
-    (look_step("nvidia-smi topo -m"), look_step("lspci -tv"), look_step("ibstat -s")),
+    (look("nvidia-smi topo -m"), look("lspci -tv"), look("ibstat -s")),
     "investigate",
     "nothing",
     "nodedoctor topo.nic-affinity",

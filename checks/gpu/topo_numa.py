@@ -9,7 +9,7 @@ from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.facts.host.limits import Limits
 from nodedoctor.facts.host.numa import Numa, cpu_list
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun, numbered
 
 _BALANCING = Fix(
@@ -24,9 +24,9 @@ _CPUSET = Fix(
     "Give the job CPUs on the socket of its GPUs: in Slurm --gpus-per-node with --gpu-bind=closest and "
     "enough --cpus-per-gpu, in Docker --cpuset-cpus, in Kubernetes the topology manager.",
     (
-        look_step("nvidia-smi topo -m"),
-        look_step("cat /sys/fs/cgroup/cpuset.cpus.effective"),
-        look_step("lscpu -e=cpu,node,socket"),
+        look("nvidia-smi topo -m"),
+        look("cat /sys/fs/cgroup/cpuset.cpus.effective"),
+        look("lscpu -e=cpu,node,socket"),
     ),
     "restart-job",
     "this job (it must be restarted)",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 _AMD = "1002"
@@ -35,9 +35,7 @@ def amd(pci: Pci) -> Iterator[Finding]:
     if not found:
         yield Finding.skip("no AMD Instinct accelerator on the PCI bus")
         return
-    fix = Fix(
-        "Check them with AMD's own tools.", (look_step("amd-smi list"), look_step("amd-smi metric")), "none"
-    )
+    fix = Fix("Check them with AMD's own tools.", (look("amd-smi list"), look("amd-smi metric")), "none")
     said = [one for device in found for one in device_evidence(device, "vendor", "device")]
     summary = f"{count_with_noun(len(found), 'AMD Instinct accelerator')} on the PCI bus, not judged here"
     yield Finding.unknown("missing-tool", summary, evidence=said, fix=fix)

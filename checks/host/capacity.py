@@ -10,7 +10,7 @@ from nodedoctor.facts.host.mounts import line_of
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
 _SWAPPED_GIB = 0.25  # below it only pages that nobody has touched since boot were moved
@@ -88,7 +88,7 @@ _LESS_MEMORY = Fix(
     "into every rank and pinned buffers are common causes; else raise the job's limit "
     "(docker --memory, the pod's "
     "resources.limits.memory, srun --mem).",
-    (look_step("ps -eo pid,rss,user,comm --sort=-rss | head -20"),),
+    (look("ps -eo pid,rss,user,comm --sort=-rss | head -20"),),
     action="config",
     disturbs="the job (restart with lower memory use)",
     verify="nodedoctor limits.memory",
@@ -195,8 +195,8 @@ def _dead(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
         "Restore its server or network. If that is impossible, detach the mount; processes that already wait "
         "in it (state D) end only when the server responds or the node reboots.",
         (
-            look_step("grep -F {} /proc/mounts", volume.point),
-            look_step("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
+            look("grep -F {} /proc/mounts", volume.point),
+            look("ps -eo pid,stat,wchan:30,comm | awk '$2 ~ /D/'"),
         ),
         action="investigate",
         disturbs="programs that use the mount, when it is detached",
@@ -213,8 +213,8 @@ def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
         "The kernel stopped writing after a device error: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
         (
-            look_step("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"),
-            look_step("findmnt {}", volume.point),
+            look("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"),
+            look("findmnt {}", volume.point),
         ),
         action="drain",
         disturbs="every job on this node",
@@ -230,7 +230,7 @@ def _read_only(volume: Volume, inside: bool, subject: str, evidence: list[Eviden
     writes = [use for use in volume.uses if use not in ("/", "/var", "the working directory")]
     temporary = [use for use in writes if use in _TEMPORARY]
     where = "Mount a writable volume there in the container." if inside else "Mount it read-write."
-    fix = Fix(where, (look_step("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
+    fix = Fix(where, (look("findmnt {}", volume.point),), "config", "nothing", "nodedoctor limits.disk")
     if temporary:
         yield Finding.fail(f"{_name(volume)} is read-only", subject=subject, evidence=evidence, fix=fix)
     elif writes:
@@ -244,7 +244,7 @@ def _room(volume: Volume, ray: bool, subject: str, evidence: list[Evidence]) -> 
     free, used = volume.free_gib or 0.0, volume.used or 0.0
     fix = Fix(
         "Free space: old checkpoints, Ray's session folders, package caches, core dumps.",
-        (look_step("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
+        (look("sudo du -xh --max-depth=2 {} | sort -h | tail -20", volume.point),),
         action="config",
         disturbs="programs whose open files are deleted",
         verify="nodedoctor limits.disk",

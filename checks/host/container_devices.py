@@ -13,7 +13,7 @@ from nodedoctor.facts.network.net import several_nodes
 from nodedoctor.facts.rdma.ports import Rails
 from nodedoctor.knowledge.nvml_errors import TOOLKIT_GUIDE
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
 _ANEW = "all processes in the container (it must be recreated)"
@@ -73,7 +73,7 @@ def devices(
         fix = Fix(
             "Add them if a tool needs them: docker run's "
             f"{' '.join(f'--cap-add={name}' for name in missing)}.",
-            (look_step("grep Cap /proc/self/status"),),
+            (look("grep Cap /proc/self/status"),),
             "config",
             _ANEW,
             "nodedoctor container.devices",
@@ -114,7 +114,7 @@ def _uverbs(host: Host, rails: Rails, needed: bool) -> Iterator[Finding]:
     """RDMA ports that sysfs shows need nodes below /dev/infiniband, where a job is to use them."""
     fix = Fix(
         "Pass the devices to the container: docker run's `--device=/dev/infiniband`.",
-        (look_step("ls -l /dev/infiniband"),),
+        (look("ls -l /dev/infiniband"),),
         "config",
         _ANEW,
         "nodedoctor container.devices",

@@ -17,7 +17,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.nvml_errors import TOOLKIT_GUIDE
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import last_resort, look_step, repair
+from nodedoctor.steps import last_resort, look, repair
 
 _COMPAT_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
 _SAFE_TOOLKIT = (1, 17, 8)
@@ -71,7 +71,7 @@ def _judge_compat(path: str, real: str, version: str, driver: str, gpus: Gpus | 
         return Finding.ok(f"{path} is the driver's own libcuda", evidence=evidence[:1])
     fix = Fix(
         f"Remove {os.path.dirname(path)} from LD_LIBRARY_PATH and /etc/ld.so.conf.d.",
-        (look_step("ldconfig -p | grep libcuda"),),
+        (look("ldconfig -p | grep libcuda"),),
         "config",
         "the job",
         "nodedoctor container.compat",
@@ -118,7 +118,7 @@ def toolkit(container: Container, host: Host, inventory: Inventory | None) -> It
     elif not host.toolkit_installed:
         fix = Fix(
             "Install nvidia-container-toolkit if containers need GPUs.",
-            (look_step("nvidia-ctk --version"),),
+            (look("nvidia-ctk --version"),),
             "config",
             "nothing",
             "nodedoctor container.toolkit",

@@ -8,7 +8,7 @@ from nodedoctor.engine.plugins import Plugins
 from nodedoctor.facts.host.waivers import PATH, Waivers
 from nodedoctor.knowledge.fixes.exhausted import fix_of
 from nodedoctor.model import Evidence, Finding, Fix, Moment, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 
@@ -30,7 +30,7 @@ def plugins(plugins: Plugins) -> Iterator[Finding]:
             evidence=[Evidence("plugins", broken.error)],
             fix=Fix(
                 f"Repair or remove {broken.where}.",
-                (look_step("nodedoctor list checks"),),
+                (look("nodedoctor list checks"),),
                 action="config",
                 verify="nodedoctor doctor.plugins",
             ),
@@ -53,9 +53,7 @@ def waivers(waivers: Waivers, moment: Moment) -> Iterator[Finding]:
         yield Finding.warn(
             f"not a waiver: {line!r}",
             evidence=[Evidence("waivers", line)],
-            fix=Fix(
-                f"Write it as `id until reason` in {PATH}.", (look_step("cat {}", PATH),), action="config"
-            ),
+            fix=Fix(f"Write it as `id until reason` in {PATH}.", (look("cat {}", PATH),), action="config"),
         )
     for waiver in waivers.waivers:
         if moment.started.date() > waiver.until:

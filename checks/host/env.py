@@ -23,7 +23,7 @@ from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.together import judge_together
 from nodedoctor.lint.values import judge_value
 from nodedoctor.model import Finding, Fix, Reason
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun, sentences
 
 RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
@@ -128,7 +128,7 @@ def _fix(name: str, remarks: list[Remark]) -> Fix | None:
     first = next((remark for remark in remarks if remark.fix), None)
     if first is None:
         return None
-    steps = first.steps or (look_step("env | grep -F {}", f"{name}="),)
+    steps = first.steps or (look("env | grep -F {}", f"{name}="),)
     return Fix(first.fix, steps, "restart-job", "the job", "nodedoctor env.lint", first.docs)
 
 
@@ -140,7 +140,7 @@ def _misread(path: str, names: tuple[str, ...]) -> Finding:
         subject=f"file:{path}",
         fix=Fix(
             "Write NAME=VALUE and nothing else.",
-            (look_step("cat {}", path),),
+            (look("cat {}", path),),
             "config",
             verify="nodedoctor env.lint",
         ),

@@ -11,7 +11,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, file_reading, quoted_like
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 _STALLED_PERCENT = {"memory": 10.0, "io": 40.0}
@@ -87,7 +87,7 @@ def _relieve(what: str) -> Fix:
     )
     return Fix(
         text,
-        (look_step("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
+        (look("ps -eo pid,stat,pcpu,rss,wchan:32,comm --sort=-pcpu | head -20"),),
         "investigate",
         "nothing",
         "nodedoctor host.pressure",

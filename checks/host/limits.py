@@ -16,7 +16,7 @@ from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Status, file_reading
 from nodedoctor.record import replace
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import fitting
 
 GIB = 1024**3
@@ -116,7 +116,7 @@ def _leftovers(fix: Fix) -> Fix:
         "Killed jobs leave files there: with no job running, remove the nccl-*, torch_* and plasma* files "
         f"of their user. If a running job needs all of it: {fix.text[0].lower()}{fix.text[1:]}"
     )
-    return replace(fix, text=text, steps=(look_step("ls -lSh /dev/shm | head -20"), *fix.steps))
+    return replace(fix, text=text, steps=(look("ls -lSh /dev/shm | head -20"), *fix.steps))
 
 
 def _ray_store(shm: Shm, limits: Limits, processes: Processes | None, fix: Fix) -> Finding | None:

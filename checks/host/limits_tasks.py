@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import last_resort, look_step, repair
+from nodedoctor.steps import last_resort, look, repair
 from nodedoctor.wording import count_with_noun
 
 _NEARLY = 0.9
@@ -68,7 +68,7 @@ def _group_tasks(group: Cgroup, most: int, trains: bool) -> Finding:
     summary = f"{most} tasks in our cgroup" + (f", {used} in use" if used is not None else "")
     fix = Fix(
         "Raise the limit: docker's --pids-limit=-1, TasksMax= in the unit, podPidsLimit of the kubelet.",
-        (look_step("cat /proc/self/cgroup"), look_step("ulimit -u")),
+        (look("cat /proc/self/cgroup"), look("ulimit -u")),
         "config",
         "the container or job (it must be restarted)",
         "nodedoctor limits.processes",
@@ -182,7 +182,7 @@ def cpu(limits: Limits, gpus: Gpus | None, machine: Machine | None) -> Iterator[
     elif allowed < least and (group.cpu_cores is not None or (online and allowed < online)):
         fix = Fix(
             f"Request more CPUs: srun's --cpus-per-gpu={4 * _CPUS_PER_GPU}, docker run's --cpus.",
-            (look_step("nproc"),),
+            (look("nproc"),),
             "config",
             "the job",
             "nodedoctor limits.cpu",

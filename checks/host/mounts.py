@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.fstab import Fstab, FstabEntry
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 
 @check(
@@ -50,9 +50,9 @@ def _missing(entry: FstabEntry) -> Finding:
     fix = Fix(
         "Look why it was not mounted at boot (server, network, disk), and mount it when no job runs.",
         (
-            look_step("findmnt --fstab {}", entry.point),
-            look_step("systemctl --failed --type=mount"),
-            look_step("sudo dmesg | grep -iE 'nfs|lustre|ceph|mount' | tail -20"),
+            look("findmnt --fstab {}", entry.point),
+            look("systemctl --failed --type=mount"),
+            look("sudo dmesg | grep -iE 'nfs|lustre|ceph|mount' | tail -20"),
             repair("sudo mount {}", entry.point, when="no job writes below it"),
         ),
         "config",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Service, Services
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 NEEDED_FOR = {
     "slurmd": "Slurm starts no jobs here",
@@ -58,8 +58,8 @@ def _fix(unit: Service) -> Fix:
     return Fix(
         "Read the service's log, fix the cause and start it.",
         (
-            look_step("systemctl status {}", unit.name),
-            look_step("sudo journalctl -u {} -b -n 50 --no-pager", unit.name),
+            look("systemctl status {}", unit.name),
+            look("sudo journalctl -u {} -b -n 50 --no-pager", unit.name),
             repair("sudo systemctl start {}", unit.name, when="what its log names is repaired"),
         ),
         "restart-service",

@@ -13,7 +13,7 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, ONE_GPU, gpu_reset
 from nodedoctor.knowledge.nvml_errors import OPEN_MODULES
 from nodedoctor.model import Finding, Fix, Moment
-from nodedoctor.steps import keep_step, look_step, reboot
+from nodedoctor.steps import keep, look, reboot
 
 from .pci_address import gpu_index, subject_of
 
@@ -141,10 +141,10 @@ def _excuse(event: DriverEvent, log: KernelLog, gpus: Gpus | None, pci: Pci | No
 
 def _hung_fix(index: int | None) -> Fix:
     """Find the GPU, keep what the vendor asks for, reset it."""
-    find = look_step("nvidia-smi -q | grep -E '^GPU |Recovery Action|Reset Required'")
+    find = look("nvidia-smi -q | grep -E '^GPU |Recovery Action|Reset Required'")
     return Fix(
         "Find the GPU, drain the node and reset that GPU; power-cycle the node if it does not come back.",
-        (KERNEL_LOG, find, keep_step("sudo nvidia-bug-report.sh"), *gpu_reset(index)),
+        (KERNEL_LOG, find, keep("sudo nvidia-bug-report.sh"), *gpu_reset(index)),
         "reset-gpu",
         ONE_GPU,
         "nodedoctor driver kernel.driver",
@@ -158,7 +158,7 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
         return Fix(
             "Reboot, so that the module matches the installed libraries, and hold the driver packages back"
             " from unattended upgrades.",
-            (look_step("modinfo -F version nvidia"), reboot("the node is drained")),
+            (look("modinfo -F version nvidia"), reboot("the node is drained")),
             "reboot",
             "every job on this node",
             "nodedoctor driver",
@@ -166,7 +166,7 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
     advice = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power-cycle the node."
     return Fix(
         advice,
-        (KERNEL_LOG, keep_step("sudo nvidia-bug-report.sh")),
+        (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")),
         "investigate",
         "nothing",
         "nodedoctor driver",

@@ -11,7 +11,7 @@ from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.model import Finding, Fix, Moment
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 from .pci_address import role, subject_of
@@ -75,7 +75,7 @@ def _pcie_device(
     worst = [event for event in events if event.severity != "corrected"] or events
     evidence = evidence_of(worst)
     fix = Fix(
-        _SEATING, (look_step("sudo lspci -vvv"),), "investigate", "every job on this node", "nodedoctor pcie"
+        _SEATING, (look("sudo lspci -vvv"),), "investigate", "every job on this node", "nodedoctor pcie"
     )
     if set(kinds) == {"corrected"}:
         if kinds["corrected"] < _FLOOD:
@@ -124,7 +124,7 @@ def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
         )
         fix = Fix(
             "On bare metal boot with iommu=pt (or IOMMU off); else check for a driver or firmware update.",
-            (look_step("cat /proc/cmdline"),),
+            (look("cat /proc/cmdline"),),
             "reboot",
             "every job on this node",
             "nodedoctor pcie.iommu",
@@ -167,7 +167,7 @@ def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         fix = Fix(
             "Reboot so that the firmware can repair or map out the row; replace the memory "
             "module if it returns.",
-            (look_step("sudo ras-mc-ctl --errors"),),
+            (look("sudo ras-mc-ctl --errors"),),
             "drain",
             "every job on this node",
             "nodedoctor kernel.memory",

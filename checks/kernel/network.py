@@ -8,14 +8,14 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import FullKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment, Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     "connections": (
         "conntrack table full, packets dropped",
         "Let the kernel track more connections, or none of the interface that carries the job.",
         (
-            look_step("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
+            look("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
             repair("sudo sysctl -w net.netfilter.nf_conntrack_max=1048576"),
         ),
     ),
@@ -23,8 +23,8 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
         "table of neighbours (ARP) full, packets dropped",
         "Let the kernel know more neighbours than there are nodes and containers in its networks.",
         (
-            look_step("ip -4 neigh | wc -l"),
-            look_step("sysctl net.ipv4.neigh.default.gc_thresh3"),
+            look("ip -4 neigh | wc -l"),
+            look("sysctl net.ipv4.neigh.default.gc_thresh3"),
             repair("sudo sysctl -w net.ipv4.neigh.default.gc_thresh3=16384"),
             repair("sudo sysctl -w net.ipv4.neigh.default.gc_thresh2=8192"),
         ),
@@ -32,7 +32,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     "tcp-memory": (
         "memory of TCP used up, connections stall or are dropped",
         "Find who has so many connections or unread bytes; then raise the limit.",
-        (look_step("cat /proc/net/sockstat"), look_step("sysctl net.ipv4.tcp_mem"), look_step("ss -s")),
+        (look("cat /proc/net/sockstat"), look("sysctl net.ipv4.tcp_mem"), look("ss -s")),
     ),
 }
 

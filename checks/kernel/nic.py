@@ -9,7 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
-from nodedoctor.steps import look_step, reboot
+from nodedoctor.steps import look, reboot
 from nodedoctor.wording import count_with_noun
 
 from .pci_address import NO_ADDRESS
@@ -130,13 +130,13 @@ def _look_at_ports(subject: str) -> tuple[Step, ...]:
     """The state of all ports, and what the log and the bus have of this adapter."""
     kind, _, address = subject.partition(":")
     if kind == "net":
-        return (look_step("ip -s link show {}", address), look_step("sudo dmesg | grep -F {}", address))
+        return (look("ip -s link show {}", address), look("sudo dmesg | grep -F {}", address))
     if subject == NO_ADDRESS:
-        return (look_step("rdma link"), look_step("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
+        return (look("rdma link"), look("sudo dmesg | grep -iE 'mlx5|bnxt|irdma'"))
     return (
-        look_step("rdma link"),
-        look_step("sudo dmesg | grep -F {}", address),
-        look_step("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", address),
+        look("rdma link"),
+        look("sudo dmesg | grep -F {}", address),
+        look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", address),
     )
 
 

@@ -10,7 +10,7 @@ from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.patterns import regex
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, short_name
 
 _TRAINING = re.compile(
@@ -88,7 +88,7 @@ def _killed(name: str, victims: list[OomKill]) -> Finding:
     if last.limited and not trains:
         return Finding.info(summary, subject=f"process:{name}", evidence=evidence_of(victims))
     build = Finding.fail if trains and not last.limited else Finding.warn
-    steps = (look_step("sudo dmesg -T | grep -iE 'oom|killed process'"), look_step("free -g"))
+    steps = (look("sudo dmesg -T | grep -iE 'oom|killed process'"), look("free -g"))
     fix = Fix(text, steps, "config", "the job", "nodedoctor limits.memory")
     return build(summary, subject=f"process:{name}", evidence=evidence_of(victims), fix=fix)
 
@@ -132,13 +132,13 @@ _STALLS = {
 }
 
 
-_UNINTERRUPTIBLE = look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")
+_UNINTERRUPTIBLE = look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")
 _ASLEEP = (
     _UNINTERRUPTIBLE,
-    look_step("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
+    look("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
 )
 _MOUNTS = (
-    look_step("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
+    look("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
     _UNINTERRUPTIBLE,
 )
 
@@ -159,7 +159,7 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     if last.kind == "crash":
         known = bool(_LIBRARY.search(where or ""))
         text = "Check the library's version and the job's log; a core dump shows the call."
-        fix = Fix(text, (look_step("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
+        fix = Fix(text, (look("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
         return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)

@@ -9,7 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import CpuEvent, StorageEvent, StorageKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 TIMEOUTS = 3
 """Commands that a disk did not answer in 30 s (nvme_core.io_timeout) from which it is no accident: the driver
@@ -105,16 +105,16 @@ def _look_at_disk(device: str) -> tuple[Step, ...]:
     if device.startswith("nvme"):
         found = re.match(r"nvme\d{1,4}", device)
         controller = found[0] if found else device
-        return (look_step("sudo nvme smart-log {}", f"/dev/{controller}"), look_step("lsblk"))
+        return (look("sudo nvme smart-log {}", f"/dev/{controller}"), look("lsblk"))
     if device.startswith("md"):
-        return (look_step("cat /proc/mdstat"), look_step("sudo mdadm --detail {}", f"/dev/{device}"))
-    return (look_step("lsblk"), look_step("findmnt"))
+        return (look("cat /proc/mdstat"), look("sudo mdadm --detail {}", f"/dev/{device}"))
+    return (look("lsblk"), look("findmnt"))
 
 
 _NAMES = {"lustre": "Lustre", "ceph": "Ceph"}
 _SERVERS = {
-    "lustre": (look_step("lfs check servers"),),
-    "ceph": (look_step("findmnt -t ceph"),),
+    "lustre": (look("lfs check servers"),),
+    "ceph": (look("findmnt -t ceph"),),
 }
 
 
@@ -182,7 +182,7 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
     if (spells if kind == "hot" else len(now)) < enough:
         return Finding.info(summary, subject=subject, evidence=evidence_of(events))
     if kind == "hot":
-        steps = (look_step("sudo ipmitool sdr type Temperature"), look_step("sudo ipmitool sdr type Fan"))
+        steps = (look("sudo ipmitool sdr type Temperature"), look("sudo ipmitool sdr type Fan"))
         fix = Fix(
             "Check fans, filters and CPU coolers.",
             steps,
@@ -191,7 +191,7 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
             "nodedoctor kernel.cpu",
         )
     else:
-        steps = (look_step("sudo ras-mc-ctl --errors"), look_step("sudo ipmitool sel list | tail -20"))
+        steps = (look("sudo ras-mc-ctl --errors"), look("sudo ipmitool sel list | tail -20"))
         fix = Fix(
             "Drain the node and update its firmware; if errors return, request a replacement "
             "of CPU, board or memory.",

@@ -12,7 +12,7 @@ from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 DOCS = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 _FOLLOWS_SECONDS = 60.0
@@ -48,7 +48,7 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
         yield Finding.ok(f"no SXid in {log.span}")
 
 
-_LOOK = (look_step("sudo dmesg | grep -iE 'sxid|xid'"), look_step("nvidia-smi nvlink -s"))
+_LOOK = (look("sudo dmesg | grep -iE 'sxid|xid'"), look("nvidia-smi nvlink -s"))
 
 
 def _switch(switch: str, code: int, events: list[Sxid], log: KernelLog) -> Finding:

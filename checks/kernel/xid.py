@@ -16,7 +16,7 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.steps import keep_step, look_step, reboot
+from nodedoctor.steps import keep, look, reboot
 from nodedoctor.wording import clause, fitting, sentences
 
 from .pci_address import gpu_index, subject_of
@@ -163,16 +163,16 @@ def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
     text = f"{asked.advice} {worst.advice}" if both else worst.advice
     reset = asked.action == "reset-gpu"
     disturbs = _DISTURBS.get(asked.action, "")
-    steps: tuple[Step, ...] = (look_step("sudo dmesg | grep -iE 'xid|nvrm'"),)
+    steps: tuple[Step, ...] = (look("sudo dmesg | grep -iE 'xid|nvrm'"),)
     if index is not None:
-        steps += (look_step("nvidia-smi -q -i {}", index),)
+        steps += (look("nvidia-smi -q -i {}", index),)
     recovery = table.recovery_action(recovery_asked(asked.events[-1]) or 0) if asked.code == 154 else None
     if recovery and index is not None:
         steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
     elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
     elif asked.action in ("drain", "replace", "reboot"):
-        steps += (keep_step("sudo nvidia-bug-report.sh"),)
+        steps += (keep("sudo nvidia-bug-report.sh"),)
         steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()
     return Fix(text, steps, asked.action, disturbs, "nodedoctor kernel.xid memory nvlink", DOCS)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.collective import Collective, CollectiveRun, Isolation
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 _ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -24,7 +24,7 @@ _SUSPECTS = {
 }
 _FIX = Fix(
     "Read NCCL's first warning above, then let nodedoctor disable one transport at a time.",
-    (look_step("nodedoctor collective.isolate"),),
+    (look("nodedoctor collective.isolate"),),
     "investigate",
     "nothing",
     "nodedoctor collective.smoke",
@@ -32,7 +32,7 @@ _FIX = Fix(
 )
 _WRONG = Fix(
     "Drain the node until the GPU or link that corrupts data is found.",
-    (look_step("nodedoctor bandwidth --deep"), look_step("nodedoctor kernel")),
+    (look("nodedoctor bandwidth --deep"), look("nodedoctor kernel")),
     "drain",
     "every job on the node",
     "nodedoctor collective.smoke",
@@ -92,7 +92,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
         path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
         fix = Fix(
             f"Repair this transport. {DIAGNOSIS_ONLY}",
-            (look_step(command),),
+            (look(command),),
             "investigate",
             "nothing",
             docs=_ENV,
@@ -104,7 +104,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     elif not cured:
         fix = Fix(
             f"No single transport is the cause; read the output of the ranks. {DIAGNOSIS_ONLY}",
-            (look_step("nodedoctor collective.smoke -v --deep"),),
+            (look("nodedoctor collective.smoke -v --deep"),),
             docs=_ENV,
         )
         yield Finding.fail("the job fails with each transport disabled", evidence=said, fix=fix)

@@ -9,12 +9,12 @@ from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import WRONG
 from nodedoctor.model import Finding, Fix, quoted_like
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 _DIAG = Fix(
     "Read DCGM's report; vendors accept its failures as a reason for RMA.",
-    (look_step("dcgmi diag -r 3 -j"),),
+    (look("dcgmi diag -r 3 -j"),),
     "drain",
     "every job on the node",
     "nodedoctor deep.dcgm",

@@ -8,7 +8,7 @@ from nodedoctor.facts.rdma.loopback import IbLoopback, Loop
 from nodedoctor.facts.rdma.ports import Ib
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 BROKEN = 0.5
@@ -17,7 +17,7 @@ _SLOW = Fix(
     "Check whether its PCIe link has full width and speed, and whether ACS or an IOMMU slows "
     "it; then compare "
     "firmware and settings with those of a rail that is fast.",
-    (look_step("nodedoctor pcie ib topo"), look_step("sudo lspci -vv -d 15b3:")),
+    (look("nodedoctor pcie ib topo"), look("sudo lspci -vv -d 15b3:")),
     "investigate",
     "every job on the node when a card is reseated",
     "nodedoctor deep.ib-write-bw",
@@ -85,8 +85,8 @@ def _by_hand(loop: Loop) -> Fix:
         "Run the test by hand, the server in one shell, the client in another; check limits.memlock if "
         "memory cannot be registered.",
         (
-            look_step("ib_write_bw -d {} -i {} -F --report_gbits", device, number or "1"),
-            look_step("ib_write_bw -d {} -i {} -F --report_gbits 127.0.0.1", device, number or "1"),
+            look("ib_write_bw -d {} -i {} -F --report_gbits", device, number or "1"),
+            look("ib_write_bw -d {} -i {} -F --report_gbits 127.0.0.1", device, number or "1"),
         ),
         "investigate",
         "nothing",

@@ -9,7 +9,7 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Net
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _TIME = ("chrony", "chronyd", "systemd-timesyncd", "ntp", "ntpd", "phc2sys")
 _UNKEPT_SECONDS = 16.0
@@ -48,7 +48,7 @@ def clock(net: Net, services: Services | None, machine: Machine | None) -> Itera
     else:
         fix = Fix(
             "Enable one time service.",
-            (repair("sudo timedatectl set-ntp true"), look_step("chronyc tracking")),
+            (repair("sudo timedatectl set-ntp true"), look("chronyc tracking")),
             "config",
             "nothing",
             "nodedoctor net.clock",

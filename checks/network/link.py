@@ -9,7 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 FLAPS = 20
@@ -97,5 +97,5 @@ def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
 
 
 def _fix(interface: str, text: str) -> Fix:
-    steps = (look_step("ip -details link show {}", interface), look_step("sudo ethtool {}", interface))
+    steps = (look("ip -details link show {}", interface), look("sudo ethtool {}", interface))
     return Fix(text, steps, "investigate", "traffic on that interface", "nodedoctor net.link")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.network.net import Interface, Net
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 
 @check("net.mtu", "MTU of network interfaces", tags={"fast"})
@@ -30,7 +30,7 @@ def mtu(net: Net) -> Iterator[Finding]:
         told = ", ".join(f"{part.name} {part.mtu}" for part in parts)
         fix = Fix(
             "Set one MTU on all of them and on the switch.",
-            (look_step("ip link show"),),
+            (look("ip link show"),),
             "config",
             "network connections of this node",
             "nodedoctor net.mtu",

@@ -10,7 +10,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Net, is_loopback, several_nodes
 from nodedoctor.facts.network.peers import Peers
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun
 
 _SLOW_SECONDS = 1.0
@@ -37,7 +37,7 @@ def hostname(
     evidence = [reading("net", "hostname"), reading("net", by)]
     fix = Fix(
         "Set the real address of this host in /etc/hosts, or set GLOO_SOCKET_IFNAME and MASTER_ADDR.",
-        (look_step("hostname -I"), look_step("cat /etc/hosts")),
+        (look("hostname -I"), look("cat /etc/hosts")),
         "config",
         "nothing",
         "nodedoctor net.hostname",
@@ -83,7 +83,7 @@ def dns(net: Net) -> Iterator[Finding]:
     )
     fix = Fix(
         "Repair /etc/resolv.conf, or put the nodes' names into /etc/hosts.",
-        (look_step("resolvectl status"),),
+        (look("resolvectl status"),),
         "config",
         "nothing",
         "nodedoctor net.dns",

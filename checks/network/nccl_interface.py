@@ -10,7 +10,7 @@ from nodedoctor.facts.host.env import SYSTEM_CONF, USER_CONF, Env
 from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Interface, Net, several_nodes
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 NCCL_ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _VIRTUAL = re.compile(
@@ -63,7 +63,7 @@ def _judge_setting(variable: str, value: str, where: str, net: Net, prefixes: bo
     chosen = matching(value, net.interfaces, prefixes)
     fix = Fix(
         f"Set it to an interface that is up: {_usable(net)}.",
-        (look_step("ip -brief address"),),
+        (look("ip -brief address"),),
         "config",
         "the job",
         "nodedoctor net.interface",
@@ -112,7 +112,7 @@ def _picked(net: Net, several: bool) -> Finding:
         return Finding.ok(summary)
     fix = Fix(
         f"Set NCCL_SOCKET_IFNAME, e.g. to {_usable(net)}.",
-        (look_step("ip -brief address"),),
+        (look("ip -brief address"),),
         "config",
         "the job",
         "nodedoctor net.interface",

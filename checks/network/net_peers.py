@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.network.net import is_loopback
 from nodedoctor.facts.network.peers import Peer, Peers
 from nodedoctor.model import Evidence, Finding, Fix, Step, quoted_like, reading
-from nodedoctor.steps import line, look_step, repair
+from nodedoctor.steps import line, look, repair
 
 _LOSS_FAILS = 0.2
 """Two of ten packets. A wired network loses none; TCP slows down with the root of the loss (RFC 5348)."""
@@ -50,7 +50,7 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
         fix = _fix(
             peer,
             "Check that it is up, and the route to it.",
-            look_step("ip route get {}", peer.addresses[0]),
+            look("ip route get {}", peer.addresses[0]),
         )
         summary = f"{peer.host} ({peer.addresses[0]}) does not respond: {_reached_peers(peer)}"
         yield Finding.fail(summary, subject=_subject(peer), evidence=evidence, fix=fix)
@@ -62,7 +62,7 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
         fix = _fix(
             peer,
             "Check interfaces and cables at both ends, and the switch, for errors.",
-            look_step("ip -s link"),
+            look("ip -s link"),
         )
         yield build(lost, subject=_subject(peer), evidence=evidence, fix=fix)
 
@@ -78,7 +78,7 @@ def _nameless(peer: Peer) -> Finding:
         why, hint = "the resolver timed out", "Repair the resolver (net.dns), or use /etc/hosts."
     else:
         why, hint = peer.name_error or "no address", "Add it to /etc/hosts or DNS, or correct the name."
-    fix = _fix(peer, hint, look_step("getent hosts {}", peer.host))
+    fix = _fix(peer, hint, look("getent hosts {}", peer.host))
     return Finding.fail(f"{peer.host} cannot be resolved: {why}", subject=_subject(peer), fix=fix)
 
 
@@ -114,7 +114,7 @@ def _packets(peer: Peer) -> Iterator[Finding]:
     fix = _fix(
         peer,
         "Set one MTU at both ends and on every switch between them.",
-        look_step("tracepath -n {}", peer.addresses[0]),
+        look("tracepath -n {}", peer.addresses[0]),
     )
     told = f"interface MTU {whole}, path to {peer.host}"
     if peer.told_mtu is not None:
@@ -140,7 +140,7 @@ def _port(peer: Peer, peers: Peers) -> Iterator[Finding]:
     fix = _fix(
         peer,
         "Open all TCP ports between the nodes in the firewalls.",
-        look_step("sudo iptables -S INPUT"),
+        look("sudo iptables -S INPUT"),
         _TORCHRUN,
     )
     build = Finding.fail if peers.port_named else Finding.warn

@@ -11,7 +11,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.network.net import Net, several_nodes
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 _FEW_PORTS = 4096
@@ -52,7 +52,7 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
     if wall:
         fix = Fix(
             f"{row.text} Open the range between the nodes of the cluster.",
-            (look_step("sudo nft list ruleset"),),
+            (look("sudo nft list ruleset"),),
             "config",
             "nothing",
             "nodedoctor net.ports",

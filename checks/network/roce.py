@@ -11,7 +11,7 @@ from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.record import record
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
 LOSS = 1e-4
@@ -138,10 +138,10 @@ def _counter_evidence(rail: _Rail, *names: str) -> list[Evidence]:
 
 
 def _fix(rail: _Rail, text: str) -> Fix:
-    steps = [look_step("rdma statistic show link {}/{}", rail.port.hca, rail.port.number)]
+    steps = [look("rdma statistic show link {}/{}", rail.port.hca, rail.port.number)]
     if rail.interface:
         steps += [
-            look_step("ethtool -S {} | grep -E 'discard|pause'", rail.interface),
-            look_step("sudo mlnx_qos -i {}", rail.interface),
+            look("ethtool -S {} | grep -E 'discard|pause'", rail.interface),
+            look("sudo mlnx_qos -i {}", rail.interface),
         ]
     return Fix(text, tuple(steps), "investigate", "traffic of this rail", "nodedoctor net.roce")

@@ -14,7 +14,7 @@ from nodedoctor.facts.pci.pci import Pci, PciDevice, device_evidence
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 from ..unavailable import all_of, none_shown, not_reported
@@ -24,7 +24,7 @@ LOADED_PERCENT = 50
 
 _LOOK = Fix(
     "Run where NVML or nvidia-smi works, or paste the output of `nvidia-smi -q`.",
-    (look_step("nvidia-smi -q"),),
+    (look("nvidia-smi -q"),),
     action="none",
 )
 _RESEAT = (
@@ -139,8 +139,8 @@ def link_steps(address: str | None) -> tuple[Step, Step]:
     """What a link can and does, and what the kernel says of errors on it."""
     where = ["-s", address] if address else []
     return (
-        look_step("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
-        look_step("sudo dmesg | grep -iE 'aer|pcieport'"),
+        look("sudo lspci {} -vv | grep -E 'LnkCap:|LnkSta:'", where),
+        look("sudo dmesg | grep -iE 'aer|pcieport'"),
     )
 
 

@@ -8,7 +8,7 @@ from nodedoctor.facts.pci.config_space import Bridge, PcieTree
 from nodedoctor.facts.pci.iommu import GROUPS, UNITS, Iommu
 from nodedoctor.facts.pci.pci import GIVEN_AWAY, Pci, PciDevice
 from nodedoctor.model import Finding, Fix, file_reading, quoted_like, reading
-from nodedoctor.steps import look_step, reboot, repair
+from nodedoctor.steps import look, reboot, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
 NCCL_ACS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs"
@@ -16,14 +16,14 @@ _TRANSLATED = ("DMA", "DMA-FQ")
 
 _AS_ROOT = Fix(
     "Run as root: other users can read only 64 bytes of configuration space, and ACS is after them.",
-    (look_step("sudo nodedoctor pcie.acs"), look_step("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")),
+    (look("sudo nodedoctor pcie.acs"), look("sudo lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'")),
     action="none",
 )
 _PASS_THROUGH = Fix(
     "Boot with the IOMMU in passthrough mode (`iommu=pt`), or off where no virtual machine needs it.",
     (
-        look_step("cat /proc/cmdline"),
-        look_step("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
+        look("cat /proc/cmdline"),
+        look("grep GRUB_CMDLINE_LINUX /etc/default/grub", when="GRUB starts this node"),
         repair(
             "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub",
             when="this is Debian, Ubuntu or SUSE",
@@ -132,9 +132,9 @@ def _acs_off(addresses: Sequence[str]) -> Fix:
     where = "this bridge" if len(addresses) == 1 else f"these {len(addresses)} bridges"
     operations = [word for address in addresses for word in ("-s", address, "ECAP_ACS+0x6.w=0000")]
     steps = (
-        look_step("sudo lspci -s {} -vv | grep ACSCtl", addresses[0])
+        look("sudo lspci -s {} -vv | grep ACSCtl", addresses[0])
         if len(addresses) == 1
-        else look_step("sudo lspci -vv | grep -E 'PCI bridge|ACSCtl'"),
+        else look("sudo lspci -vv | grep -E 'PCI bridge|ACSCtl'"),
         repair("sudo setpci {}", operations, when=_NOT_SHARED),
     )
     return Fix(

@@ -14,7 +14,7 @@ from nodedoctor.facts.pci.pci import Pci, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.clouds import WHOLE, CloudShape, shape_of
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 
 @check(
@@ -87,7 +87,7 @@ def _judge(
         fix = Fix(
             "Start the machine again with all network interfaces of its type, or request another one; see "
             f"{shape.source}.",
-            (look_step("rdma link"), look_step("lspci -nn")),
+            (look("rdma link"), look("lspci -nn")),
             "replace",
             "every job on this node",
             "nodedoctor cloud.profile",

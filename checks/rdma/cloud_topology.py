@@ -12,7 +12,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.host.settings import Setting, Settings
 from nodedoctor.knowledge.clouds import WHOLE, shape_of
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 _NAME = "NCCL_TOPO_FILE"
 _IMAGES = "https://github.com/Azure/azhpc-images/tree/master/topology"
@@ -79,7 +79,7 @@ def _name_it(there: Sequence[str]) -> Fix:
     file = there[0] if there else "the file for this kind of machine, from azhpc-images,"
     return Fix(
         f"Set {_NAME} to {file} in /etc/nccl.conf or in the job's environment.",
-        (look_step("cat /etc/nccl.conf"), look_step("ls -l /opt/microsoft")),
+        (look("cat /etc/nccl.conf"), look("ls -l /opt/microsoft")),
         "restart-job",
         "the job",
         "nodedoctor cloud.topology",

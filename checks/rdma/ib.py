@@ -17,7 +17,7 @@ from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
 from nodedoctor.model import Expect, Finding, Fix
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
 _RAIL_GBPS = 100
@@ -215,8 +215,8 @@ def _silent(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
         (
-            look_step("sudo dmesg | grep -i {}", name),
-            look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
+            look("sudo dmesg | grep -i {}", name),
+            look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
         ),
         "reboot",
         "every job on this node",
@@ -236,7 +236,7 @@ def _driverless(addresses: tuple[str, ...], inside: bool) -> Finding:
         fix = Fix("Run on the host, or give the container the host's network namespace.", action="none")
         return Finding.unknown("not-visible-here", summary, subject="ib:driver", fix=fix)
     text = "Load the NIC driver; if that fails, the kernel log shows why."
-    steps = (repair("sudo modprobe mlx5_ib"), look_step("nodedoctor kernel.nic"))
+    steps = (repair("sudo modprobe mlx5_ib"), look("nodedoctor kernel.nic"))
     fix = Fix(text, steps, "config", "nothing", "nodedoctor ib.ports")
     return Finding.fail(summary, subject="ib:driver", fix=fix)
 
@@ -270,6 +270,6 @@ def _expected(wanted: str, rails: Rails) -> Finding:
         return Finding.fail(
             summary,
             subject="ib:expected",
-            fix=port_fix("Find the missing ports.", (look_step("ibstat"),)),
+            fix=port_fix("Find the missing ports.", (look("ibstat"),)),
         ).explained_by("ib.ports@any", "ib.rate@any")
     return Finding.ok(summary, subject="ib:expected")

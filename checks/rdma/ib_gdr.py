@@ -19,7 +19,7 @@ from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.fixes.rdma import NCCL_DOCS, port_fix
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, file_reading, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 _DMABUF_KERNEL = (5, 12)
@@ -110,7 +110,7 @@ def _efa(rails: Rails, loaded: str | None, dmabuf: bool, driver: Driver) -> Find
     fix = Fix(
         "Run Amazon's EFA installer again: it builds efa_nv_peermem for this NVIDIA driver. "
         "NVIDIA's open kernel module does not need it. Jobs use it after a restart.",
-        (look_step("modinfo -F version efa_nv_peermem"), look_step("cat /proc/driver/nvidia/version")),
+        (look("modinfo -F version efa_nv_peermem"), look("cat /proc/driver/nvidia/version")),
         "config",
         "nothing",
         "nodedoctor ib.gdr",
@@ -135,7 +135,7 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
     )
     fix = Fix(
         "Use NCCL 2.23.4 or newer. Until then: the open kernel module, whose DMA-BUF does the same.",
-        (look_step("ls /sys/kernel/mm/memory_peers"),),
+        (look("ls /sys/kernel/mm/memory_peers"),),
         "config",
         "the Python environment, and the job",
         "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
@@ -199,7 +199,7 @@ def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:
         return
     fix = Fix(
         "Unset NCCL_IB_GID_INDEX (NCCL >= 2.21 finds the entry), or set it to a RoCE v2 entry.",
-        (look_step("show_gids"),),
+        (look("show_gids"),),
         "restart-job",
         "the job",
     )

@@ -9,7 +9,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import subnet_manager
 from nodedoctor.model import Finding, Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun
 
 
@@ -70,7 +70,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
         if len({version.rpartition(".")[0] for version in versions}) > 1:
             fix = Fix(
                 "Update all NICs to one firmware release.",
-                (look_step("sudo mlxfwmanager --query"),),
+                (look("sudo mlxfwmanager --query"),),
                 "config",
                 "every job on this node",
                 "nodedoctor ib.firmware",

@@ -13,7 +13,7 @@ from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
 from nodedoctor.knowledge.infiniband import rails_of
 from nodedoctor.model import Finding, Fix, file_reading, reading
-from nodedoctor.steps import keep_step, look_step
+from nodedoctor.steps import keep, look
 from nodedoctor.wording import count_with_noun, singular_or_plural
 
 _GIVEN_AWAY = frozenset({"vfio-pci", "pciback", "pci-stub"})
@@ -132,9 +132,9 @@ def _lost_adapters() -> Fix:
         "A NIC may have fallen off the bus: check the kernel log and the firmware's device list, then "
         "power-cycle the node. If it is still missing, replace the NIC, its riser or cable.",
         (
-            look_step("lspci -tv"),
-            look_step("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
-            keep_step("sudo lspci -vvv"),
+            look("lspci -tv"),
+            look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
+            keep("sudo lspci -vvv"),
         ),
         "drain",
         "every job on this node",
@@ -162,7 +162,7 @@ def _without_rdma(nics: Sequence[PciDevice], rdma: Rdma) -> Iterator[Finding]:
         said = device_evidence(nic, "device", "driver")
         fix = Fix(
             "Check the kernel log for the reason why it has no RDMA device; load mlx5_ib.",
-            (look_step("rdma link"), look_step("sudo dmesg | grep {}", nic.address)),
+            (look("rdma link"), look("sudo dmesg | grep {}", nic.address)),
             "investigate",
             "traffic on this NIC",
             "nodedoctor nic.inventory",
@@ -203,7 +203,7 @@ def _other_link(
             ]
             fix = Fix(
                 "Set the port's link type to that of its peers, and reset the NIC or reboot.",
-                (look_step("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
+                (look("sudo mlxconfig -d {} query LINK_TYPE_P1", hca.pci_address or hca.name),),
                 "config",
                 "traffic on this NIC",
                 "nodedoctor nic.inventory",
@@ -284,8 +284,8 @@ def _reseat(device: PciDevice) -> Fix:
     return Fix(
         "Reboot; if the link is still slow, reseat card, riser or cable, and check the slot's BIOS setting.",
         (
-            look_step("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
-            look_step("sudo dmesg | grep -iE 'aer|pcieport'"),
+            look("sudo lspci -s {} -vv | grep -E 'LnkCap:|LnkSta:'", device.address),
+            look("sudo dmesg | grep -iE 'aer|pcieport'"),
         ),
         "drain",
         "every job on this node",

@@ -17,7 +17,7 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions.torch_pins import TorchWheel, torch_release, torch_wheel, wheels
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.record import replace
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 # Release Compatibility Matrix in RELEASE.md of github.com/pytorch/pytorch: from 2.12 on wheels carry PTX of
 # their newest architecture; cu126 builds have 5.0 to 9.0, the others begin at 7.5.
@@ -65,7 +65,7 @@ def torch_arch(
     elif torch.cuda == "" or torch.hip:
         yield Finding.skip("this torch has no CUDA: see stack.torch-driver")
     elif not archs:
-        fix = Fix("Query torch itself.", (look_step("nodedoctor --deep stack.torch-arch"),), "none")
+        fix = Fix("Query torch itself.", (look("nodedoctor --deep stack.torch-arch"),), "none")
         summary = f"architectures of torch {torch.version} could not be read"
         yield Finding.unknown("not-visible-here", summary, subject="package:torch", fix=fix)
     else:
@@ -139,7 +139,7 @@ def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
     if not version:
         return Fix(
             "Install a torch compiled for this GPU, or compile it.",
-            (look_step("nvidia-smi --query-gpu=index,name,compute_cap --format=csv"),),
+            (look("nvidia-smi --query-gpu=index,name,compute_cap --format=csv"),),
             action="config",
         )
     command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))

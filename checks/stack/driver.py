@@ -18,7 +18,7 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.knowledge.versions import cuda
 from nodedoctor.knowledge.versions.torch_pins import TorchVariant, torch_release
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
@@ -191,7 +191,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
             evidence=[reading("target-torch", "deep.error")],
             fix=Fix(
                 "Read the error; the driver checks show whether the driver works.",
-                (look_step("nodedoctor driver"),),
+                (look("nodedoctor driver"),),
                 verify="nodedoctor driver",
             ),
         ).explained_by(*_ROOTS)
@@ -200,7 +200,7 @@ def _said_by_torch(target: TargetPython, imported: ImportedTorch | None) -> Iter
             "torch.cuda.is_available() was False when this was pasted",
             subject="torch.cuda",
             evidence=[quoted_like("collect-env", "^Is CUDA available: .*")],
-            fix=Fix("Run the driver checks on that node.", (look_step("nodedoctor driver"),)),
+            fix=Fix("Run the driver checks on that node.", (look("nodedoctor driver"),)),
         ).explained_by(*_ROOTS)
 
 

@@ -13,7 +13,7 @@ from nodedoctor.knowledge.versions.stack import Build, build_of
 from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.patterns import regex
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import short_path
 
 DISTURBS = "the Python environment"
@@ -201,7 +201,7 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
             summary = "NCCL symbols in torch's library could not be read"
             fix = Fix(
                 "Run nodedoctor where that Python is installed.",
-                (look_step("nodedoctor stack.undefined-symbol"),),
+                (look("nodedoctor stack.undefined-symbol"),),
                 "none",
             )
             yield Finding.unknown("not-visible-here", summary, fix=fix)

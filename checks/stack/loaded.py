@@ -18,7 +18,7 @@ from nodedoctor.facts.stack.places import library_said, package_said, resolved_s
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.nccl import BadVersion, Effect, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.wording import short_path
 
 RESTART = "the job (it must be restarted)"
@@ -45,9 +45,7 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     False positives: Two independent jobs on one node.
     """
     for line in loaded.unread:
-        fix = Fix(
-            "Run as root or as the job's user.", (look_step("sudo nodedoctor stack.nccl-loaded"),), "none"
-        )
+        fix = Fix("Run as root or as the job's user.", (look("sudo nodedoctor stack.nccl-loaded"),), "none")
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
     jobs: dict[str, list[Mapped]] = {}
     for one in loaded.mapped:
@@ -80,7 +78,7 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     evidence = [said for one in mapped[:16] for said in _line(one)]
     fix = Fix(
         "Start all ranks from one environment with one LD_LIBRARY_PATH; compare the two.",
-        tuple(look_step("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
+        tuple(look("grep libnccl /proc/{}/maps", group[0].pid) for group in kinds.values()),
         "restart-job",
         RESTART,
         "nodedoctor stack.nccl-loaded",
@@ -171,7 +169,7 @@ def _known_path(row: BadVersion, version: str, said: list[Evidence]) -> Finding:
     summary = f"NCCL {version} {_EFFECTS[row.effect]} on nodes like this one (known bug{until})"
     fix = Fix(
         row.remedy,
-        (look_step("nodedoctor stack.nccl-loaded"),),
+        (look("nodedoctor stack.nccl-loaded"),),
         "config",
         RESTART,
         "nodedoctor stack.nccl-known-bad",

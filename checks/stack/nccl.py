@@ -11,7 +11,7 @@ from nodedoctor.facts.stack.places import library_said, package_said, pin_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list
 
 DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
@@ -62,7 +62,7 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
         subject="package:nccl",
         fix=Fix(
             "Run nodedoctor where that Python is installed.",
-            (look_step("nodedoctor stack.nccl-pin"),),
+            (look("nodedoctor stack.nccl-pin"),),
             "none",
         ),
     )
@@ -152,7 +152,7 @@ def nccl_copies(
             "a package list does not show which libnccl is loaded",
             fix=Fix(
                 "Run nodedoctor where that Python is installed.",
-                (look_step("nodedoctor stack.nccl-copies"),),
+                (look("nodedoctor stack.nccl-copies"),),
                 "none",
             ),
         )

@@ -20,7 +20,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
 from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix, Status, Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 DISTURBS = "the Python environment"
 
@@ -176,7 +176,7 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
             evidence=toolkit_said(target),
             fix=Fix(
                 f"Set CUDA_HOME to a toolkit for CUDA {torch.cuda}.",
-                (look_step("ls -d /usr/local/cuda-*"),),
+                (look("ls -d /usr/local/cuda-*"),),
                 "config",
                 DISTURBS,
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.knowledge.fixes.recipes import KERNEL_LOG, driver_reload
 from nodedoctor.model import Fix
-from nodedoctor.steps import keep_step, last_resort, look_step, power_cycle, reboot, repair
+from nodedoctor.steps import keep, last_resort, look, power_cycle, reboot, repair
 
 VERIFY = "nodedoctor driver.answers"
 XID_GUIDE = "https://docs.nvidia.com/deploy/xid-errors/"
@@ -51,7 +51,7 @@ RELOAD = Fix(
     "driver packages, so that no unattended upgrade repeats this during a job.",
     (
         _USERS,
-        look_step("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
+        look("grep -h -A4 nvidia /var/log/apt/history.log", when="this is Debian or Ubuntu"),
         *HOLD_PACKAGES,
         *_RELOADED,
     ),
@@ -62,7 +62,7 @@ RELOAD = Fix(
 RECREATE = Fix(
     "Recreate the container: it got the driver's libraries and devices at its start, and the "
     "host's driver has changed since. If it fails again, remove the driver libraries in the image.",
-    (look_step("find / -xdev -name 'libnvidia-ml.so*' -o -xdev -name 'libcuda.so*'"),),
+    (look("find / -xdev -name 'libnvidia-ml.so*' -o -xdev -name 'libcuda.so*'"),),
     action="restart-job",
     disturbs="all processes in this container",
     verify="nodedoctor driver.module-userspace",
@@ -72,12 +72,12 @@ NO_DRIVER = Fix(
     "Load the driver, or find out why it does not load: no headers for this kernel (DKMS), "
     "secure boot rejecting an unsigned module, nouveau bound to the GPU, or no driver installed.",
     (
-        look_step("dkms status"),
-        look_step("uname -r"),
-        look_step("mokutil --sb-state"),
-        look_step("ubuntu-drivers list --gpgpu", when="this is Ubuntu and no driver is installed"),
+        look("dkms status"),
+        look("uname -r"),
+        look("mokutil --sb-state"),
+        look("ubuntu-drivers list --gpgpu", when="this is Ubuntu and no driver is installed"),
         repair("sudo modprobe nvidia"),
-        look_step("sudo dmesg | tail -20"),
+        look("sudo dmesg | tail -20"),
     ),
     action="config",
     disturbs="nothing",
@@ -88,9 +88,9 @@ OPEN_MODULES = Fix(
     "Install the open kernel modules of the same driver version: Blackwell GPUs do not work "
     "with the proprietary ones.",
     (
-        look_step("cat /proc/driver/nvidia/version"),
-        look_step("dpkg -l 'nvidia-*' 'linux-modules-nvidia-*'", when="this is Debian or Ubuntu"),
-        look_step("rpm -qa 'kmod-nvidia*' 'nvidia-*'", when="this is a Red Hat or SUSE system"),
+        look("cat /proc/driver/nvidia/version"),
+        look("dpkg -l 'nvidia-*' 'linux-modules-nvidia-*'", when="this is Debian or Ubuntu"),
+        look("rpm -qa 'kmod-nvidia*' 'nvidia-*'", when="this is a Red Hat or SUSE system"),
         reboot("the open modules are installed and the node is drained"),
     ),
     action="config",
@@ -103,7 +103,7 @@ OFF_THE_BUS = Fix(
     f"lost again, have it reseated or replaced. {_TICKET}",
     (
         KERNEL_LOG,
-        keep_step("sudo nvidia-bug-report.sh"),
+        keep("sudo nvidia-bug-report.sh"),
         reboot("the logs are saved and the node is drained"),
         power_cycle("the GPU is still missing after the reboot"),
     ),
@@ -119,8 +119,8 @@ HUNG = Fix(
     f"Save the kernel stacks first, NVIDIA asks for them. {_TICKET}",
     (
         KERNEL_LOG,
-        look_step("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
-        keep_step("sudo nvidia-bug-report.sh --safe-mode"),
+        look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
+        keep("sudo nvidia-bug-report.sh --safe-mode"),
         last_resort(
             "echo w | sudo tee /proc/sysrq-trigger",
             when="the node is drained and NVIDIA's support asks for the kernel stacks; a full kernel log may "
@@ -154,7 +154,7 @@ DEVICES_LOST = Fix(
 GIVE_GPUS = Fix(
     "Start the container with GPUs: the NVIDIA runtime adds devices and libraries. docker run takes "
     "`--gpus all` and `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; in Slurm, request GPUs for the job.",
-    (look_step("ls -l /dev/nvidiactl /proc/driver/nvidia/version"),),
+    (look("ls -l /dev/nvidiactl /proc/driver/nvidia/version"),),
     action="restart-job",
     disturbs="all processes in this container",
     verify=VERIFY,
@@ -171,9 +171,9 @@ NO_DEVICES = Fix(
 NODES = Fix(
     "Give the user access to the device nodes: usually all users can read and write them.",
     (
-        look_step("ls -l /dev/nvidia*"),
-        look_step("grep DeviceFile /proc/driver/nvidia/params"),
-        look_step("id"),
+        look("ls -l /dev/nvidia*"),
+        look("grep DeviceFile /proc/driver/nvidia/params"),
+        look("id"),
     ),
     action="config",
     disturbs="nothing",
@@ -190,7 +190,7 @@ INVESTIGATE = Fix(
     f"Check the kernel log; reboot if it shows nothing. {_TICKET}",
     (
         KERNEL_LOG,
-        keep_step("sudo nvidia-bug-report.sh"),
+        keep("sudo nvidia-bug-report.sh"),
         reboot("the kernel log shows nothing and the node is drained"),
     ),
     action="reboot",
@@ -200,13 +200,13 @@ INVESTIGATE = Fix(
 )
 ON_THE_HOST = Fix(
     "Check the driver on the host: nothing inside the container can help.",
-    (look_step("nodedoctor driver"),),
+    (look("nodedoctor driver"),),
     action="investigate",
     verify=VERIFY,
 )
 LIBRARY = Fix(
     "Install the driver's libraries in exactly the version of the kernel module.",
-    (look_step("cat /proc/driver/nvidia/version"), look_step("ldconfig -p | grep libnvidia-ml")),
+    (look("cat /proc/driver/nvidia/version"), look("ldconfig -p | grep libnvidia-ml")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
@@ -214,7 +214,7 @@ LIBRARY = Fix(
 )
 STUB = Fix(
     "Remove the folder with the stub from the library path: the real library is part of the driver.",
-    (look_step("ldconfig -p | grep libnvidia-ml"), look_step("printenv LD_LIBRARY_PATH")),
+    (look("ldconfig -p | grep libnvidia-ml"), look("printenv LD_LIBRARY_PATH")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
@@ -233,7 +233,7 @@ WINDOWS = Fix(
 )
 POWER = Fix(
     f"Check the GPU's power cables and the power supplies. {_TICKET}",
-    (KERNEL_LOG, look_step("sudo ipmitool sel list | tail")),
+    (KERNEL_LOG, look("sudo ipmitool sel list | tail")),
     action="drain",
     disturbs=_EVERY_JOB,
     verify=VERIFY,
@@ -241,21 +241,21 @@ POWER = Fix(
 CORRUPT = Fix(
     "Reboot once; an InfoROM that stays corrupt cannot be repaired in the field: have the board replaced. "
     f"{_TICKET}",
-    (look_step("nvidia-smi -q -d INFOROM"), reboot("the node is drained")),
+    (look("nvidia-smi -q -d INFOROM"), reboot("the node is drained")),
     action="replace",
     disturbs=_EVERY_JOB,
     verify="nodedoctor gpu.inforom",
 )
 UPDATE = Fix(
     "Bring driver and nvidia-ml-py to versions of the same time: one does not know what the other asks.",
-    (look_step("cat /proc/driver/nvidia/version"),),
+    (look("cat /proc/driver/nvidia/version"),),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
 )
 WAIT = Fix(
     "Ask again when the node is idle and up for some minutes; look at the kernel log if it stays so.",
-    (look_step("nvidia-smi"), KERNEL_LOG),
+    (look("nvidia-smi"), KERNEL_LOG),
     action="investigate",
     disturbs="nothing",
     verify=VERIFY,
@@ -263,7 +263,7 @@ WAIT = Fix(
 FABRIC = Fix(
     "Restart the fabric manager: without it no CUDA program starts on a board with NVSwitches.",
     (
-        look_step("nodedoctor fabric"),
+        look("nodedoctor fabric"),
         last_resort(
             "sudo systemctl restart nvidia-fabricmanager",
             when="no job runs on this node",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nodedoctor.facts.host.settings import HERE, Setting, Settings
 from nodedoctor.lint.remark import NodeContext, Remark
 from nodedoctor.lint.values import NCCL_ENV
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
@@ -17,7 +17,7 @@ _CONSEQUENCE = {
     "GLOO_SOCKET_IFNAME": ("gloo", "`Unable to find address for`"),
     "TP_SOCKET_IFNAME": ("RPC", "that no address was found"),
 }
-_ADDRESSES = (look_step("ip -brief address"),)
+_ADDRESSES = (look("ip -brief address"),)
 
 
 def judge_devices(setting: Setting, node: NodeContext) -> Iterator[Remark]:
@@ -87,7 +87,7 @@ def _adapters(setting: Setting, there: tuple[str, ...]) -> Iterator[Remark]:
         yield Remark("fail", text, fix, (repair("unset NCCL_IB_HCA"),), NCCL_ENV)
     else:
         text = f"this node has no RDMA device {', '.join(missing)}: rails are missing"
-        yield Remark("warn", text, fix, (look_step("ls /sys/class/infiniband"),), NCCL_ENV)
+        yield Remark("warn", text, fix, (look("ls /sys/class/infiniband"),), NCCL_ENV)
 
 
 def _ucx(setting: Setting, ports: tuple[str, ...], interfaces: tuple[str, ...]) -> Iterator[Remark]:

@@ -9,7 +9,7 @@ from nodedoctor.knowledge.env_vars import EnvVar, env_var
 from nodedoctor.lint.names import unread_by_nccl2
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.model import Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _SWITCHES = (
     "CUDA_LAUNCH_BLOCKING",
@@ -78,7 +78,7 @@ def _p2p(row: EnvVar, node: NodeContext) -> Remark:
     )
     fix = "Remove it, and look at p2p.*, nvlink.* and pcie.* for the fault it hid."
     return Remark(
-        "warn", text, fix, (repair("unset {}", row.name), look_step("nodedoctor p2p nvlink fabric pcie"))
+        "warn", text, fix, (repair("unset {}", row.name), look("nodedoctor p2p nvlink fabric pcie"))
     )
 
 

@@ -12,7 +12,7 @@ from nodedoctor.nodeset import fold
 from nodedoctor.pairs.bounds import BLURRED
 from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Fit, Measurement
-from nodedoctor.steps import line, look_step
+from nodedoctor.steps import line, look
 from nodedoctor.wording import decimal
 
 SHOWN = 6
@@ -42,7 +42,7 @@ _TITLES = {
 _ALL_SLOW = Fix(
     "All pairs are slow alike, so look for one cause: MTU, speed of switch ports, uplinks with too little "
     "room, PCIe settings.",
-    (look_step("nodedoctor net ib pcie", when="on a node"),),
+    (look("nodedoctor net ib pcie", when="on a node"),),
     "investigate",
 )
 
@@ -152,7 +152,7 @@ def _together(seen: PlanOutcome) -> Finding:
     fix = Fix(
         "Measure these nodes again with --pairs=bisect; if it repeats, look at what they share: a switch, "
         "its uplinks, settings of NCCL.",
-        (look_step("ip -s link", when="on these nodes"),),
+        (look("ip -s link", when="on these nodes"),),
         "investigate",
         verify=line("nodedoctor fleet --ssh {} --pairs=bisect", fold(seen.smallest)),
     )
@@ -189,12 +189,12 @@ def _fix(culprit: Culprit, *, alone: bool) -> Fix:
     if culprit.fault in CONNECTING:
         where = "on the node" if culprit.kind == "node" else "on both ends"
         text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
-        return Fix(text, (look_step("sudo nft list ruleset", when=where),), "config", verify=verify)
+        return Fix(text, (look("sudo nft list ruleset", when=where),), "config", verify=verify)
     if culprit.kind == "node":
         text = "Keep jobs off this node; check its NIC, cable and switch port, then measure it again."
         looks = (
-            look_step("nodedoctor --deep", when="on the node"),
-            look_step("ip -s link", when="on the node"),
+            look("nodedoctor --deep", when="on the node"),
+            look("ip -s link", when="on the node"),
         )
         action: Action = "drain" if culprit.fault == "lost" else "investigate"
         return Fix(text, looks, action, verify=verify)
@@ -203,7 +203,7 @@ def _fix(culprit: Culprit, *, alone: bool) -> Fix:
         text = "Check NICs, cables and switch ports of both ends; measured with a third node, one is named."
     if culprit.kind == "group":
         text = "Check the uplinks of the switch that these nodes share; they are well among themselves."
-    return Fix(text, (look_step("ip -s link", when="on both ends"),), "investigate", verify=verify)
+    return Fix(text, (look("ip -s link", when="on both ends"),), "investigate", verify=verify)
 
 
 def _closed(seen: PlanOutcome) -> Finding:
@@ -213,7 +213,7 @@ def _closed(seen: PlanOutcome) -> Finding:
         return Finding.unknown("crash", said, evidence=tuple(_evidence(seen, "error")))
     fix = Fix(
         "Open TCP ports between the nodes: NCCL, gloo and MPI choose theirs at random.",
-        (look_step("sudo nft list ruleset", when="on a node"),),
+        (look("sudo nft list ruleset", when="on a node"),),
         "config",
     )
     said = "most pairs cannot connect: firewall? Nothing is known of their speed"

@@ -38,7 +38,7 @@ def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
 
-    arguments = make_parser().parse_args(words)
+    arguments = parser().parse_args(words)
     arguments.words = words
     if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
@@ -224,7 +224,7 @@ def _parse_job(text: str) -> str:
     return text
 
 
-def make_parser() -> Parser:
+def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor.cli import outputs
 

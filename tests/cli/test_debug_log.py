@@ -123,5 +123,5 @@ def test_triage_says_what_each_file_was_read_as(tmp_path: Path) -> None:
     file = tmp_path / "debug.log"
     run("triage", "--json", "--no-node", str(logs), str(dump), "--debug-log", str(file))
     log = file.read_text()
-    assert re.search(rf"triage\.read\.many: {logs} read as text in [\d.]+ s", log)
+    assert re.search(rf"triage\.read\.parallel: {logs} read as text in [\d.]+ s", log)
     assert re.search(rf"triage\.job: {dump} read as a dump in [\d.]+ s", log)

@@ -435,10 +435,10 @@ BARRED = {
     "nodedoctor.redact.addresses.names_nobody": "takes what `octets` has read",
     "nodedoctor.redact.addresses.octets": "takes four groups of up to three digits",
     "nodedoctor.triage.advice.actions.steps_of": "takes commands of our table",
-    "nodedoctor.triage.advice.timeouts.settings": "takes names of our table",
-    "nodedoctor.triage.advice.timeouts.fixes": "takes names of our table",
-    "nodedoctor.triage.events.required_literals.needles": "takes patterns, which are ours",
-    "nodedoctor.triage.live.this_machine.look": "looks at this machine",
+    "nodedoctor.triage.advice.timeouts.settings_in_use": "takes names of our table",
+    "nodedoctor.triage.advice.timeouts.timeout_fixes": "takes names of our table",
+    "nodedoctor.triage.events.required_literals.required_literals": "takes patterns, which are ours",
+    "nodedoctor.triage.live.this_machine.look_at_machine": "looks at this machine",
 }
 """Functions that are not called with any text, and why: what they are given is ours, or leads out."""
 

@@ -15,7 +15,7 @@ from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
 from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole_number
 from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import as_dict, field, field_names, record
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _WAY_OUT = "Pass the training Python with --python PATH, or reach its container: --exec 'docker exec NAME'."
 _REASONS: dict[str, Reason] = {"denied": "denied", "crash": "crash"}
@@ -146,7 +146,7 @@ class TargetPython:
     def listing(self) -> Step:
         """The command that lists the packages of this Python."""
         tool = ("uv", "pip", "list", "--python", self._python) if self.uv else (*self._pip, "list")
-        return look_step("{}", [*tool])
+        return look("{}", [*tool])
 
     def uninstall(self, *names: str) -> Step:
         """The command that removes packages from this Python."""

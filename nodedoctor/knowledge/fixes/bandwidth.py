@@ -7,7 +7,7 @@ docs.nvidia.com/deploy/gpu-debug-guidelines (field diagnostics, RMA), github.com
 from __future__ import annotations
 
 from nodedoctor.model import Fix
-from nodedoctor.steps import ALL_JOBS, last_resort, look_step, looks
+from nodedoctor.steps import ALL_JOBS, last_resort, look, looks
 
 _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 _DEBUG = "https://docs.nvidia.com/deploy/gpu-debug-guidelines/index.html"
@@ -16,7 +16,7 @@ _AGAIN = "nodedoctor bandwidth --deep"
 WRONG = Fix(
     "Drain the node: copies corrupt data without raising an error. With an IOMMU "
     "or ACS that redirects peer traffic, turn that off first and measure again; else request a replacement.",
-    (look_step("nodedoctor pcie kernel"), look_step("sudo dcgmi diag -r 3")),
+    (look("nodedoctor pcie kernel"), look("sudo dcgmi diag -r 3")),
     "drain",
     "every job on the node",
     _AGAIN,
@@ -34,7 +34,7 @@ HUNG = Fix(
 DENIED = Fix(
     "Check fabric state, MIG mode and NVLinks; then restart the fabric manager or reset "
     "the GPUs. Until then all copies go through host memory.",
-    (look_step("nodedoctor fabric nvlink p2p"), look_step("nvidia-smi topo -p2p r")),
+    (look("nodedoctor fabric nvlink p2p"), look("nvidia-smi topo -p2p r")),
     "investigate",
     "every job on the node during the reset",
     _AGAIN,
@@ -51,7 +51,7 @@ SLOW = Fix(
 )
 HOST = Fix(
     "Check whether its PCIe link has full width and speed under load; reseat the card or try another slot.",
-    (look_step("nodedoctor pcie topo.numa"), look_step("sudo lspci -vv -d 10de:")),
+    (look("nodedoctor pcie topo.numa"), look("sudo lspci -vv -d 10de:")),
     "investigate",
     "every job on the node when the card is reseated",
     _AGAIN,
@@ -60,7 +60,7 @@ HOST = Fix(
 SYSTEM = Fix(
     "All are slow for a common reason: ACS that redirects peer traffic, an IOMMU that "
     "translates, CPU power saving, memory on the wrong NUMA node, or a degraded fabric.",
-    (look_step("nodedoctor pcie topo fabric host"), look_step("sudo lspci -vvv | grep -i acsctl")),
+    (look("nodedoctor pcie topo fabric host"), look("sudo lspci -vvv | grep -i acsctl")),
     "config",
     "every job on the node when the firmware's settings change",
     _AGAIN,
@@ -69,7 +69,7 @@ SYSTEM = Fix(
 UNSTARTED = Fix(
     "Restart the fabric manager for SYSTEM_NOT_READY, the driver for any other error.",
     (
-        look_step("nodedoctor driver fabric"),
+        look("nodedoctor driver fabric"),
         last_resort(
             "sudo systemctl restart nvidia-fabricmanager",
             when="CUDA says SYSTEM_NOT_READY and no job runs on this node",

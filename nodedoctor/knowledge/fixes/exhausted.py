@@ -7,31 +7,31 @@ Documentation/admin-guide/cgroup-v2.rst (pids.max, memory.max); proc(5) for the 
 from __future__ import annotations
 
 from nodedoctor.model import Action, Fix, Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 _SESSION = "this session: limits hold for what is started after the change"
 _GROUP = "the container or unit: it has to be started again"
 _VERIFY = "nodedoctor doctor.exhausted"
-_MOST_TASKS = look_step(
+_MOST_TASKS = look(
     "ps -eo user=,nlwp= | awk '{n[$1] += $2} END {for (u in n) print n[u], u}' | sort -rn | head"
 )
-_MOST_MEMORY = look_step("ps -eo rss,pid,user,comm --sort=-rss | head")
+_MOST_MEMORY = look("ps -eo rss,pid,user,comm --sort=-rss | head")
 
 _WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
     "nofile": (
         "Raise the limit of open files: of this session, and of later ones in /etc/security/limits.conf.",
-        (look_step("ulimit -Hn"), repair("ulimit -n $(ulimit -Hn)")),
+        (look("ulimit -Hn"), repair("ulimit -n $(ulimit -Hn)")),
         _SESSION,
     ),
     "nproc": (
         "End processes of this user that are left over, or raise `nproc` in /etc/security/limits.conf.",
-        (look_step("ulimit -u"), _MOST_TASKS),
+        (look("ulimit -u"), _MOST_TASKS),
         _SESSION,
     ),
     "pids.max": (
         "Raise the limit on tasks: --pids-limit=-1 for docker, TasksMax= in the unit, podPidsLimit of the "
         "kubelet; or end what holds them.",
-        (look_step("cat /proc/self/cgroup"), _MOST_TASKS),
+        (look("cat /proc/self/cgroup"), _MOST_TASKS),
         _GROUP,
     ),
     "pid_max": (
@@ -41,23 +41,23 @@ _WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
     ),
     "threads-max": (
         "End what holds the tasks, or raise kernel.threads-max.",
-        (_MOST_TASKS, look_step("sysctl kernel.threads-max")),
+        (_MOST_TASKS, look("sysctl kernel.threads-max")),
         "nothing",
     ),
     "file-max": (
         "End what holds the files, or raise fs.file-max.",
-        (look_step("cat /proc/sys/fs/file-nr"), repair("sudo sysctl -w fs.file-max=9223372036854775807")),
+        (look("cat /proc/sys/fs/file-nr"), repair("sudo sysctl -w fs.file-max=9223372036854775807")),
         "nothing",
     ),
     "memory.max": (
         "Raise the memory limit of the container or unit, or end what fills it.",
-        (look_step("cat /proc/self/cgroup"), _MOST_MEMORY),
+        (look("cat /proc/self/cgroup"), _MOST_MEMORY),
         _GROUP,
     ),
     "as": (
         "Raise the limit of address space of this session: CUDA maps far more than it uses, so training "
         "needs it unlimited.",
-        (look_step("ulimit -Hv"), repair("ulimit -v unlimited")),
+        (look("ulimit -Hv"), repair("ulimit -v unlimited")),
         _SESSION,
     ),
     "memory": ("End what fills the memory of this machine.", (_MOST_MEMORY,), ""),
@@ -65,9 +65,9 @@ _WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
 _UNKNOWN = (
     "See which limit is met: of this session, of its cgroup, of the machine.",
     (
-        look_step("ulimit -a"),
-        look_step("cat /proc/self/cgroup"),
-        look_step("sysctl kernel.pid_max kernel.threads-max"),
+        look("ulimit -a"),
+        look("cat /proc/self/cgroup"),
+        look("sysctl kernel.pid_max kernel.threads-max"),
         _MOST_TASKS,
     ),
     "nothing",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nodedoctor.knowledge.fixes.recipes import ONE_GPU, gpu_reset
 from nodedoctor.model import Action, Fix, Step
-from nodedoctor.steps import keep_step, look_step
+from nodedoctor.steps import keep, look
 
 if TYPE_CHECKING:
     from nodedoctor.facts.gpu.gpu import Gpu
@@ -41,7 +41,7 @@ def replace_gpu(gpu: Gpu, text: str, verify: str, docs: str = RMA_GUIDE) -> Fix:
     """Take the GPU out of service and have it replaced."""
     return Fix(
         f"{text} Drain the node and request a replacement of the GPU. {ticket(gpu)}",
-        (look_step("nvidia-smi -q -i {}", gpu.index), keep_step("sudo nvidia-bug-report.sh")),
+        (look("nvidia-smi -q -i {}", gpu.index), keep("sudo nvidia-bug-report.sh")),
         action="replace",
         disturbs="every job on this node while the card is replaced",
         verify=f"nodedoctor {verify}",
@@ -55,7 +55,7 @@ def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
         f"{text} Stop the processes using this GPU, then reset it, or reboot the node. If it "
         f"returns: {ticket(gpu)}",
         (
-            look_step("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {}", gpu.index),
+            look("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {}", gpu.index),
             *gpu_reset(gpu.handle),
         ),
         action="reset-gpu",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from nodedoctor.model import Fix, Step
 from nodedoctor.record import record
-from nodedoctor.steps import look_step, repair, stop_ray
+from nodedoctor.steps import look, repair, stop_ray
 
 NCCL_RUNTIME = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/runtime_and_mpi_issues.html"
@@ -68,9 +68,9 @@ _SHM = {
 }
 
 _LOOK = {
-    "shm": look_step("df -h /dev/shm"),
-    "memlock": look_step("grep 'Max locked memory' /proc/self/limits"),
-    "nofile": look_step("grep 'Max open files' /proc/self/limits"),
+    "shm": look("df -h /dev/shm"),
+    "memlock": look("grep 'Max locked memory' /proc/self/limits"),
+    "nofile": look("grep 'Max open files' /proc/self/limits"),
 }
 """What to type first where only the one who starts the container can raise it."""
 

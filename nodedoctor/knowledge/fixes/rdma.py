@@ -7,7 +7,7 @@ NVIDIA/nccl networking troubleshooting.
 from __future__ import annotations
 
 from nodedoctor.model import Action, Fix, Step
-from nodedoctor.steps import look_step, repair
+from nodedoctor.steps import look, repair
 
 NCCL_DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
@@ -20,7 +20,7 @@ def port_fix(text: str, steps: tuple[Step, ...] = (), action: Action = "investig
 def cable(hca: str, number: int) -> Fix:
     """The usual suspects of a link that is down, slow, narrow or full of errors."""
     text = "Reseat or replace cable and transceiver; check the switch port and its counters."
-    cages = (look_step("sudo mlxlink -d {} -m -c", hca),) if hca.startswith("mlx5_") else ()
+    cages = (look("sudo mlxlink -d {} -m -c", hca),) if hca.startswith("mlx5_") else ()
     return port_fix(text, (_link(hca, number), *cages))
 
 
@@ -37,7 +37,7 @@ def enable(hca: str, number: int, netdev: str | None, infiniband: bool) -> Fix:
 
 def _link(hca: str, number: int) -> Step:
     """State, physical state and network device of the port, in one line."""
-    return look_step("rdma link show {}", f"{hca}/{number}")
+    return look("rdma link show {}", f"{hca}/{number}")
 
 
 def subnet_manager() -> Fix:
@@ -46,5 +46,5 @@ def subnet_manager() -> Fix:
         "Start the fabric's subnet manager (opensm, the switch's or UFM's), or find out why it "
         "skips this port."
     )
-    steps = (look_step("sudo sminfo"), look_step("systemctl status opensm"))
+    steps = (look("sudo sminfo"), look("systemctl status opensm"))
     return Fix(text, steps, "restart-service", "nothing", "nodedoctor ib", NCCL_DOCS)

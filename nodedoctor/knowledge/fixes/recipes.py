@@ -10,11 +10,11 @@ from __future__ import annotations
 from nodedoctor.model import Fix, Step
 from nodedoctor.patterns import regex
 from nodedoctor.record import replace
-from nodedoctor.steps import ALL_JOBS, last_resort, look_step, reboot, repair, resets
+from nodedoctor.steps import ALL_JOBS, last_resort, look, reboot, repair, resets
 
 ONE_GPU = "processes on this GPU"
-KERNEL_LOG = look_step("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
-HOLDERS = look_step("sudo fuser -v /dev/nvidia*")
+KERNEL_LOG = look("sudo dmesg | grep -iE 'xid|nvrm|fallen off'")
+HOLDERS = look("sudo fuser -v /dev/nvidia*")
 START_FABRIC = repair(
     "sudo systemctl enable --now nvidia-fabricmanager",
     when="no job runs on the board's GPUs",
@@ -65,7 +65,7 @@ def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, .
     """
     last = reboot("the reset fails and the node is drained")
     if index is None:
-        return (look_step("nvidia-smi -L"), HOLDERS, last)
+        return (look("nvidia-smi -L"), HOLDERS, last)
     return (
         HOLDERS,
         repair(_MONITORS_TO_FILE, disturbs="nothing"),

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from nodedoctor.knowledge.fixes.recipes import HOLDERS, ONE_GPU, gpu_reset
 from nodedoctor.model import Fix, Step
-from nodedoctor.steps import ALL_JOBS, keep_step, last_resort, look_step, power_cycle, reboot, repair
+from nodedoctor.steps import ALL_JOBS, keep, last_resort, look, power_cycle, reboot, repair
 
 
 def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver.recovery-action") -> Fix:
     """The fix for an action by its word (gpu-reset, node-reboot ...) on the GPU of that index."""
-    asked = look_step("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
+    asked = look("nvidia-smi -q -i {} | grep -A1 'GPU Recovery Action'", index)
     steps: tuple[Step, ...]
     if action == "gpu-reset":
         text = "Stop the processes using this GPU, then reset it."
@@ -44,7 +44,7 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
         )
         when = "no job runs in the NVLink domain"
         restart = last_resort("sudo systemctl restart nvidia-imex", when=when, disturbs=whom)
-        return Fix(text, (look_step("nvidia-imex-ctl -N"), restart), "restart-service", whom, verify)
+        return Fix(text, (look("nvidia-imex-ctl -N"), restart), "restart-service", whom, verify)
     if action == "bus-reset":
         when = "no process uses the GPU (not tried on this model)"
         reset = repair("sudo nvidia-smi -r bus -i {}", index, when=when, disturbs=ONE_GPU)
@@ -52,7 +52,7 @@ def recovery_fix(action: str, index: int | str, verify: str = "nodedoctor driver
         return Fix(text, (asked, HOLDERS, reset), "reset-gpu", ONE_GPU, verify)
     if action == "system-reboot":
         text = "Drain the node and power-cycle it from its BMC or the provider's console."
-        steps = (asked, keep_step("sudo nvidia-bug-report.sh"), power_cycle("the node is drained"))
+        steps = (asked, keep("sudo nvidia-bug-report.sh"), power_cycle("the node is drained"))
         return Fix(text, steps, "reboot", ALL_JOBS, verify)
     if action == "drain-and-reset":
         text = "Let the processes on this GPU finish, start nothing new on it, then reset it."

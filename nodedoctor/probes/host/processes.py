@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nodedoctor.probes.readers import end
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    from host.environment import kept_variables
     from host.files_reading import inside, text_below
     from packages import add_folders
     from plain_args import options

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from nodedoctor.model import Fix
-from nodedoctor.steps import look_step, looks, repair
+from nodedoctor.steps import look, looks, repair
 from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.causes.symptoms import COLOCATED, of_program
 from nodedoctor.triage.events.cuda import GpuFull
@@ -97,14 +97,12 @@ def _fix_at_source_line(where: str) -> Fixes:
 def _fix_xid(what: XidReported) -> Fixes:
     if what.switch:
         return ()
-    meaning = Fix(
-        "Look up the meaning and action of this Xid.", (look_step("nodedoctor explain {}", what.code),)
-    )
+    meaning = Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),))
     if of_program(what):
         return (*_CUDA_FAULT, meaning)
     return (
         meaning,
-        Fix("Diagnose the node before the next job.", (look_step("nodedoctor"),), "drain"),
+        Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
     )
 
 
@@ -122,7 +120,7 @@ def _fix_unjoined(what: ClientsMissing) -> Fixes:
 def _fix_ended(signal: int) -> Fixes:
     if signal == 1:
         text = "Start the job where a closed terminal does not kill it: tmux, nohup or a batch system."
-        return (Fix(text, (look_step("tmux new -s train"),), "config"),)
+        return (Fix(text, (look("tmux new -s train"),), "config"),)
     return (
         Fix(
             "Check in the scheduler who cancelled the job and why: nothing in the job failed.",
@@ -134,8 +132,8 @@ def _fix_ended(signal: int) -> Fixes:
 
 def _fix_crowded_gpu(what: GpuFull) -> Fixes:
     """Others held the memory: a smaller batch would not have helped."""
-    whose = look_step("ps -o user,pid,etime,args -p {}", what.holder) if what.holder is not None else None
-    look_up = look_step("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv")
+    whose = look("ps -o user,pid,etime,args -p {}", what.holder) if what.holder is not None else None
+    look_up = look("nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv")
     return (
         Fix(
             "Check whose process holds the GPU: a leftover of an earlier job, another user's, or a second"
@@ -162,7 +160,7 @@ def _gpu_full(text: str, named: Collection[str]) -> Fixes:
     grow = Fix(
         "More than was asked for is reserved and free in fragments: let the allocator grow its segments (from"
         " torch 2.9 the variable is PYTORCH_ALLOC_CONF).",
-        (look_step("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),),
+        (look("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),),
         "config",
     )
     return (grow, *less)
@@ -192,16 +190,16 @@ def _fix_buffer_size(found: re.Match[str]) -> float:
 def _fix_exit(signal: int | None) -> Fixes:
     if signal == 9:
         text = "Find out who killed it: the kernel's log of its node first, for an out-of-memory kill."
-        return (Fix(text, (look_step("dmesg -T | grep -iE 'killed process|oom'"),)),)
+        return (Fix(text, (look("dmesg -T | grep -iE 'killed process|oom'"),)),)
     if signal == 6:
         text = "It ended itself: the reason is above its abort, in its own log."
-        return (Fix(text, (look_step("export PYTHONFAULTHANDLER=1"),)),)
+        return (Fix(text, (look("export PYTHONFAULTHANDLER=1"),)),)
     if signal == 7:
         text = "It touched mapped memory that has nothing behind it: most often /dev/shm is full."
         return (
             Fix(
                 text,
-                (look_step("df -h /dev/shm"), look_step("dmesg -T | grep -iE 'memory failure|mce|hardware'")),
+                (look("df -h /dev/shm"), look("dmesg -T | grep -iE 'memory failure|mce|hardware'")),
             ),
         )
     if signal not in (4, 8, 11):
@@ -210,8 +208,8 @@ def _fix_exit(signal: int | None) -> Fixes:
         Fix(
             "It crashed in native code: make it print its Python stack, and look for the library it was in.",
             (
-                look_step("export PYTHONFAULTHANDLER=1"),
-                look_step("dmesg -T | grep -iE 'segfault|trap|general protection'"),
+                look("export PYTHONFAULTHANDLER=1"),
+                look("dmesg -T | grep -iE 'segfault|trap|general protection'"),
             ),
         ),
     )
@@ -219,7 +217,7 @@ def _fix_exit(signal: int | None) -> Fixes:
 
 def _port_in_use(text: str) -> Fixes:
     port = _PORT.search(text)
-    steps = (look_step("ss -ltnp {}", f"sport = :{port[1]}"),) if port else (look_step("ss -ltnp"),)
+    steps = (look("ss -ltnp {}", f"sport = :{port[1]}"),) if port else (look("ss -ltnp"),)
     return (
         Fix("Check which process uses the port: often a leftover of the last run.", steps),
         Fix(
@@ -235,7 +233,7 @@ def _cannot_listen(text: str) -> Fixes:
         return (Fix("Take a port above 1023: the lower ones need privileges.", (), "config"),)
     if "annot assign requested address" in text:
         why = "The master address must be one of the first node's own."
-        return (Fix(why, (look_step("ip -br addr"),), "config"),)
+        return (Fix(why, (look("ip -br addr"),), "config"),)
     return _port_in_use(text)
 
 
@@ -257,7 +255,7 @@ def _fix_refused(text: str) -> Fixes:
     own = next((name for name, of in _EACH_ITS_OWN.items() if where and of.match(where[1])), None)
     if own is not None and where is not None:
         return _fix_bridge_address(own, where[1])
-    steps = (look_step("nc -zv {} {}", where[1], where[2]),) if where else ()
+    steps = (look("nc -zv {} {}", where[1], where[2]),) if where else ()
     if "refused" in text:
         why = (
             "The host responds but nothing listens on the port: the process exited or never "
@@ -267,7 +265,7 @@ def _fix_refused(text: str) -> Fixes:
         why = "Check that every node can reach this address, and that no firewall blocks it."
     return (
         Fix(why, steps),
-        Fix("Check which interface has the route to it.", (look_step("ip -br addr"), look_step("ip route"))),
+        Fix("Check which interface has the route to it.", (look("ip -br addr"), look("ip route"))),
     )
 
 
@@ -280,7 +278,7 @@ def _fix_limit(name: str, ulimit: str) -> Callable[[str], Fixes]:
                 (repair(ulimit),),
                 "config",
             ),
-            Fix("Check the limits of the running processes.", (look_step("nodedoctor limits"),)),
+            Fix("Check the limits of the running processes.", (look("nodedoctor limits"),)),
         )
 
     return fixes
@@ -291,7 +289,7 @@ def _fix_text(*texts: str) -> Callable[[str], Fixes]:
 
 
 def _fix_steps(text: str, *commands: str) -> Callable[[str], Fixes]:
-    return lambda _: (Fix(text, tuple(look_step(command) for command in commands)),)
+    return lambda _: (Fix(text, tuple(look(command) for command in commands)),)
 
 
 def _own_side(text: str) -> Fixes:
@@ -303,14 +301,14 @@ def _own_side(text: str) -> Fixes:
         return _GDR(text)
     limit = Fix(
         "Check the limit of locked memory in the job, not in a shell: it should be unlimited.",
-        (look_step("ulimit -l"),),
+        (look("ulimit -l"),),
     )
     return (limit, *_fix_adapter(text))
 
 
 def _fix_adapter(text: str) -> Fixes:
     found = _HCA.search(text)
-    first = Fix("Check the ports and links on both ends.", (look_step("nodedoctor ib"), look_step("ibstat")))
+    first = Fix("Check the ports and links on both ends.", (look("nodedoctor ib"), look("ibstat")))
     if found is None:
         return (first,)
     without = repair("export NCCL_IB_HCA={}", f"^{found[1]}")
@@ -333,12 +331,12 @@ _PIDFD = (
         "Start the container with docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined"
         " --ipc=host, in Kubernetes with the capability SYS_PTRACE. Without that right the"
         " kernel's setting must be 0.",
-        (look_step("cat /proc/sys/kernel/yama/ptrace_scope"),),
+        (look("cat /proc/sys/kernel/yama/ptrace_scope"),),
         "config",
     ),
     Fix(
         "Or share GPU memory without it, as torch itself proposes.",
-        (look_step("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"),),
+        (look("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"),),
         "config",
     ),
 )
@@ -358,14 +356,14 @@ _MISMATCH = (
 _CUDA_FAULT = (
     Fix(
         "Find the kernel that went wrong: run once where it is reported at its own line.",
-        (look_step("export CUDA_LAUNCH_BLOCKING=1"),),
+        (look("export CUDA_LAUNCH_BLOCKING=1"),),
     ),
 )
 _NO_SUCH_GPU = (
     Fix(
         "Choose the device by LOCAL_RANK, not by the global rank, and start at most as many ranks on a node"
         " as CUDA_VISIBLE_DEVICES shows GPUs there.",
-        (look_step("nvidia-smi -L"), look_step("echo $CUDA_VISIBLE_DEVICES")),
+        (look("nvidia-smi -L"), look("echo $CUDA_VISIBLE_DEVICES")),
         "config",
     ),
 )
@@ -374,9 +372,9 @@ _UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slu
         "Read the log of slurmd on that node, compare its clock with the others', and diagnose it before the"
         " next job.",
         (
-            look_step("journalctl -u slurmd -n 50 --no-pager"),
-            look_step("timedatectl"),
-            look_step("nodedoctor"),
+            look("journalctl -u slurmd -n 50 --no-pager"),
+            look("timedatectl"),
+            look("nodedoctor"),
         ),
         "drain",
     ),
@@ -384,14 +382,14 @@ _UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slu
 _NODE_LOST = (
     Fix(
         "Ask the scheduler why it gave the node up, and diagnose it before the next job.",
-        (look_step("nodedoctor"),),
+        (look("nodedoctor"),),
         "drain",
     ),
 )
 
 
 def _make_fix(text: str, *commands: str) -> Fixes:
-    return (Fix(text, tuple(map(look_step, commands)), "config"),)
+    return (Fix(text, tuple(map(look, commands)), "config"),)
 
 
 _BY_MESSAGE = (

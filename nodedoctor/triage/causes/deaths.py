@@ -104,7 +104,7 @@ def ray_deaths(story: Timeline) -> Iterator[Candidate]:
         "peer_died",
         "death",
         "low",
-        f"{worker} is gone, for a reason that Ray does not know",
+        f"{worker} ended for a reason that Ray does not know",
         tuple([*died, *named][:4]),
         culprits[:1],
     )

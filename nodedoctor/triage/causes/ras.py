@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nodedoctor.model import Fix
-from nodedoctor.steps import look_step
+from nodedoctor.steps import look
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.events.ras import (
     HangConfirmed,
@@ -62,7 +62,7 @@ def kept(story: Timeline) -> tuple[Fix, ...]:
     if not story.of(HangConfirmed):
         return ()
     folder = next((event.what.path for event in story.of(HangFolder)), "")
-    steps = (look_step("nodedoctor triage {}", folder),) if folder else ()
+    steps = (look("nodedoctor triage {}", folder),) if folder else ()
     return (
         Fix(
             "Give nodedoctor the folder that Ray's hang detector wrote beside the results (hang_detector, or"

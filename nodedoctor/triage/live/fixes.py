@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nodedoctor.model import Fix
-from nodedoctor.steps import keep_step, look_step, looks, repair
+from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Identity
 
@@ -36,19 +36,19 @@ def _fix_for(process: RankProcess) -> tuple[Fix, ...]:
     if state in ("T", "t"):
         return (
             Fix("See who stopped it, then let it go on.",
-                (look_step("ps -o pid,ppid,stat,lstart,args -p {}", pid),
+                (look("ps -o pid,ppid,stat,lstart,args -p {}", pid),
                  repair("kill -CONT {}", pid, disturbs="this job"))),
         )  # fmt: skip
     if state in ("Z", "gone"):
         return (
             Fix("Find out who ended it: the kernel log first, for an out-of-memory kill.",
-                (look_step("dmesg -T | grep -iE 'killed process|oom|segfault|Xid' | tail"),)),
+                (look("dmesg -T | grep -iE 'killed process|oom|segfault|Xid' | tail"),)),
             Fix("End the job: without that rank it waits until its own limit.", ()),
         )  # fmt: skip
     steps = (
-        keep_step("py-spy dump --nonblocking --locals --pid {}", pid),
-        look_step("ls -l /proc/{}/fd", pid),
-        look_step("cat /proc/{}/wchan /proc/{}/stack", pid, pid),
+        keep("py-spy dump --nonblocking --locals --pid {}", pid),
+        look("ls -l /proc/{}/fd", pid),
+        look("cat /proc/{}/wchan /proc/{}/stack", pid, pid),
     )
     return (
         Fix(

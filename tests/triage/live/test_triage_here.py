@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from say import caught, elastic
 
-from nodedoctor.triage.cli import make_parser
+from nodedoctor.triage.cli import parser
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.times import year_seconds
@@ -97,4 +97,4 @@ def test_a_log_from_elsewhere_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_it_can_be_switched_off() -> None:
-    assert make_parser().parse_args(["x", "--no-node"]).no_node
+    assert parser().parse_args(["x", "--no-node"]).no_node
