@@ -281,7 +281,7 @@ def _fields(cls: type, known: tuple[type, ...] = ()) -> Iterator[str]:
     for name in names:
         unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
         kind = types[name].__name__ if isinstance(types[name], type) else str(types[name])
-        plain = re.sub(r"\b(?:[a-z_]+\.)+(?=\w)", "", kind).replace("NoneType", "None")
+        plain = re.sub(r"(?<![\w.])(?:[a-z_]+\.)+(?=\w)", "", kind).replace("NoneType", "None")
         yield from _wrapped(f"  {name}: {plain}{f', in {unit}' if unit else ''}", "    ")
     for name, value in vars(cls).items():
         if isinstance(value, property) and value.__doc__ and name[:1] != "_":

@@ -243,7 +243,7 @@ def _remove_ipc(files: Files) -> bool | None:
     """systemd-logind's RemoveIPC: drop-ins come after the main file; None where nothing sets it."""
     texts = [files.text("/etc/systemd/logind.conf") or ""]
     texts += [text for path, text in sorted(files.files.items()) if "/logind.conf.d/" in path]
-    said = re.findall(r"^\s*RemoveIPC\s*=\s*(\w+)", "\n".join(texts), re.MULTILINE)
+    said = re.findall(r"^[ \t]*RemoveIPC[ \t]*=[ \t]*(\w+)", "\n".join(texts), re.MULTILINE)
     return said[-1].lower() in ("yes", "true", "1", "on") if said else None
 
 

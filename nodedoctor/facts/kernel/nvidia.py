@@ -63,7 +63,7 @@ _TROUBLE: tuple[tuple[re.Pattern[str], DriverKind], ...] = (
     # src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c: what comes with an Xid 119 or 120, or alone.
     (
         regex(
-            r"NVRM: .*(?:_kgsp\w+: (?:Heartbeat|(?:GSP RM|LibOS) heartbeat) timed out"
+            r"NVRM: .*(?:_kgsp\w{1,60}: (?:Heartbeat|(?:GSP RM|LibOS) heartbeat) timed out"
             r"|\* GSP Timeout \*|\* GSP-CrashCat Report \*)"
         ),
         "no-heartbeat",

@@ -18,7 +18,7 @@ THREADS = 64
 """Threads of a process that are looked at, the oldest first: the first one is Python's main thread."""
 LOCKS = 1 << 20
 """Bytes of /proc/locks that are read: some ten thousand locks."""
-LOCK = re.compile(r"(\d+): (-> )?(\w+) +\w+ +\w+ (-?\d+) (\S+) ")
+LOCK = re.compile(r"(?<!\d)(\d+): (-> )?(\w+) +\w+ +\w+ (-?\d+) (\S+) ")
 
 
 def main() -> None:

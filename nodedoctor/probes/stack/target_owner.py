@@ -153,7 +153,7 @@ def _look_at_packages(python: str, writers: Writers) -> None:
     programs = _programs(python)
     prefixes, waiting = _prefixes(programs), list[str]()
     config = "".join(map(read_text, _configs(programs[:1])))
-    if config and not re.search(r"^\s*include-system-site-packages\s*=\s*true", config, re.M | re.I):
+    if config and not re.search(r"^[ \t]*include-system-site-packages[ \t]*=[ \t]*true", config, re.M | re.I):
         prefixes = [os.path.dirname(os.path.dirname(python))]
     for prefix in prefixes:
         for pattern in ("lib*/py*3*/*-packages", "local/lib/python3*/*-packages"):

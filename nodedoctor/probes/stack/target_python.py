@@ -106,7 +106,7 @@ def _sees_user_site() -> bool:
 
 def _sees_system_packages() -> bool:
     config = read_text(os.path.join(sys.prefix, "pyvenv.cfg")).lower()
-    return re.search(r"^\s*include-system-site-packages\s*=\s*true", config, re.M) is not None
+    return re.search(r"^[ \t]*include-system-site-packages[ \t]*=[ \t]*true", config, re.M) is not None
 
 
 def read_text(path: str, limit: int = METADATA_BYTES) -> str:
