@@ -48,7 +48,7 @@ def end_by(moment: float) -> None:
 def run_in_fork(work: Callable[[], T], seconds: float, doing: str = "it", *, quiet: bool = False) -> T:
     """What `work` returns, called in a fork that is ended afterwards with all that it started.
 
-    EndsTheProcess, whose message begins with `doing`, for code that ends or crashes it, or returns what
+    ChildCrashed, whose message begins with `doing`, for code that ends or crashes it, or returns what
     cannot be handed over; TimeoutError a second after its `seconds`, sooner when the run is to end soon;
     OSError when no process is to be had. What the code writes goes to stderr, with `quiet` nowhere.
     """

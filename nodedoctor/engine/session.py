@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from nodedoctor.engine import recording as snapshot
 from nodedoctor.engine.deadline import DEADLINE_GATE, DEEP, deadline, driver_seconds
 from nodedoctor.engine.plugins import PATIENCE, Catalogue, DiscoveryError, Plugins, discover
 from nodedoctor.engine.run import Diagnosis, this_node, utc_now
+from nodedoctor.engine.sandbox import end_by
 from nodedoctor.engine.sources import ObservationSource, Recorded
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import checks_for
@@ -57,6 +59,7 @@ class Session:
         """
         self.request = request
         self._server = server
+        end_by(math.inf)  # an earlier run of this process had a deadline of its own
         patience = PATIENCE if request.deadline is None else min(PATIENCE, request.deadline / 2)
         try:
             self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
@@ -95,6 +98,7 @@ class Session:
         if self.snapshot is None:
             live, here = self._live(), this_node()
             return Diagnosis(chosen, live, given, label="live", node=here, preview=self.request.preview)
+        end_by(math.inf)
         source: ObservationSource = Recorded(self.snapshot.observations)
         node = {"hostname": None, "boot_id": None, **self.snapshot.node}
         return Diagnosis(chosen, source, given, label="replay", node=node, preview=self.request.preview)
