@@ -44,6 +44,7 @@ def test_nodes_without_nodedoctor_are_brought_it(cluster):
     brought = cluster.hosts.folder / "nodedoctor.pyz"
     report = {
         "schema": "nodedoctor.report/1",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "verdict": "pass",
         "node": {"gpus": 8},
         "results": [{"check": "a.b", "title": "t", "status": "pass", "findings": []}],
