@@ -105,6 +105,15 @@ User root
 """
 
 
+def link_devices(tree: Path) -> None:
+    """Make the devices of a tree links, as those of sysfs are: the machine's own lie beside them."""
+    for device in sorted((tree / "bus/pci/devices").iterdir()):
+        home = tree / "devices" / f"pci{device.name[:7]}" / device.name
+        home.parent.mkdir(parents=True, exist_ok=True)
+        device.rename(home)
+        device.symlink_to(Path("../../../devices", home.parent.name, device.name))
+
+
 class Host:
     """One of them. `folder` is ours to write and the same inside; `home` is root's there."""
 
@@ -119,6 +128,7 @@ class Host:
         for folder in (self.home, self.bin):
             folder.mkdir(parents=True)
         nvidia_tree(self.folder / "tree", gpus=8, driver=driver)
+        link_devices(self.folder / "tree/sys")
         (self.folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
         self._driver = {"driver": driver, "nvml_version": f"12.{driver}"}
         self.tell({})
