@@ -204,7 +204,7 @@ class Evidence:
     """What a finding rests on: a quote of what a probe printed, or a reading of one value in it.
 
     A check says where its proof is: `Evidence(probe, text)` for a slice of the output, `reading(probe, path)`
-    for a value. The engine finds it there and fills in the rest (`engine/evidence.py`, which describes paths);
+    for a value. The engine finds it there and fills in the rest (`engine/evidence.py` describes paths);
     what is not there is left out. Of a quote, `line` counts from 1 in the output, or in the text under `path`
     where the output relays several. Of a reading, `text` is made of `source`, `path` and `value`; `otherwise`
     are the paths of other versions of the output, of which the first that exists is read. `at` is the offset

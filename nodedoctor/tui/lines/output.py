@@ -1,7 +1,7 @@
 """What a probe printed as lines to read: text as it is, JSON one value a line under its path.
 
-The paths are those of evidence (`engine/evidence.py`), with places in place of the words that find a member, so
-that a line of the output and the proof that was read from it can be compared.
+The paths are those of evidence (`engine/evidence.py`), with places in place of the words that find a member,
+so that a line of the output and the proof that was read from it can be compared.
 """
 
 from __future__ import annotations
