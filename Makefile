@@ -2,6 +2,7 @@
 # make check      style and types: ruff, mypy --strict
 # make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
+# make nightly    tests that measure CPU time for minutes
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
 # make hardware   on a machine with a GPU: five minutes of the single file and a Python with torch, kept in one archive
 # make trial      tests that could lose a race, and healthy nodes in pairs, TIMES=20 times
@@ -43,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: .properties help run check test test-slow test-real hardware trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
+.PHONY: .properties help run check test test-slow nightly test-real hardware trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -60,7 +61,10 @@ test: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$${NODEDOCTOR_EXAMPLES:-25} $(BIN)/pytest -m "not real and not slow" $(PARALLEL) $(ARGS)
 
 test-slow: $(VENV)/.dev
-	$(BIN)/pytest -m "slow and not real" $(PARALLEL) $(ARGS)
+	$(BIN)/pytest -m "slow and not real and not nightly" $(PARALLEL) $(ARGS)
+
+nightly: $(VENV)/.dev
+	$(BIN)/pytest -m nightly $(PARALLEL) $(ARGS)
 
 # What .ci/run installs, where it is there: the single file, and a Python with torch and Ray.
 define WITH_REAL

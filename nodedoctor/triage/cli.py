@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours
@@ -38,12 +39,14 @@ def main(words: list[str]) -> int:
     """Run triage; returns the exit code."""
     from nodedoctor.cli import outputs
 
+    start_time = time.monotonic()
     arguments = parser().parse_args(words)
     arguments.words = words
     if problem := outputs.no_folder(arguments, "debug_log"):
         return complain(problem)
     outputs.start_debug_log(arguments)
-    begun = search.start_searches(arguments.paths)
+    # With a deadline the ends of logs are read first, which needs the cores.
+    begun = {} if arguments.deadline else search.start_searches(arguments.paths)
     from nodedoctor.triage import saved
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
     from nodedoctor.triage.node_reports import read_node
@@ -67,6 +70,7 @@ def main(words: list[str]) -> int:
             job=arguments.job,
             begun=begun,
             seconds=arguments.deadline,
+            start_time=start_time,
         )
     except NodeDoctorError as error:
         return complain(error)

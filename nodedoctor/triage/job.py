@@ -22,7 +22,7 @@ from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading, unexpected_note
 from nodedoctor.triage.read.search import GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
-from nodedoctor.triage.read.time_limit import TimeLimit
+from nodedoctor.triage.read.time_limit import TAILS, TimeLimit
 from nodedoctor.triage.result import TriageResult, add_advice, without_secrets
 from nodedoctor.triage.story import Timeline, build_timeline
 
@@ -44,24 +44,41 @@ def examine_job(
     job: str = "",
     begun: dict[str, GrepSearch] | None = None,
     seconds: float | None = None,
+    start_time: float | None = None,
 ) -> TriageResult:
     """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
     jobs in the logs the newest is judged, or the one whose id is `job`. `begun` are searches in large logs
-    that run already; those that turn out not to be needed are ended. With `seconds` it ends within that time:
-    the ends of large logs are read first, and what is not read in time lowers the confidence.
+    that run already; those that turn out not to be needed are ended. With `seconds` it ends within that
+    time, from `start_time` on: the ends of large logs are read first, and what is not read in time lowers the
+    confidence.
     """
-    limit = TimeLimit.in_seconds(seconds) if seconds is not None else None
-    if limit is not None:
-        limit.end_late()
+    if seconds is None:
+        return _examine(paths, nodes, look_here, job, begun, None)
+    limit = TimeLimit.in_seconds(seconds, start_time)
+    limit.end_late()
+    try:
+        return _examine(paths, nodes, look_here, job, begun, limit)
+    finally:
+        limit.cancel()
+
+
+def _examine(
+    paths: Iterable[str],
+    nodes: Sequence[NodeFaults],
+    look_here: bool,
+    job: str,
+    searches: dict[str, GrepSearch] | None,
+    limit: TimeLimit | None,
+) -> TriageResult:
     found = find_sources(list(paths))
-    reading = SourceReading(notes=list(found.notes), begun=begun or {}, limit=limit)
+    reading = SourceReading(notes=list(found.notes), begun=searches or {}, limit=limit)
     read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
     in_time = limit is None or not (reading.interrupted and limit.is_over)
-    if not in_time:
+    if limit is not None and not in_time:
         reading.interrupted = False  # by us, and not by a person
-        reading.notes.append(f"--deadline {seconds:g}: these logs were not read whole in time")
+        reading.notes.append(f"--deadline {limit.seconds:g}: these logs were not read whole in time")
     for search in reading.begun.values():
         search.stop()
     if kept := _kept_looks(found.sources):
@@ -105,7 +122,10 @@ def examine_job(
         jobs=tuple(_job_summary(one, chosen, found_jobs, everything, judged) for one in found_jobs),
         earlier=tuple(_earlier_run(run) for run in story.earlier[-EARLIER:]),
     )
-    plain = {s.path: sorted(reading.anchors.get(s.path, [])) for s in found.sources if s.kind == "text"}
+    countable_sources = [s for s in found.sources if s.kind == "text" and (in_time or s.size <= TAILS[-1])]
+    plain = {
+        s.path: sorted(reading.anchors.get(s.path, [])) for s in countable_sources
+    }  # to count lines takes time
     shown = [
         *judged.evidence,
         *(event for run in judged.earlier for event in run.evidence),

@@ -10,7 +10,7 @@ from types import FrameType
 
 from nodedoctor.record import record
 
-TAILS = (256 << 10, 2 << 20, 16 << 20, 64 << 20)
+TAILS = (32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20)
 """Bytes at the end of a log that are read before the rest, each as far as there is time: what ended a job is
 there. A line that matters costs some 80 us, so that 64 MiB of nothing else take a minute. Our choice."""
 READING = 0.75
@@ -21,16 +21,17 @@ LATE = 0.7
 
 @record
 class TimeLimit:
-    """When reading ends and when everything ends, by the monotonic clock."""
+    """How many seconds were given; when reading ends and when everything ends, by the monotonic clock."""
 
+    seconds: float
     reading: float
     ends: float
 
     @classmethod
-    def in_seconds(cls, seconds: float) -> TimeLimit:
-        """A limit that begins now."""
-        now = time.monotonic()
-        return cls(now + seconds * READING, now + seconds)
+    def in_seconds(cls, seconds: float, start_time: float | None = None) -> TimeLimit:
+        """A limit that began when the program was started, or begins now."""
+        now = time.monotonic() if start_time is None else start_time
+        return cls(seconds, now + seconds * READING, now + seconds)
 
     def interrupt_reading(self) -> None:
         """Raise KeyboardInterrupt when the time to read is over, as Ctrl-C does; also in a fork of us."""
@@ -43,6 +44,12 @@ class TimeLimit:
     def end_late(self) -> None:
         """End the process when it still judges after its time; reading is not interrupted any more."""
         self._call_at(self.ends + LATE, _end_without_verdict)
+
+    @staticmethod
+    def cancel() -> None:
+        """Nothing is ended any more: what is judged is written and shown for as long as somebody looks."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     @staticmethod
     def _call_at(when: float, handler: Callable[[int, FrameType | None], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ def test_a_log_that_is_read_in_time_is_judged_as_without_a_limit(tmp_path: Path)
     limited = examine_job([str(tmp_path / "some.log")], seconds=300).verdict
     assert (limited.cause, limited.confidence) == (whole.cause, whole.confidence)
     assert not any("--deadline" in note for note in limited.coverage.notes)
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0, "who looks at the verdict would be ended"
 
 
 @pytest.mark.slow
@@ -43,6 +45,7 @@ def test_of_a_long_log_the_end_is_judged_with_low_confidence(tmp_path: Path) -> 
         file.write(FULL)
     found = _triage(log, "--deadline", "10")
     assert (found["cause"], found["confidence"]) == ("peer_cuda_oom", "low")
+    assert found["evidence"][0]["line"] is None  # type: ignore[index]  # to count it is to read all of the log
     notes = found["coverage"]["notes"]  # type: ignore[index]
     assert any("KiB were read in time" in note for note in notes), notes
     assert any(note.startswith("--deadline 10") for note in notes), notes
