@@ -79,7 +79,7 @@ PHRASES = (
         "silenced", r"(?:silence|suppress|disable|hide) this warning\b", "{} (silence this warning)"
     ),
 )
-"""Chosen by us from logs of trainers and servers. An error at level FATAL is never handled (`manner`)."""
+"""Chosen by us from logs of trainers and servers. An error of level FATAL is not handled (`assertion_of`)."""
 
 _HANDLED = re.compile(rf"(?<![\w-])(?:{'|'.join(phrase.expression for phrase in PHRASES)})", re.IGNORECASE)
 _COUNTED = re.compile(
