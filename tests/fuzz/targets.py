@@ -343,7 +343,7 @@ def expected(path: str) -> None:
 def env_file(path: str) -> None:
     """A file for --env-file."""
     with suppress(OSError):
-        read_file(path)
+        read_file(path, "/")
 
 
 def pairs_documents() -> list[bytes]:

@@ -102,11 +102,11 @@ def _tells_of_nan(raised: ExceptionRaised) -> bool:
 
 def _is_after(event: Event[Any], first: Event[Any]) -> bool:
     """True for what was told after another event, as far as clocks or places tell, and for any trouble."""
-    if event.place.source == first.place.source:
-        return event.place.offset > first.place.offset
     if event.time is not None and first.time is not None:
         return event.time >= first.time
-    return not isinstance(event.what, QUIET)
+    if not isinstance(event.what, QUIET):
+        return True
+    return event.place.source == first.place.source and event.place.offset > first.place.offset
 
 
 def odd_number(story: Timeline) -> Iterator[Candidate]:
