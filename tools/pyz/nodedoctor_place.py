@@ -95,7 +95,8 @@ def walk(path: str, is_local: Callable[[str], bool] | None, make: bool) -> str:
         except FileNotFoundError:
             if rest or not make:
                 raise
-            os.mkdir(here, 0o700)
+            with contextlib.suppress(FileExistsError):  # somebody was faster
+                os.mkdir(here, 0o700)
             about = os.lstat(here)
         if about.st_uid not in trusted:
             raise PermissionError(errno.EPERM, f"{here} belongs to user {about.st_uid}")
@@ -121,7 +122,7 @@ def private(parent: str, name: str) -> str:
     try:
         about = os.lstat(path)
     except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):  # somebody was faster, perhaps another start of ours
+        with contextlib.suppress(FileExistsError):  # as above
             os.mkdir(path, 0o700)
         about = os.lstat(path)
     if not stat.S_ISDIR(about.st_mode):

@@ -7,6 +7,7 @@ rename decides who was first.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -18,7 +19,7 @@ from nodedoctor_contents import Files, NoPlace, intact, present, unpacked
 
 FRESH = ".unpacking-"
 TRIES = 5  # while others mend the same folder, a listing of it may miss what they just replaced
-IN_THE_WAY = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+IN_THE_WAY = (errno.EEXIST, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY)
 ABANDONED = 24 * 3600  # seconds after which a folder that somebody was unpacking into is litter
 
 
@@ -34,8 +35,10 @@ def unpack(archive: str, folder: str, files: Files) -> None:
         fresh = tempfile.mkdtemp(prefix=FRESH, dir=base)
         try:
             _extract(archive, fresh)
-            with contextlib.suppress(*IN_THE_WAY):
-                _put(fresh, folder, files)
+            _put(fresh, folder, files)
+        except OSError as error:
+            if error.errno not in IN_THE_WAY:  # another start was at the same place: look again
+                raise
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         if intact(folder, files):
