@@ -25,6 +25,8 @@ _OURS = frozenset(
         "first",
         "last",
         "role",
+        "fate",
+        "reason",
     ]
 )
 """Keys whose values are the tool's own words, the names of collectives, or times."""

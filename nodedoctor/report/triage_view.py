@@ -42,6 +42,14 @@ def jobs(document: Json) -> Iterator[tuple[str, str, bool]]:
         yield words(job.get("id")), "; ".join(filter(None, known)), job.get("judged") is True
 
 
+def also_seen(document: Json) -> Iterator[tuple[str, str]]:
+    """Each error that decided nothing: its line, and what became of it with the reason."""
+    for one in objects(document.get("also_seen")):
+        count = whole_number(one, "count") or 1
+        times = f" (first of {count} that are alike)" if count > 1 else ""
+        yield words(one.get("text")).strip(), f"{words(one.get('fate'))}: {words(one.get('reason'))}{times}"
+
+
 @record
 class Moment:
     """What one rank, or many within seconds of each other, reported: when, who, and where the first did."""

@@ -179,7 +179,7 @@ def _render_page(arguments: argparse.Namespace, found: Json) -> str:
         return document.render_text(found) + "\n"
     from nodedoctor.triage import page
 
-    return page.render_page(found, width=_page_width(), colour=_use_colour())
+    return page.render_page(found, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
 
 
 def exit_code(verdict: Verdict) -> int:
@@ -282,5 +282,6 @@ def parser() -> Parser:
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
+    add("-v", "--verbose", action="store_true", help="list the errors that decided nothing, and why")
     outputs.add_debug_log(made)
     return made

@@ -11,7 +11,16 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.live.rank_groups import RankGroupActivity
-from nodedoctor.triage.model import CollectiveCall, EarlierRun, Event, Identity, OtherJob, RankState, Verdict
+from nodedoctor.triage.model import (
+    CollectiveCall,
+    EarlierRun,
+    Event,
+    Identity,
+    OtherJob,
+    RankState,
+    SetAside,
+    Verdict,
+)
 from nodedoctor.triage.moments import group_moments
 from nodedoctor.whole_numbers import spans
 
@@ -49,6 +58,7 @@ def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "next": [_next_document(fix) for fix in verdict.next],
         "owner": verdict.owner,
         "weighed": verdict.weighed,
+        "also_seen": [_also_seen_document(one, line_of) for one in verdict.also_seen],
         "ranks": [_rank_document(state) for state in verdict.ranks],
         "standings": [_standing_document(standing) for standing in verdict.standings],
         "incidents": verdict.incidents,
@@ -139,6 +149,16 @@ def _evidence_document(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
         "time": clock_time(event.time),
         "rank": event.who.rank,
         "text": event.text[:1000],
+    }
+
+
+def _also_seen_document(one: SetAside, line_of: LineOf) -> dict[str, Any]:
+    return {
+        "event": event_name(one.event),
+        "fate": one.fate,
+        "reason": one.reason,
+        "count": one.count,
+        **_evidence_document(one.event, line_of),
     }
 
 

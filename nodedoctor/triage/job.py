@@ -130,6 +130,7 @@ def _examine(
         *judged.evidence,
         *(event for run in judged.earlier for event in run.evidence),
         *(group[0] for group in of_kind(judged)),
+        *(one.event for one in judged.also_seen),
     ]
     return TriageResult(judged, LineNumbers(shown, plain), reading.interrupted)
 

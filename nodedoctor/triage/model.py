@@ -190,6 +190,20 @@ class Event(Generic[W]):
     manner: str = "plain"
 
 
+ErrorFate = Literal["handled", "survived", "echoed", "quoted"]
+"""What became of an error that decides nothing."""
+
+
+@record
+class SetAside:
+    """An error that decides nothing: what became of it, how that is known, and how often it was seen."""
+
+    event: Event[Any]
+    fate: ErrorFate
+    reason: str
+    count: int = 1
+
+
 @record
 class ProcessGroup:
     """A process group as a rank names it. `name` is stable across ranks, '' when the line has none."""
@@ -327,5 +341,7 @@ class Verdict:
     earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
     ranks: tuple[RankState, ...] = ()
+    also_seen: tuple[SetAside, ...] = ()
+    """Errors that decided nothing, those that are alike as one."""
     standings: tuple[RankGroupActivity, ...] = ()
     """Of a job that still runs: what its ranks do, in groups."""

@@ -10,7 +10,16 @@ from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import advice, repair_steps
-from nodedoctor.report.triage_view import CALM, UNSURE, earlier, earlier_failures, jobs, unheard, unread
+from nodedoctor.report.triage_view import (
+    CALM,
+    UNSURE,
+    also_seen,
+    earlier,
+    earlier_failures,
+    jobs,
+    unheard,
+    unread,
+)
 from nodedoctor.wording import count_with_noun
 
 _EVIDENCE = 7
@@ -19,8 +28,8 @@ _WORDS = {"failure": "FAIL", "clean": "PASS", "recovered": "PASS", "undetermined
 _COLOUR = {"failure": "1;31", "clean": "32", "recovered": "32", "undetermined": "35"}
 
 
-def render_page(document: Json, *, width: int = 80, colour: bool = False) -> str:
-    """The page of a `nodedoctor.triage/1` document as lines."""
+def render_page(document: Json, *, width: int = 80, colour: bool = False, verbose: bool = False) -> str:
+    """The page of a `nodedoctor.triage/1` document as lines; `verbose` lists errors that decided nothing."""
     page = _Page(max(width, 40))
     outcome, headline = text(document, "outcome"), text(document, "headline")
     word = _WORDS.get(outcome, _WORDS["undetermined"])
@@ -34,6 +43,8 @@ def render_page(document: Json, *, width: int = 80, colour: bool = False) -> str
     page.pairs("What it is not", document, "not_the_cause", "claim", "why")
     maybe = "Less likely" if outcome == "failure" else "What it may be"
     page.pairs(maybe, document, "alternatives", "cause", "why_less_likely")
+    if verbose:
+        page.also_seen(document)
     page.fixes("What to do", parts(document, "fixes"))
     page.fixes("What would decide", parts(document, "next"))
     page.runs(document)
@@ -70,6 +81,15 @@ class _Page:
             self.head(title)
             for pair in pairs:
                 self.text(f"{text(pair, left)}: {text(pair, right)}", "    ", "  - ")
+
+    def also_seen(self, document: Json) -> None:
+        told = zip(parts(document, "also_seen"), also_seen(document), strict=True)
+        for number, (one, (line, reason)) in enumerate(told):
+            if not number:
+                self.head("Errors that decided nothing")
+            self.lines.append("  " + inert(_source_place(one)))
+            self.lines.append("    " + _shorten(inert(line), 3 * self._width))
+            self.text(reason, "    ")
 
     def fixes(self, title: str, fixes: Sequence[Json]) -> None:
         if fixes:
@@ -112,6 +132,9 @@ class _Page:
             self.text(absent, "    ", "  - ")
         if lost := unread(document):
             self.text(f"{lost} lines or files could not be opened", "    ", "  - ")
+        if aside := sum(whole_number(one, "count") or 1 for one in parts(document, "also_seen")):
+            told = f"{count_with_noun(aside, 'error')} decided nothing (-v lists them with the reason)"
+            self.text(told, "    ", "  - ")
         for note in texts(seen, "notes")[:10]:
             self.text(note, "    ", "  - ")
 

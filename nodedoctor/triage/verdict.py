@@ -180,7 +180,7 @@ def _left_off(story: Timeline) -> str:
 
 def _of_no_job(story: Timeline, coverage: Coverage) -> bool:
     """True when no line was recognised; names of frameworks stand in any text."""
-    spoken = story.hints or coverage.ranks_seen or coverage.ranks_expected
+    spoken = story.also_seen or coverage.ranks_seen or coverage.ranks_expected
     return not spoken and all(isinstance(event.what, SettingMentioned) for event in story.events)
 
 

@@ -32,6 +32,7 @@ def render(document: Mapping[str, Any]) -> str:
         blocks.section("next", "What would decide", _fixes(document.get("next"))),
         blocks.section("not", "What it is not", _reasons(document.get("not_the_cause"), "claim", "why")),
         blocks.section("others", maybe, _reasons(document.get("alternatives"), "cause", "why_less_likely")),
+        blocks.section("also", "Errors that decided nothing", _pairs(triage_view.also_seen(document))),
         blocks.section("collective", "The collective", _collective(document.get("collective"))),
         blocks.section("timeline", "Timeline", _timeline(document)),
         blocks.section("earlier", "Earlier runs in these logs", _earlier(document)),
@@ -94,10 +95,11 @@ def _evidence(item: Mapping[str, Any]) -> Markup:
 
 
 def _reasons(value: Any, left: str, right: str) -> Markup:
-    told = (
-        element("li", element("strong", words(item.get(left))), ": ", words(item.get(right)), class_="item")
-        for item in objects(value)
-    )
+    return _pairs((words(item.get(left)), words(item.get(right))) for item in objects(value))
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> Markup:
+    told = (element("li", element("strong", left), ": ", right, class_="item") for left, right in pairs)
     shown = each_piece(told)
     return element("ul", shown, class_="reasons") if shown else shown
 

@@ -10,13 +10,13 @@ from typing import Any
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import TrainingStep, WorldSize
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
-from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup
-from nodedoctor.triage.story.hints import unrelated_warnings
+from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SetAside
 from nodedoctor.triage.story.model import QUIET, CollectiveWait, Timeline
 from nodedoctor.triage.story.ranks import assign_ranks
-from nodedoctor.triage.story.recovered import by_source, drop_recovered_errors
+from nodedoctor.triage.story.recovery.decide import decide_in_job, decide_in_log
+from nodedoctor.triage.story.recovery.of_the_job import describe_job
 from nodedoctor.triage.story.runs import separate_runs
-from nodedoctor.triage.story.streams import drop_copies, not_before
+from nodedoctor.triage.story.streams import by_source, drop_copies, not_before
 
 
 def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
@@ -25,21 +25,22 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     last: list[Event[Any]] = []
     sources = drop_copies(by_source(events))
     before: list[list[Event[Any]]] = []
+    also_seen: list[SetAside] = []
     for source in sources:
         *earlier, latest = separate_runs(source)
         incidents = max(incidents, sum(run.died for run in earlier))
-        last += drop_recovered_errors(list(latest.events))
+        kept, handled = decide_in_log(list(latest.events))
+        last += kept
+        also_seen += handled
         for number, run in enumerate(reversed(earlier)):
             before += [[]] if len(before) == number else []
             before[number] += run.events
     last = assign_ranks(last)
     waits, expected = tuple(_collect_waits(last)), _expected_ranks(last)
-    hints = unrelated_warnings(last, waits, expected)
-    aside = {id(event) for event in hints}
-    last = [event for event in last if id(event) not in aside]
+    last, handled = decide_in_job(last, describe_job(last, waits, expected))
     return Timeline(
         events=tuple(last),
-        hints=tuple(hints),
+        also_seen=(*also_seen, *handled),
         incidents=incidents + any(not isinstance(e.what, QUIET) for e in last),
         survived=incidents,
         folded=any(e.repeated for e in last),

@@ -45,7 +45,7 @@ from nodedoctor.triage.events.watchdog import (
     ProcessAborting,
     TimedOut,
 )
-from nodedoctor.triage.model import CollectiveCall, Event, Identity
+from nodedoctor.triage.model import CollectiveCall, Event, Identity, SetAside
 
 W = TypeVar("W")
 
@@ -95,7 +95,7 @@ class EarliestWait:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The last incident. `hints` are events that are tied to no death: warnings, handled errors, quotations.
+    """The last incident. `also_seen` are the errors of it that decide nothing, each with the reason.
     `folded`: Ray merged lines, so that silence proves nothing.
 
     `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
@@ -104,7 +104,7 @@ class Timeline:
     """
 
     events: tuple[Event[Any], ...]
-    hints: tuple[Event[Any], ...] = ()
+    also_seen: tuple[SetAside, ...] = ()
     incidents: int = 0
     survived: int = 0
     folded: bool = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,14 @@ from nodedoctor.triage.model import Event
 
 DISORDER = 2.0
 """Seconds that a line may stand behind a later one in a stream: pipes of several processes. Ours."""
+
+
+def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
+    """The events of each source, in their order."""
+    sources: dict[str, list[Event[Any]]] = defaultdict(list)
+    for event in events:
+        sources[event.place.source].append(event)
+    return list(sources.values())
 
 
 def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:

@@ -85,6 +85,7 @@ def entries(document: Json, width: int, glyphs: Glyphs) -> list[Entry]:
         *_advice(document, "next", "next"),
         *_pairs(document, "not_the_cause", "not", "claim", "why"),
         *_pairs(document, "alternatives", "or", "cause", "why_less_likely"),
+        *_also_seen(document),
         *_timeline(document),
         *_runs(document),
     ]
@@ -268,6 +269,12 @@ def _pairs(document: Json, key: str, word: str, name: str, why: str) -> Iterator
     for item in objects(document.get(key)):
         title, text = inert(words(item.get(name))), inert(words(item.get(why)))
         yield Entry(Row("", word, QUIET, title, text), (Para(title, style=LABEL), Para(text)))
+
+
+def _also_seen(document: Json) -> Iterator[Entry]:
+    for line, reason in triage_view.also_seen(document):
+        title, text = inert(line), inert(reason)
+        yield Entry(Row("", "also", QUIET, title, text), (Para(title, style=LABEL), Para(text)))
 
 
 def _timeline(document: Json) -> Iterator[Entry]:

@@ -1,10 +1,10 @@
-"""What the job survived: deaths that a restart followed, and trouble after which it went on counting."""
+"""Errors that the job survived: it counted on, came to its end, or had been cancelled before."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from nodedoctor.triage.events.log_pattern import Symptom
@@ -20,13 +20,8 @@ from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.unclassified import SurvivedError
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
-from nodedoctor.triage.story.requests import of_a_request, without_refusals
+from nodedoctor.triage.story.recovery.requests import of_a_request
 from nodedoctor.triage.story.runs import SURVIVED, of_one_process
-from nodedoctor.triage.story.shutdown import (
-    drop_helper_teardown_errors,
-    drop_orphaned_agent_errors,
-    drop_shutdown_errors,
-)
 
 FAR = 40
 """Steps of a counter that was not there before an error, from which the error was none: what counts may be
@@ -36,62 +31,77 @@ WORDS = 4
 _DIGITS = re.compile(r"\d+")
 
 
-def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
-    """The events of each source, in their order."""
-    sources: dict[str, list[Event[Any]]] = defaultdict(list)
-    for event in events:
-        sources[event.place.source].append(event)
-    return list(sources.values())
+def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without the errors of a process that wrote very much behind them."""
+    return _drop_before(events, SurvivedError, lambda _: True) if of_one_process(events) else events
 
 
-def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
-    events = without_refusals(_drop_exits_after_cancel(events))
+def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without the errors that a program's logger told, and then many ordinary things."""
+    if not of_one_process(events):
+        return events
+    return _drop_before(
+        events, RecoveredFromError, lambda what: isinstance(what, UnreadTrouble) or _is_caught(what)
+    )
+
+
+def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without what may pass, of a job that came to its end behind it, or was cancelled."""
+    return _drop_before(events, (JobFinished, CancelledByUser), _may_pass)
+
+
+def _drop_before(
+    events: list[Event[Any]], last: type | tuple[type, ...], is_dropped: Callable[[object], bool]
+) -> list[Event[Any]]:
+    """Without the trouble that stands before the last event of a kind."""
+    end = max((index for index, event in enumerate(events) if isinstance(event.what, last)), default=0)
+    return [
+        event
+        for index, event in enumerate(events)
+        if index >= end or isinstance(event.what, QUIET) or not is_dropped(event.what)
+    ]
+
+
+def _is_caught(what: object) -> bool:
+    return isinstance(what, ExceptionRaised) and what.logged
+
+
+def _may_pass(what: object) -> bool:
+    return isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)
+
+
+def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
     later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
-    alive = False
     trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
     known = Counter(
         (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
     )
     speakers = _Speakers(events)
-    single, onward, past = of_one_process(events), False, False
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
             known[what.series, what.part] -= 1
             later[what.series, what.part].append(what)
-        onward = onward or (single and isinstance(what, RecoveredFromError))
-        past = past or (single and isinstance(what, SurvivedError))
-        if past and not isinstance(what, QUIET):
-            continue
-        if onward and (
-            isinstance(what, UnreadTrouble) or (isinstance(what, ExceptionRaised) and what.logged)
-        ):
-            continue
-        alive = alive or isinstance(what, (JobFinished, CancelledByUser))
-        if alive and (isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)):
-            continue
         if (
             isinstance(what, (*QUIET, *FATAL))
             or speakers.final(event)
             or not _is_survived(event, later, known, alone)
         ):
             kept.append(event)
-    return drop_helper_teardown_errors(
-        drop_orphaned_agent_errors(drop_shutdown_errors(_drop_repeated_logged_errors(kept[::-1], events)))
-    )
+    return kept[::-1]
 
 
-def _drop_repeated_logged_errors(kept: list[Event[Any]], events: list[Event[Any]]) -> list[Event[Any]]:
+def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without errors that the program catches and logs again and again while it counts on.
 
     What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
     Where anything ended for good, that may be the end of the habit, too.
     """
     if any(isinstance(event.what, FATAL) for event in events):
-        return kept
+        return events
     folded = {
         e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
     }
@@ -105,7 +115,7 @@ def _drop_repeated_logged_errors(kept: list[Event[Any]], events: list[Event[Any]
             told.update(_error_kinds(event))
             after.update(_error_kinds(event) & before)
     habits = {kind for kind in after if told[kind] > SURVIVED}
-    return [event for event in kept if not _error_kinds(event) & habits]
+    return [event for event in events if not _error_kinds(event) & habits]
 
 
 def _is_logged(event: Event[Any], folded: set[str]) -> bool:
@@ -132,7 +142,7 @@ def _is_same_kind(text: str) -> str:
     return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
 
 
-def _drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
+def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without the exit codes of jobs, and of tasks where the reason is outside the job, that were stopped."""
     ordered = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
     told = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[ordered:])

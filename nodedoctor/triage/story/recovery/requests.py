@@ -12,7 +12,7 @@ from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.model import Event
 
 
-def without_refusals(events: list[Event[Any]]) -> list[Event[Any]]:
+def drop_refused_requests(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what a server logged of a request that it told the client to be at fault of.
 
     Handlers log the exception and then answer; what uvicorn catches it logs behind the answer.

@@ -1,0 +1,1 @@
+"""Decides for every error of the judged run, once, whether it mattered, and says why not."""

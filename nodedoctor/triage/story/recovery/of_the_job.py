@@ -1,0 +1,127 @@
+"""Errors that decide nothing beside what the whole job shows: how they are told, and who waited later.
+
+Programs print errors that they handle. Such a line is no cause, unless something ties it to a death.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from nodedoctor.record import record
+from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.progress import TrainingStep
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.story.model import CollectiveWait
+from nodedoctor.triage.story.recovery.survived import FAR
+
+_IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
+STARTS = ("version_mismatch", "driver_problem")
+"""Causes that keep a process from its first collective: one that made many had none of them."""
+WORKING = 3
+"""Collectives after which a job is past its start."""
+
+
+@record
+class JobContext:
+    """What of the whole job speaks against an error: who waited, how far it came, who ended first."""
+
+    waits: tuple[CollectiveWait, ...]
+    past_start: bool
+    all_waited: bool
+    first_were_killed: bool
+
+
+def describe_job(
+    events: Sequence[Event[Any]], waits: tuple[CollectiveWait, ...], expected: int | None
+) -> JobContext:
+    """The context of a job's errors, put together once."""
+    first = [event for event in events if isinstance(event.what, ProcessExit) and event.what.first]
+    return JobContext(
+        waits,
+        _is_past_start(events, waits),
+        bool(waits) and _all_waited(waits, expected),
+        _first_were_killed(first),
+    )
+
+
+def is_told_as_warning(event: Event[Any], _: JobContext) -> bool:
+    """True for an error below the level of one."""
+    return event.manner == "warning"
+
+
+def is_told_as_handled(event: Event[Any], _: JobContext) -> bool:
+    """True where the program's own words say that it went on."""
+    return event.manner == "handled"
+
+
+def is_quoted(event: Event[Any], _: JobContext) -> bool:
+    """True for what a sentence speaks about."""
+    return event.manner not in ("plain", "warning", "handled")
+
+
+def is_of_the_start(event: Event[Any], job: JobContext) -> bool:
+    """True for what keeps a program from its first step, of a job that made many."""
+    return job.past_start and event.who.rank is None and _of_the_start(event.what)
+
+
+def waited_later(event: Event[Any], job: JobContext) -> bool:
+    """True for a process that came to a collective after its error and waited there until the timeout."""
+    return bool(job.waits) and _is_personal(event.what) and _waited_later(event, job.waits)
+
+
+def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
+    """True for an error of an unknown rank where every rank waited: none is left that could have failed."""
+    return job.all_waited and event.who.rank is None and _is_personal(event.what)
+
+
+def is_beside_killed(event: Event[Any], job: JobContext) -> bool:
+    """True for an exception of an unknown rank where the first to end were killed."""
+    return job.first_were_killed and event.who.rank is None and isinstance(event.what, ExceptionRaised)
+
+
+def _is_personal(what: object) -> bool:
+    return isinstance(what, (GpuFull, ExceptionRaised)) or (isinstance(what, Symptom) and what.personal)
+
+
+def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]) -> bool:
+    """True when the job was past its start: it counted steps, or waits in a late collective."""
+    if any(wait.work.seq is not None and wait.work.seq > WORKING for wait in waits):
+        return True
+    rises: Counter[tuple[str, int]] = Counter()
+    for event in events:
+        if isinstance(event.what, TrainingStep) and event.what.begins:
+            rises[event.what.series, event.what.part] += event.what.rises
+    return max(rises.values(), default=0) >= FAR
+
+
+def _of_the_start(what: object) -> bool:
+    """True for what keeps a program from its first step; a function imports when it is called."""
+    if isinstance(what, ExceptionRaised):
+        called = bool(what.frames) and what.frames[-1].function != "<module>"
+        return not called and _IMPORTS.search(what.type) is not None
+    return isinstance(what, Symptom) and what.cause in STARTS
+
+
+def _waited_later(event: Event[Any], waits: Sequence[CollectiveWait]) -> bool:
+    """True for a process that came to a collective after this and waited there until its timeout."""
+    for wait in waits:
+        same = event.who.rank is not None and event.who.rank == wait.who.rank
+        if same and event.time is not None and wait.began is not None and event.time < wait.began:
+            return True
+    return False
+
+
+def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:
+    """True when every rank of the job waited: nobody is left who could have left early."""
+    return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
+
+
+def _first_were_killed(first: list[Event[ProcessExit]]) -> bool:
+    """True when the first to end were killed: an exception ends a process with a code of its own."""
+    return bool(first) and all(event.what.signal in (7, 9, 11) for event in first)
