@@ -234,10 +234,13 @@ def _line_events(
     listed = block.read(line)
     ended = [] if listed is not None else list(traces.read(line))
     passing = any(from_helper_process(raised) or how == "handled" for raised, _, how in ended)
+    caught = next((how for _, _, how in ended if how != "plain"), "")
     found = False
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
             continue
+        if caught and event.manner == "plain" and isinstance(event.what, SUSPICIONS):
+            event = replace(event, manner=caught)  # one line says one thing in one way
         found = found or not isinstance(event.what, SIDE_FACTS)
         yield event
     if listed is not None:
@@ -302,7 +305,8 @@ def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
 
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what a launcher or a library reports of others and then goes on by itself."""
-    return isinstance(what, exits.ProcessExit) or _level_alone(what, line, match)
+    own = isinstance(what, exits.ProcessExit) and not what.helper
+    return own or _level_alone(what, line, match)
 
 
 def _can_be_missed(what: object) -> bool:

@@ -33,6 +33,22 @@ _LEVEL_IN_FRONT = re.compile(
 """A level below error at the beginning of a line: it outweighs the name of an exception behind it."""
 _SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
 """What outweighs that level: the line passes on what another program calls an error."""
+_NAME = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*[A-Za-z]\w*(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b"
+)
+"""How the words of an error begin: the name of an exception, or NCCL's mark."""
+_OWN_WORD = re.compile(r"(?<![\w./\\=-])[A-Za-z][A-Za-z']{2,20}(?![\w./\\(=-])")
+_FAILS = re.compile(
+    r"(?i)error|fatal|fail|exception|abort|crash|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|stop"
+    r"|cannot|can't|could ?n[o']t|unable|lost|critical|traceback|\brais|reason|cause[sd]?\b|what\(\)"
+    r"|\bend(?:s|ed)\b"
+)
+"""What a program says of an error that ends it."""
+_COMMENT = re.compile(r"(?:^|\s)#+\s")
+_FIELD_LEVEL = re.compile(
+    r"\b(?:level|lvl|severity)[\"']?\s?[=:]\s?[\"']?(?i:warn(?:ing)?|info|debug|notice|trace)\b"
+)
+"""The level in a line of fields, as logfmt and JSON write it."""
 _OPTION = re.compile(r"^\s*(?:-\w, )?--[a-z][\w-]*")
 _SETTING = re.compile(
     r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
@@ -54,6 +70,8 @@ _OF_A_SCREEN = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
 _REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
 """What compilers and asserts print behind the name of a program, which may look like that of a setting."""
 _WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
+RETOLD = 2
+"""Words of its own in front of an error's name with which a program retells it; one may be a label. Ours."""
 PROSE = 4
 """Ordinary words in a row before a message that make it part of a sentence about it."""
 
@@ -75,8 +93,15 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
     if not line.level and is_prose_about_error(text, start if words is None else words, end):
         return "quoted"
     outside, quoted = _split_quotes(text[:start], text[start:])
+    if _COMMENT.search(text[:end]):
+        return "quoted"
     level = _LEVEL_IN_FRONT.match(outside)
-    if (level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0):
+    mild = _FIELD_LEVEL.search(text[:start]) or (
+        (level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0)
+    )
+    if _is_retold(text[:end], mild=bool(mild) or line.level in ("W", "I", "D")):
+        return "handled"
+    if mild:
         return "warning"
     if _LABEL.search(outside):
         return "plain"
@@ -86,6 +111,23 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "quoted"
     clause = re.split(r"[:\])>|]", outside)[-1]
     return "described" if len(_WORD.findall(clause)) >= PROSE else "plain"
+
+
+def names_error(text: str) -> bool:
+    """True for a text in which an exception's name stands, or NCCL's mark of an error."""
+    return _NAME.search(text) is not None
+
+
+def _is_retold(text: str, *, mild: bool) -> bool:
+    """True where a program puts an error into words of its own that tell of no end: it had caught it.
+
+    One word may be a label; below the level of an error it is enough.
+    """
+    name = _NAME.search(text)
+    words = _OWN_WORD.findall(text, 0, name.start()) if name is not None else []
+    if mild:
+        return bool(words)
+    return len(words) >= RETOLD and name is not None and _FAILS.search(text, 0, name.start()) is None
 
 
 def _is_setting(text: str, end: int) -> bool:

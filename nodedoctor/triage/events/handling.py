@@ -50,14 +50,15 @@ PHRASES = (
     ),
     HandlingPhrase(
         "continued",
-        r"continuing\b|proceeding (?:anyway|without)\b|carrying on\b|moving on\b"
-        r"|non-fatal\b|not fatal\b|harmless\b"
+        r"continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b"
+        r"|non-?(?:fatal|critical)\b|not (?:fatal|critical)\b|harmless\b|tolerat(?:ed|ing)\b"
+        r"|soft (?:error|failure)\b|degraded\b"
         r"|transient\b|(?:ok|fine|healthy) (?:now|again)\b",
         "{} (non-fatal)",
     ),
     HandlingPhrase(
         "expected",
-        r"expected (?:exception|error|failure|timeout)\b|\(expected\)|as expected\b"
+        r"expected (?:exception|error|failure|timeout)\b|\(expected\)|as expected\b|known issue\b"
         r"|pytest\.raises\b|assertraises\b|xfail(?:ed)?\b|test\w{0,60} passed\b"
         r"|(?:simulated|injected|mocked?|fake) (?:\w{1,30} )?(?:fault|error|failure|exception)\b",
         "expected exception in test: {} (ok)",
@@ -86,7 +87,11 @@ _COUNTED = re.compile(
     r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
 )
 """A counter of tries: before the last one the program tries again."""
-_NOTED = re.compile(r"\W{0,3}(?:note|hint|tip|fyi|example)\b\W", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?<![\w-])(?:retry|attempt|try) ?#? ?\d{1,6}:? failed\b", re.IGNORECASE)
+"""Who numbers attempts has another one; how many is not told."""
+_NOTED = re.compile(
+    r"^\W{0,40}(?:note|hint|tip|fyi|example|todo|fixme|raises|fixed|fixes)\b\W|^\W{0,3}\u26a0", re.IGNORECASE
+)
 """What begins a remark."""
 
 
@@ -100,4 +105,4 @@ def is_handled(text: str) -> bool:
     counted = _COUNTED.search(text)
     if counted is not None:
         return int(counted[1]) < int(counted[2])
-    return _NOTED.match(text) is not None or has_phrase(text)
+    return any(found.search(text) for found in (_NOTED, _NUMBERED)) or has_phrase(text)

@@ -28,6 +28,7 @@ _SMALL = frozenset((
     "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
     "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
     "after", "already", "been", "before", "errno", "has", "import", "imported", "new", "not", "status", "was",
+    "the", "and", "for", "its", "next", "anyway", "now", "will", "then",
 ))  # fmt: skip
 """Words that stand in any message."""
 

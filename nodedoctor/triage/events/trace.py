@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.assertion import Assertion, assertion_of
+from nodedoctor.triage.events.assertion import Assertion, assertion_of, names_error
 from nodedoctor.triage.events.frames import StackFrame, of_onlookers
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
 from nodedoctor.whole_numbers import whole_number
@@ -115,8 +115,13 @@ def _announced_kind(line: Line | None) -> Assertion:
         return "plain"
     if _IGNORED.match(line.text):
         return "handled"
-    about = line.text.endswith(":") or _FAILED.search(line.text)
-    return "warning" if about and assertion_of(line, len(line.text), len(line.text)) == "warning" else "plain"
+    leads = line.text.endswith(":")
+    if not leads and _FAILED.search(line.text) is None:
+        return "plain"
+    how = assertion_of(line, len(line.text), len(line.text))
+    if names_error(line.text):
+        return how if how == "warning" else "plain"  # it tells of its own error
+    return how if how == "warning" or (how == "handled" and leads) else "plain"
 
 
 def _alone(line: Line, end: int) -> Assertion:

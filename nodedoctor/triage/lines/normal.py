@@ -100,13 +100,15 @@ def normalise_lines(raws: Iterator[RawLine], lost: LostLines) -> Iterator[Line]:
     told = [piece.entry.level for piece in rest if piece.entry.level]
     usual, often = Counter(told).most_common(1)[0] if told else ("", 0)
     shared = usual if len(told) >= MANY and often >= ALL * len(rest) else ""  # says nothing of a line
+    # Collectors put a level by stream around every line; a warning is always the program's own word.
+    own = {*SERIOUS, "W", *(() if len(told) == len(rest) else ("I", "D"))} - {shared}
     for piece in tail:
         entry = piece.entry
         for line in _unwrap_lines(parse_line(entry.text, piece.place, habit, entry.who), lost):
             if behind and not _STAMPED.search(entry.text):
                 time = line.time if line.time is not None else entry.time
                 line = replace(line, time=time + behind if time is not None else None)
-            level = line.level or (entry.level if entry.level in SERIOUS and entry.level != shared else "")
+            level = line.level or (entry.level if entry.level in own else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
                 line = replace(line, time=time, level=level)
@@ -146,7 +148,10 @@ def _unwrap_lines(lines: Iterator[Line], lost: LostLines) -> Iterator[Line]:
             for inner in parse_line(entry.text, line.place, who=entry.who.filled(line.who)):
                 time = next((t for t in (inner.time, entry.time, line.time) if t is not None), None)
                 yield replace(
-                    inner, time=time, level=inner.level or line.level, origin=inner.origin or line.origin
+                    inner,
+                    time=time,
+                    level=inner.level or entry.level or line.level,
+                    origin=inner.origin or line.origin,
                 )
 
 
