@@ -37,7 +37,12 @@ _NAME = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Za-z]\w*(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b"
 )
 """How the words of an error begin: the name of an exception, or NCCL's mark."""
-_OWN_WORD = re.compile(r"(?<![\w./\\=-])[A-Za-z][A-Za-z']{2,20}(?![\w./\\(=-])")
+_LABELS_END = re.compile(r"[|\t>\]]|\s-\s|\d[Z ]\s{0,9}(?=[A-Z]{4,8}\b)")
+"""What stands behind labels of collectors and loggers, and before the words of a program."""
+_OWN_WORD = re.compile(
+    r"(?<![\w./\\=:(\[-])(?!(?:DEBUG|INFO|NOTICE|WARN|WARNING|TRACE)\b)[A-Za-z][A-Za-z']{2,20}(?![\w./\\()\]=-]|::)"
+)
+"""A word that is no level and no part of a name, a path or a place; one before a colon may be a label."""
 _FAILS = re.compile(
     r"(?i)error|fatal|fail|exception|abort|crash|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|stop"
     r"|cannot|can't|could ?n[o']t|unable|lost|critical|traceback|\brais|reason|cause[sd]?\b|what\(\)"
@@ -124,10 +129,13 @@ def _is_retold(text: str, *, mild: bool) -> bool:
     One word may be a label; below the level of an error it is enough.
     """
     name = _NAME.search(text)
-    words = _OWN_WORD.findall(text, 0, name.start()) if name is not None else []
-    if mild:
-        return bool(words)
-    return len(words) >= RETOLD and name is not None and _FAILS.search(text, 0, name.start()) is None
+    if name is None:
+        return False
+    begin = max((label.end() for label in _LABELS_END.finditer(text, 0, name.start())), default=0)
+    words = list(_OWN_WORD.finditer(text, begin, name.start()))
+    if all(text.startswith(":", word.end()) for word in words):
+        return False
+    return mild or (len(words) >= RETOLD and _FAILS.search(text, begin, name.start()) is None)
 
 
 def _is_setting(text: str, end: int) -> bool:

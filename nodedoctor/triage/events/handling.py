@@ -100,9 +100,14 @@ def has_phrase(text: str) -> bool:
     return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
 
 
+def counts_tries(text: str) -> bool:
+    """True for a line that numbers its try, and not as the last one."""
+    counted = _COUNTED.search(text)
+    return int(counted[1]) < int(counted[2]) if counted else _NUMBERED.search(text) is not None
+
+
 def is_handled(text: str) -> bool:
     """True for a line that says of its own error how the program went on after it."""
-    counted = _COUNTED.search(text)
-    if counted is not None:
-        return int(counted[1]) < int(counted[2])
+    if _COUNTED.search(text) is not None:
+        return counts_tries(text)
     return any(found.search(text) for found in (_NOTED, _NUMBERED)) or has_phrase(text)

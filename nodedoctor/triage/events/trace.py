@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from nodedoctor.record import record
 from nodedoctor.triage.events.assertion import Assertion, assertion_of, names_error
 from nodedoctor.triage.events.frames import StackFrame, of_onlookers
+from nodedoctor.triage.events.handling import counts_tries
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
 from nodedoctor.whole_numbers import whole_number
 
@@ -115,7 +116,7 @@ def _announced_kind(line: Line | None) -> Assertion:
         return "plain"
     if _IGNORED.match(line.text):
         return "handled"
-    leads = line.text.endswith(":")
+    leads = line.text.endswith(":") or counts_tries(line.text)
     if not leads and _FAILED.search(line.text) is None:
         return "plain"
     how = assertion_of(line, len(line.text), len(line.text))

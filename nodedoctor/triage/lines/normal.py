@@ -100,8 +100,8 @@ def normalise_lines(raws: Iterator[RawLine], lost: LostLines) -> Iterator[Line]:
     told = [piece.entry.level for piece in rest if piece.entry.level]
     usual, often = Counter(told).most_common(1)[0] if told else ("", 0)
     shared = usual if len(told) >= MANY and often >= ALL * len(rest) else ""  # says nothing of a line
-    # Collectors put a level by stream around every line; a warning is always the program's own word.
-    own = {*SERIOUS, "W", *(() if len(told) == len(rest) else ("I", "D"))} - {shared}
+    mild = () if often == len(rest) else ("W",) if len(told) > len(rest) / 2 else ("W", "I", "D")
+    own = {*SERIOUS, *mild} - {shared}  # collectors put a level by stream, I or E, around every line
     for piece in tail:
         entry = piece.entry
         for line in _unwrap_lines(parse_line(entry.text, piece.place, habit, entry.who), lost):
