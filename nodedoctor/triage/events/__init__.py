@@ -128,6 +128,9 @@ ERRORS_LOGGED_AS_WARNING = (
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
+ALSO_AT_WARNING = (*NON_ERRORS, *ERRORS_LOGGED_AS_WARNING)
+"""What stays as it is in a line whose exception is handled."""
+
 NEEDLES: tuple[str, ...] = (
     *(
         n
@@ -239,7 +242,7 @@ def _line_events(
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
             continue
-        if caught and event.manner == "plain" and isinstance(event.what, SUSPICIONS):
+        if caught and event.manner == "plain" and not isinstance(event.what, ALSO_AT_WARNING):
             event = replace(event, manner=caught)  # one line says one thing in one way
         found = found or not isinstance(event.what, SIDE_FACTS)
         yield event
