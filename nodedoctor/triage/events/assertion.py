@@ -33,9 +33,7 @@ _LEVEL_IN_FRONT = re.compile(
 """A level below error at the beginning of a line: it outweighs the name of an exception behind it."""
 _SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
 """What outweighs that level: the line passes on what another program calls an error."""
-_NAME = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*[A-Za-z]\w*(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b"
-)
+_NAME = re.compile(r"\w{0,60}(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b")
 """How the words of an error begin: the name of an exception, or NCCL's mark."""
 _LABELS_END = re.compile(r"[|\t>\]]|\s-\s|\d[Z ]\s{0,9}(?=[A-Z]{4,8}\b)")
 """What stands behind labels of collectors and loggers, and before the words of a program."""
@@ -45,11 +43,17 @@ _OWN_WORD = re.compile(
 """A word that is no level and no part of a name, a path or a place; one before a colon may be a label."""
 _FAILS = re.compile(
     r"(?i)error|fatal|fail|exception|abort|crash|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|stop"
-    r"|cannot|can't|could ?n[o']t|unable|lost|critical|traceback|\brais|reason|cause[sd]?\b|what\(\)"
+    r"|cannot|can't|could ?n[o']t|unable|lost|critical|traceback|\brais|reason|\bcause[sd]?\b|what\(\)"
     r"|\bend(?:s|ed)\b"
 )
 """What a program says of an error that ends it."""
 _COMMENT = re.compile(r"(?:^|\s)#+\s")
+_COMMENT_BEHIND = re.compile(r"\s{2}#\s")
+_LEVEL_BEFORE = re.compile(
+    r"(?<!NCCL )\b(?:WARN(?:ING)?|DEBUG|NOTICE|TRACE|[Ww]arn(?:ing)?|[Dd]ebug|[Nn]otice)\b"
+    r"\W{1,12}$"
+)
+"""A level as the last word in front of an error's name."""
 _FIELD_LEVEL = re.compile(
     r"\b(?:level|lvl|severity)[\"']?\s?[=:]\s?[\"']?(?i:warn(?:ing)?|info|debug|notice|trace)\b"
 )
@@ -76,7 +80,7 @@ _REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
 """What compilers and asserts print behind the name of a program, which may look like that of a setting."""
 _WORD = re.compile(r"(?<![\w./\\-])[a-z']{1,20}(?![\w./\\(=-])")
 RETOLD = 2
-"""Words of its own in front of an error's name with which a program retells it; one may be a label. Ours."""
+"""Words of its own with which a program retells an error; one may be a label. Ours."""
 PROSE = 4
 """Ordinary words in a row before a message that make it part of a sentence about it."""
 
@@ -98,11 +102,14 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
     if not line.level and is_prose_about_error(text, start if words is None else words, end):
         return "quoted"
     outside, quoted = _split_quotes(text[:start], text[start:])
-    if _COMMENT.search(text[:end]):
+    if _COMMENT.search(text[:end]) or _COMMENT_BEHIND.search(text, end):
         return "quoted"
     level = _LEVEL_IN_FRONT.match(outside)
-    mild = _FIELD_LEVEL.search(text[:start]) or (
-        (level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0)
+    front = text[: _name_begin(text[:end], start)]
+    mild = (
+        _FIELD_LEVEL.search(text[:start])
+        or _LEVEL_BEFORE.search(front[-32:])
+        or ((level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0))
     )
     if _is_retold(text[:end], mild=bool(mild) or line.level in ("W", "I", "D")):
         return "handled"
@@ -128,14 +135,23 @@ def _is_retold(text: str, *, mild: bool) -> bool:
 
     One word may be a label; below the level of an error it is enough.
     """
-    name = _NAME.search(text)
-    if name is None:
-        return False
-    begin = max((label.end() for label in _LABELS_END.finditer(text, 0, name.start())), default=0)
-    words = list(_OWN_WORD.finditer(text, begin, name.start()))
+    end = _name_begin(text, 0)
+    begin = max((label.end() for label in _LABELS_END.finditer(text, 0, end)), default=0)
+    words = list(_OWN_WORD.finditer(text, begin, end))
     if all(text.startswith(":", word.end()) for word in words):
         return False
-    return mild or (len(words) >= RETOLD and _FAILS.search(text, begin, name.start()) is None)
+    return mild or (len(words) >= RETOLD and _FAILS.search(text, begin, end) is None)
+
+
+def _name_begin(text: str, otherwise: int) -> int:
+    """Where the name of an error begins, with its module; another place where there is none."""
+    found = _NAME.search(text)
+    if found is None:
+        return otherwise
+    begin = found.start()
+    while begin and (text[begin - 1].isalnum() or text[begin - 1] in "._"):
+        begin -= 1
+    return begin
 
 
 def _is_setting(text: str, end: int) -> bool:

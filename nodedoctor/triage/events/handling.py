@@ -27,6 +27,7 @@ PHRASES = (
         r"(?:will|can) (?:be )?ignore|ignor(?:ed|ing)\b|suppress(?:ed|ing)\b|swallow(?:ed|ing)\b",
         "Ignoring error: {}",
     ),
+    HandlingPhrase("retry", r"retry loop\b|re-?try$", "{} -> retry"),
     HandlingPhrase(
         "retried",
         r"re-?trying\b|re-?try (?:in|after)\b"
@@ -37,9 +38,10 @@ PHRASES = (
     HandlingPhrase(
         "fallback",
         r"(?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to\b"
-        r"|using (?:the )?(?:default\b|\S{1,80} instead\b)|fall(?:s|ing|en)?[ -]?back\b"
+        r"|(?:using|will use) (?:the )?(?:default\b|\S{1,80}(?: \S{1,80}){0,3} instead\b)"
+        r"|fall(?:s|ing|en)?[ -]?back\b"
         r"|disabling\b|will be disabled\b"
-        r"|using (?:an? |the )?(?:cached|old|previous|last|local)\b"
+        r"|(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b"
         r"|(?:reducing|halving|lowering) (?:the )?(?:batch|micro)",
         "{}; falling back to the CPU",
     ),
@@ -58,7 +60,8 @@ PHRASES = (
     ),
     HandlingPhrase(
         "expected",
-        r"expected (?:exception|error|failure|timeout)\b|\(expected\)|as expected\b|known issue\b"
+        r"expected (?:exception|error|failure|timeout)\b|\(expected\)|(?:as|was|is) expected\b|known issue\b"
+        r"|expecting an? (?:exception|error|failure)\b|means that\b"
         r"|pytest\.raises\b|assertraises\b|xfail(?:ed)?\b|test\w{0,60} passed\b"
         r"|(?:simulated|injected|mocked?|fake) (?:\w{1,30} )?(?:fault|error|failure|exception)\b",
         "expected exception in test: {} (ok)",
@@ -66,14 +69,15 @@ PHRASES = (
     HandlingPhrase(
         "caught",
         r"(?:exception|error|failure) (?:was )?(?:handled|caught)\b"
-        r"|handled (?:an? )?(?:exception|error|failure)\b"
+        r"|handled (?:an? )?(?:exception|error|failure)\b|handled:$"
         r"|caught and \w+\b",
         "handled exception: {}",
     ),
     HandlingPhrase(
         "earlier run",
         r"(?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b"
-        r"|(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing)|reconnected|succeeded) (?:after|from)\b",
+        r"|(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|reconnected|succeeded) (?:after|from)\b"
+        r"|auto-?recover\w{0,4}\b",
         "note: previous run ended with {}",
     ),
     HandlingPhrase(

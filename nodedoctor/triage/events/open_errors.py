@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.assertion import is_warning
+from nodedoctor.triage.events.assertion import is_warning, names_error
 from nodedoctor.triage.events.handling import has_phrase
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event, Line
@@ -65,7 +65,7 @@ class OpenErrors:
         if not has_phrase(text) or is_warning(text, len(text)):
             return False
         said = _topic_words(text)
-        if has_phrase(" ".join(text.split()[:2])) and len(said) <= BRIEF:
+        if len(said) <= BRIEF and not names_error(text):
             return True
         return any(said & _topic_words(_describe_exception(event)) for event in self._held)
 

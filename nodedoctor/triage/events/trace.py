@@ -90,6 +90,8 @@ class _OpenTraceback:
     behind: bool = False
     """It stands behind a line that the program's own logger printed as an error."""
     in_thread: bool = False
+    named: str = ""
+    """The line that announces it, where that names an error: it may be another one."""
 
 
 def own_rank(message: str) -> int | None:
@@ -116,12 +118,10 @@ def _announced_kind(line: Line | None) -> Assertion:
         return "plain"
     if _IGNORED.match(line.text):
         return "handled"
-    leads = line.text.endswith(":") or counts_tries(line.text)
+    leads = line.text.endswith(":") or (line.level in ("W", "I", "D") and counts_tries(line.text))
     if not leads and _FAILED.search(line.text) is None:
         return "plain"
     how = assertion_of(line, len(line.text), len(line.text))
-    if names_error(line.text):
-        return how if how == "warning" else "plain"  # it tells of its own error
     return how if how == "warning" or (how == "handled" and leads) else "plain"
 
 
@@ -186,13 +186,16 @@ class TracebackReader:
             later = line.key in self._again
             behind = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
+            ignored = self._is_ignored(line)
+            named = not ignored and before is not None and names_error(before.text)
             self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if self._is_ignored(line) else _announced_kind(before),
+                manner="handled" if ignored else _announced_kind(before),
                 steps=self._steps,
                 behind=behind,
                 in_thread=threaded,
+                named=before.text if named and before is not None else "",
             )
             self._again.discard(line.key)
             return
@@ -239,6 +242,8 @@ class TracebackReader:
         aside = of_onlookers(frames)
         aloud = ignored or _announced_kind(before) == "handled"
         how = current.manner if current else "handled" if aloud else "plain"
+        if current is not None and current.named and raised[1].rpartition(".")[2] not in current.named:
+            how = "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
             how = "handled"  # its program's logger tells of it, and has caught it
