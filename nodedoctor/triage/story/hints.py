@@ -31,18 +31,19 @@ def unrelated_warnings(
 ) -> list[Event[Any]]:
     """The events that are hints only."""
     waits = list(waits)
-    works = _is_past_start(events, waits)
-    first = [e for e in events if isinstance(e.what, ProcessExit) and e.what.first]
-    return [event for event in events if _is_hint(event, waits, expected, works, first)]
+    works, all_waited = _is_past_start(events, waits), _all_waited(waits, expected)
+    killed = _first_were_killed([e for e in events if isinstance(e.what, ProcessExit) and e.what.first])
+    began: dict[int | None, float] = {}
+    for wait in waits:
+        if wait.began is not None:
+            began[wait.who.rank] = max(began.get(wait.who.rank, wait.began), wait.began)
+    return [event for event in events if _is_hint(event, began, all_waited, works, killed)]
 
 
 def _is_hint(
-    event: Event[Any],
-    waits: list[CollectiveWait],
-    expected: int | None,
-    works: bool,
-    first: list[Event[ProcessExit]],
+    event: Event[Any], began: dict[int | None, float], all_waited: bool, works: bool, killed: bool
 ) -> bool:
+    """Whether it is a hint; `began` is when each rank's last wait began."""
     what = event.what
     if event.manner != "plain":
         return True
@@ -51,11 +52,10 @@ def _is_hint(
     personal = isinstance(what, (GpuFull, ExceptionRaised)) or (isinstance(what, Symptom) and what.personal)
     if not personal:
         return False
-    if waits and _waited_later(event, waits):
-        return True
-    if event.who.rank is None and waits and _all_waited(waits, expected):
-        return True
-    return isinstance(what, ExceptionRaised) and event.who.rank is None and _first_were_killed(first)
+    rank = event.who.rank
+    if rank is not None:  # it came to a collective after this and waited there until its timeout
+        return event.time is not None and rank in began and event.time < began[rank]
+    return all_waited or (isinstance(what, ExceptionRaised) and killed)
 
 
 def _is_past_start(events: Sequence[Event[Any]], waits: list[CollectiveWait]) -> bool:
@@ -77,18 +77,9 @@ def _of_the_start(what: object) -> bool:
     return isinstance(what, Symptom) and what.cause in STARTS
 
 
-def _waited_later(event: Event[Any], waits: list[CollectiveWait]) -> bool:
-    """True for a process that came to a collective after this and waited there until its timeout."""
-    for wait in waits:
-        same = event.who.rank is not None and event.who.rank == wait.who.rank
-        if same and event.time is not None and wait.began is not None and event.time < wait.began:
-            return True
-    return False
-
-
 def _all_waited(waits: list[CollectiveWait], expected: int | None) -> bool:
     """True when every rank of the job waited: nobody is left who could have left early."""
-    return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
+    return bool(waits) and expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
 
 
 def _first_were_killed(first: list[Event[ProcessExit]]) -> bool:

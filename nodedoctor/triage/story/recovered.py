@@ -48,7 +48,8 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
     events = without_refusals(_drop_exits_after_cancel(events))
     kept: list[Event[Any]] = []
-    later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
+    later: dict[tuple[str, int], _LaterSteps] = {}
+    onward_counters: dict[tuple[str, int], _LaterSteps] = {}
     alive = False
     trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
@@ -61,7 +62,11 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
         what = event.what
         if isinstance(what, TrainingStep):
             known[what.series, what.part] -= 1
-            later[what.series, what.part].append(what)
+            key = what.series, what.part
+            counted = later.setdefault(key, _LaterSteps(what))
+            counted.add(what)
+            if counted.rises >= SURVIVED or counted.epochs >= SURVIVED:
+                onward_counters[key] = counted
         onward = onward or (single and isinstance(what, RecoveredFromError))
         past = past or (single and isinstance(what, SurvivedError))
         if past and not isinstance(what, QUIET):
@@ -76,7 +81,7 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
         if (
             isinstance(what, (*QUIET, *FATAL))
             or speakers.final(event)
-            or not _is_survived(event, later, known, alone)
+            or not _is_survived(event, onward_counters, known, alone)
         ):
             kept.append(event)
     return drop_helper_teardown_errors(
@@ -96,14 +101,18 @@ def _drop_repeated_logged_errors(kept: list[Event[Any]], events: list[Event[Any]
         e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
     }
     told: Counter[str] = Counter()
+    new: set[str] = set()
     before: set[str] = set()
     after: set[str] = set()
     for event in events:
         if isinstance(event.what, TrainingStep) and event.what.rises:
-            before.update(told)
+            before |= new
+            new.clear()
         elif _is_logged(event, folded):
-            told.update(_error_kinds(event))
-            after.update(_error_kinds(event) & before)
+            kinds = _error_kinds(event)
+            told.update(kinds)
+            new |= kinds
+            after |= kinds & before
     habits = {kind for kind in after if told[kind] > SURVIVED}
     return [event for event in kept if not _error_kinds(event) & habits]
 
@@ -146,9 +155,22 @@ def _drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     return [*events[:stop], *(e for e, end in zip(events[stop:], ends, strict=True) if not end)]
 
 
+class _LaterSteps:
+    """What one counter did behind an event; `last` is the last that it said."""
+
+    def __init__(self, last: TrainingStep) -> None:
+        self.last = last
+        self.rises: float = 0
+        self.epochs: float = 0
+
+    def add(self, step: TrainingStep) -> None:
+        self.rises += step.rises
+        self.epochs = max(self.epochs, step.epochs)
+
+
 def _is_survived(
     event: Event[Any],
-    later: dict[tuple[str, int], list[TrainingStep]],
+    later: dict[tuple[str, int], _LaterSteps],
     known: Counter[tuple[str, int]],
     alone: bool,
 ) -> bool:
@@ -156,12 +178,11 @@ def _is_survived(
     mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
     needed = SURVIVED if alone or mild else FAR
     for key, steps in later.items():
-        if steps[0].answers and not (of_a_request(event, key[0]) or _is_hint(event.what)):
+        if steps.last.answers and not (of_a_request(event, key[0]) or _is_hint(event.what)):
             continue
-        rises = sum(step.rises for step in steps)
-        if rises >= SURVIVED and known[key] > 0:
+        if steps.rises >= SURVIVED and known[key] > 0:
             return True
-        if steps[0].begins and (rises >= needed or max(step.epochs for step in steps) >= SURVIVED):
+        if steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED):
             return True
     return False
 
