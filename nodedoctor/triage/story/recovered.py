@@ -48,25 +48,16 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     """Drop trouble after which the job went on counting: it was no end of anything. A death stays."""
     events = without_refusals(_drop_exits_after_cancel(events))
     kept: list[Event[Any]] = []
-    later: dict[tuple[str, int], _LaterSteps] = {}
-    onward_counters: dict[tuple[str, int], _LaterSteps] = {}
     alive = False
     trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
-    known = Counter(
-        (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
-    )
+    counters = _LaterCounters(events)
     speakers = _Speakers(events)
     single, onward, past = of_one_process(events), False, False
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
-            known[what.series, what.part] -= 1
-            key = what.series, what.part
-            counted = later.setdefault(key, _LaterSteps(what))
-            counted.add(what)
-            if counted.rises >= SURVIVED or counted.epochs >= SURVIVED:
-                onward_counters[key] = counted
+            counters.add(what)
         onward = onward or (single and isinstance(what, RecoveredFromError))
         past = past or (single and isinstance(what, SurvivedError))
         if past and not isinstance(what, QUIET):
@@ -78,11 +69,7 @@ def drop_recovered_errors(events: list[Event[Any]]) -> list[Event[Any]]:
         alive = alive or isinstance(what, (JobFinished, CancelledByUser))
         if alive and (isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)):
             continue
-        if (
-            isinstance(what, (*QUIET, *FATAL))
-            or speakers.final(event)
-            or not _is_survived(event, onward_counters, known, alone)
-        ):
+        if isinstance(what, (*QUIET, *FATAL)) or speakers.final(event) or not counters.survived(event, alone):
             kept.append(event)
     return drop_helper_teardown_errors(
         drop_orphaned_agent_errors(drop_shutdown_errors(_drop_repeated_logged_errors(kept[::-1], events)))
@@ -168,23 +155,53 @@ class _LaterSteps:
         self.epochs = max(self.epochs, step.epochs)
 
 
-def _is_survived(
-    event: Event[Any],
-    later: dict[tuple[str, int], _LaterSteps],
-    known: Counter[tuple[str, int]],
-    alone: bool,
-) -> bool:
-    """True when a counter of before went on after this, or one began and came far."""
-    mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
-    needed = SURVIVED if alone or mild else FAR
-    for key, steps in later.items():
-        if steps.last.answers and not (of_a_request(event, key[0]) or _is_hint(event.what)):
-            continue
-        if steps.rises >= SURVIVED and known[key] > 0:
+class _LaterCounters:
+    """What all counters did behind an event, from the end of a log to its beginning.
+
+    Those of requests count for some events only, and are asked one by one.
+    """
+
+    def __init__(self, events: list[Event[Any]]) -> None:
+        steps = [event.what for event in events if isinstance(event.what, TrainingStep)]
+        self._before = Counter((step.series, step.part) for step in steps)
+        self._steps: dict[tuple[str, int], _LaterSteps] = {}
+        self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
+        self._going_on: set[tuple[str, int]] = set()
+        self._rises: float = 0
+        self._epochs: float = 0
+
+    def add(self, step: TrainingStep) -> None:
+        """One step further back."""
+        key = step.series, step.part
+        self._before[key] -= 1
+        found = self._steps.setdefault(key, _LaterSteps(step))
+        found.add(step)
+        if found.last.answers:
+            self._of_requests[key] = found
+            return
+        if self._goes_on(key, found):
+            self._going_on.add(key)
+        else:
+            self._going_on.discard(key)
+        if found.last.begins:
+            self._rises = max(self._rises, found.rises)
+            self._epochs = max(self._epochs, found.epochs)
+
+    def survived(self, event: Event[Any], alone: bool) -> bool:
+        """True when a counter of before went on after this, or one began and came far."""
+        mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
+        needed = SURVIVED if alone or mild else FAR
+        if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        if steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED):
-            return True
-    return False
+        return any(
+            self._goes_on(key, steps)
+            or (steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED))
+            for key, steps in self._of_requests.items()
+            if of_a_request(event, key[0]) or _is_hint(event.what)
+        )
+
+    def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
+        return steps.rises >= SURVIVED and self._before[key] > 0
 
 
 def _is_hint(what: object) -> bool:
