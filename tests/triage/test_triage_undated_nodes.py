@@ -13,14 +13,18 @@ from nodedoctor.triage.model import Verdict
 from nodedoctor.triage.node_reports import node_of
 
 JOB = datetime.datetime(2026, 11, 21, 10, 20, 0)
-RAISED = 'Traceback (most recent call last):\n  File "/job/train.py", line 4, in <module>\nValueError: no shard\n'
+RAISED = (
+    'Traceback (most recent call last):\n  File "/job/train.py", line 4, in <module>\nValueError: no shard\n'
+)
 SILENT = "[rank0]: RuntimeError: NCCL communicator was aborted on rank 3.\n"
 
 
 def judged(tmp_path: Path, log: str, minutes: int, *, dated: bool) -> Verdict:
     """A log, with a report of a node on which the kernel killed a process so long after it."""
     when = (JOB + datetime.timedelta(minutes=minutes)).isoformat(timespec="microseconds")
-    killed = f"{when}+00:00 Memory cgroup out of memory: Killed process 77 (python) total-vm:9kB, anon-rss:9kB"
+    killed = (
+        f"{when}+00:00 Memory cgroup out of memory: Killed process 77 (python) total-vm:9kB, anon-rss:9kB"
+    )
     finding = {"status": "warn", "summary": "OOM kill", "evidence": [{"text": killed}], "waived": None}
     report = {"node": {"hostname": "a"}, "results": [{"check": "kernel.oom", "findings": [finding]}]}
     node = node_of("node.json", report)
