@@ -93,7 +93,7 @@ def node_of(path: str, report: Mapping[str, Any]) -> NodeFaults:
 
 @record
 class JoinedNodes:
-    """The events of nodes that belong to a job, those that may be of another time, and notes."""
+    """Events of nodes: those of this job, those of an unknown time; and notes."""
 
     events: tuple[Event[Any], ...]
     undated: tuple[Event[Any], ...]
@@ -101,7 +101,7 @@ class JoinedNodes:
 
 
 def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
-    """Sort out what nodes say: a kernel's message counts where its time and the log's tell that it may."""
+    """Sort what nodes say by its time: only the job's counts for sure."""
     kept: list[Event[Any]] = []
     undated: list[Event[Any]] = []
     notes: list[str] = []

@@ -102,7 +102,7 @@ class _ExplainedPlaces:
             offsets.sort()
 
     def explain(self, raised: Event[ExceptionRaised]) -> bool:
-        """True when one was read from an exception's line, or from the next one of its message."""
+        """True when another event tells of the same line or message."""
         source, offset = raised.place.source, raised.place.offset
         end = offset + len(raised.text)
         offsets = self._messages.get((source, raised.who.rank), [])

@@ -185,7 +185,7 @@ class Timeline:
 
     @cached_property
     def first_given_up(self) -> dict[str, int]:
-        """Where the first of those who gave up stands, by log."""
+        """The offset of the first timeout in each log."""
         first: dict[str, int] = {}
         for event in self.given_up:
             source, offset = event.place.source, event.place.offset

@@ -156,7 +156,7 @@ class _LaterSteps:
 
 
 class _LaterCounters:
-    """What all counters did behind an event, from the end of a log to its beginning.
+    """What all counters did behind an event, read from a log's end.
 
     Those of requests count for some events only, and are asked one by one.
     """
@@ -188,7 +188,7 @@ class _LaterCounters:
             self._epochs = max(self._epochs, found.epochs)
 
     def survived(self, event: Event[Any], alone: bool) -> bool:
-        """True when a counter of before went on after this, or one began and came far."""
+        """True when a counter went on after this, or began and came far."""
         mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
         needed = SURVIVED if alone or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
