@@ -94,10 +94,10 @@ def test_a_saved_report_is_read_as_it_was_written(lost):
 
 def test_every_view_shows_it_and_says_that_it_is_a_preview(lost):
     report = saved.read(lost)
-    assert summary.render(report).startswith("NODE (preview): ")
-    assert "[preview]" in brief.render(report)
-    assert "[preview]" in text.render(report)
-    assert "<em> preview</em>" in html.render(lost)
+    assert summary.render(report).startswith("WARN (preview): ")
+    assert "(preview)" in brief.render(report)
+    assert "(preview)" in text.render(report)
+    assert "<em> (preview)</em>" in html.render(lost)
     cases = junit.render(lost)
     assert 'failures="0"' in cases and "preview, warning: " in cases
     metrics = prometheus.render(report)
@@ -112,7 +112,7 @@ def test_a_fleet_bars_no_node_for_it(lost):
     fleet = Fleet("0", "reports", "2026-11-22T00:00:00Z", 1.0, (node,))
     assert fleet.failing == () and fleet.passing == ("gpu-1",)
     assert [fleet_code(fleet, fail_on) for fail_on in ("fail", "unknown", "warn")] == [0, 0, 0]
-    assert "[preview]" in fleet_text.render(fleet_document(fleet), width=100)
+    assert "(preview)" in fleet_text.render(fleet_document(fleet), width=100)
     told = fleet_document(fleet)
     jsonschema.Draft202012Validator(FLEET).validate(told)
     assert told["nodes"][0]["problems"][0]["preview"] is True

@@ -77,7 +77,7 @@ class Problem:
     @property
     def said(self) -> str:
         """Its summary, marked where it does not count."""
-        return f"{self.summary} [preview]" if self.preview and self.status is Status.WARN else self.summary
+        return f"{self.summary} (preview)" if self.preview and self.status is Status.WARN else self.summary
 
 
 @record

@@ -160,37 +160,28 @@ class _Page:
     def _steps(self, fix: Fix, room: int, cause: Cause) -> None:
         """Whole commands in at most so many lines, each under what it is for.
 
-        The first ones. Where none of them does what the headline says: the first look, what to keep, and the
-        one that does, after a line with the number of those before it. Other last resorts are for -v.
+        The first ones, in their order: none before a reset is left out while the reset shows. Where the one
+        that does what the headline says does not fit, the last line names it. Last resorts are for -v.
         """
         steps, goal = repair_steps(fix), _goal(cause, fix)
         ticket = cause["action"] == "replace-node"
         room -= bool(fix["verify"]) + ticket
-        shown = _fitting(steps, room)
-        if goal and goal not in shown:
-            first = {step.word: step for step in reversed(steps) if not (step.last or step.word == REPAIR)}
-            shown = [*_fitting([step for step in steps if step in first.values()], room - 3), goal]
-        hidden = [step for step in steps if step not in shown]
+        shown = _fitting(steps, room, goal)
         for before, step in zip([None, *shown], shown, strict=False):
-            if step == goal:
-                self._more(hidden, sum(steps.index(one) < steps.index(goal) for one in hidden))
             if before is None or before.heading != step.heading:
                 self._wrapped(_INDENT, step.heading, 1)
             self.lines.append(f"{_INDENT}$ {step.command}")
-        if goal not in shown:
-            self._more(hidden)
+        self._more(steps[len(shown) :], goal)
         if ticket:
             self._labelled("ticket", "nodedoctor --ticket ticket.md", 1)
         self._labelled("verify", fix["verify"] or "", 1)
 
-    def _more(self, hidden: Sequence[StepText], before: int = 0) -> None:
-        """How many steps are for -v, and how many of them come before the next one on the page."""
+    def _more(self, hidden: Sequence[StepText], goal: StepText | None) -> None:
+        """How many steps are for -v, and whether the one that counts is among them."""
         if hidden:
-            order = f", {before} of them before this one" if before else ""
             last = ", also the last resort" if hidden[-1].last else ""
-            self.lines.append(
-                f"{_INDENT}... {count_with_noun(len(hidden), 'more step')} with -v{last}{order}"
-            )
+            which = f", also {goal.command}" if goal in hidden and goal else last
+            self._wrapped(f"{_INDENT}... ", f"{count_with_noun(len(hidden), 'more step')} with -v{which}", 1)
 
     def _prose(self, label: str, text: str, most: int) -> None:
         """Whole sentences, as many as fit in so many lines; a first one that does not fit is cut."""
@@ -234,17 +225,16 @@ def _goal(cause: Cause, fix: Fix) -> StepText | None:
     return next((step for step in repair_steps(fix) if carries_out(cause["action"], step.command)), None)
 
 
-def _fitting(steps: Sequence[StepText], room: int) -> list[StepText]:
+def _fitting(steps: Sequence[StepText], room: int, goal: StepText | None) -> Sequence[StepText]:
     """The first steps that fit in so many lines; half of a repair is for -v, unless it comes first."""
-    shown: list[StepText] = []
-    used = 0
-    for step in steps:
-        new = not shown or shown[-1].heading != step.heading
-        rest = len(shown) + 1 < len(steps)
-        if step.last or used + new + 1 + rest > room:
+    count = used = 0
+    for number, step in enumerate(steps):
+        new = not number or steps[number - 1].heading != step.heading
+        rest = number + 1 < len(steps)
+        if (step.last and step != goal) or used + new + 1 + rest > room:
             break
-        shown.append(step)
+        count = number + 1
         used += new + 1
-    hidden = [step for step in steps[len(shown) :] if not step.last]
-    looks = [step for step in shown if step.word != REPAIR]
-    return shown[: len(looks)] if looks == shown[: len(looks)] and looks and hidden else shown
+    shown, rest_of_repair = steps[:count], [step for step in steps[count:] if not step.last]
+    looks = next((number for number, step in enumerate(shown) if step.word == REPAIR), count)
+    return shown[:looks] if looks and rest_of_repair and goal not in shown else shown

@@ -195,7 +195,12 @@ def full_summary(finding: Mapping[str, Any]) -> str:
 def asides(finding: Mapping[str, Any]) -> str:
     """What follows a summary: who accepts it, and that its rule is in preview."""
     waived = f" [waived: {finding['waived']}]" if finding.get("waived") else ""
-    return f"{waived}{' [preview]' if in_preview(finding) else ''}"
+    return f"{waived}{preview_mark(finding)}"
+
+
+def preview_mark(told: Mapping[str, Any]) -> str:
+    """How every view marks a warning, or a cause, of which only rules in preview speak."""
+    return " (preview)" if in_preview(told) else ""
 
 
 def in_preview(finding: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nodedoctor.knowledge.ownership import action_words, side_of
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, severity
+from nodedoctor.report.document import Cause, Finding, Report, preview_mark, severity
 from nodedoctor.report.inert import inert
 
 _OWNERS = {
@@ -44,8 +44,9 @@ def of_cause(cause: Cause) -> str:
     """Where to look, what is broken and what to do, in one line."""
     action = action_words(cause["action"], cause["owner"], cause["subjects"])
     tail = f"; {action}" if action else ""
-    preview = " (preview)" if cause.get("preview") else ""
-    return f"{side_of(cause['owner'], cause['action'])}{preview}: {inert(cause['headline'])}{tail}"
+    mark = preview_mark(cause)  # which says nothing of the node yet
+    side = f"{Status(cause['status']).word}{mark}" if mark else side_of(cause["owner"], cause["action"])
+    return f"{side}: {inert(cause['headline'])}{tail}"
 
 
 def and_more(causes: Sequence[Cause]) -> str:

@@ -17,6 +17,7 @@ from nodedoctor.report.document import (
     Result,
     asides,
     full_summary,
+    in_preview,
     is_blind,
     marked,
     problems_first,
@@ -79,10 +80,17 @@ def identity(node: Mapping[str, object]) -> list[str]:
 
 
 def tally(report: Report) -> str:
-    """The counts in one line, worst first, without zeros."""
+    """The counts in one line, worst first, without zeros; how many warnings are by rules in preview."""
     order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
     counts = report["counts"]
-    return "  ".join(f"{counts[status.value]} {status.value}" for status in order if counts[status.value])
+    few = sum(r["status"] == Status.WARN.value and in_preview(worst(r)) for r in report["results"])
+    number = "" if few == counts[Status.WARN.value] else f"{few} "
+    marks = {Status.WARN: f" ({number}preview)"} if few else {}
+    return "  ".join(
+        f"{counts[status.value]} {status.value}{marks.get(status, '')}"
+        for status in order
+        if counts[status.value]
+    )
 
 
 def group_results(results: Iterable[Result]) -> dict[str, list[Result]]:

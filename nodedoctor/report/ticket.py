@@ -10,7 +10,7 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, objects, words
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, full_summary, place_of
+from nodedoctor.report.document import Cause, Finding, Report, full_summary, place_of, preview_mark
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lead import of_cause, root, whose
 from nodedoctor.report.markdown import fenced
@@ -52,8 +52,7 @@ def _facts(report: Report) -> Iterator[str]:
 
 
 def _cause(report: Report, cause: Cause) -> Iterator[str]:
-    preview = " (preview)" if cause.get("preview") else ""
-    yield f"## {Status(cause['status']).word}{preview}: {inert(cause['headline'])}"
+    yield f"## {Status(cause['status']).word}{preview_mark(cause)}: {inert(cause['headline'])}"
     lines = [f"- Owner: {whose(report, cause)}", f"- Finding: `{inert(cause['id'])}`"]
     lines += [f"- Part: {part}" for part in _parts(report, cause)]
     lines += [f"- Consequences:  {inert(', '.join(cause['explains']))}"] if cause["explains"] else []

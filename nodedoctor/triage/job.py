@@ -100,10 +100,11 @@ def _examine(
     story = build_timeline([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
         nodes = _this_machine(story, found.sources, reading)
-    if nodes and story.trouble:
-        faults, notes = join_nodes(story, nodes)
-        story = build_timeline([*reading.events, *flight.events, *faults])
-        reading.notes += notes
+    joined = join_nodes(story, nodes if story.trouble else ())
+    told = [*reading.events, *flight.events, *joined.events]
+    if joined.events:
+        story = build_timeline(told)
+    reading.notes += joined.notes
     coverage = Coverage(
         files=len(found.sources),
         size=reading.size,
@@ -112,8 +113,13 @@ def _examine(
         notes=tuple(reading.notes),
         unread=reading.unread,
     )
-    judged = add_advice(verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm), story)
-    if not in_time:
+    judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
+    suspected = joined.undated if judged.outcome == "undetermined" else ()
+    if suspected:  # for lack of a cause in the logs themselves
+        story = build_timeline([*told, *suspected])
+        judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
+    judged = add_advice(judged, story)
+    if not in_time or suspected:
         judged = replace(judged, confidence="low")
     elif reading.slow and judged.confidence == "high":
         judged = replace(judged, confidence="medium")

@@ -28,6 +28,9 @@ _ZIP = b"PK"
 BEFORE = 600.0
 """Seconds before the first wait began in which a kernel message still counts: drivers retry for minutes."""
 
+NOTED = 3
+"""Messages of another time, or of none, that notes quote. Ours."""
+
 CAUSES: dict[str, Cause] = {
     "limits.nofile": "shm_or_limits",
     "limits.shm": "shm_or_limits",
@@ -88,17 +91,36 @@ def node_of(path: str, report: Mapping[str, Any]) -> NodeFaults:
     return NodeFaults(name, tuple(_node_events(path, name, report)))
 
 
-def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> tuple[list[Event[Any]], list[str]]:
-    """The events of these nodes that belong to this job, and notes about those that do not."""
+@record
+class JoinedNodes:
+    """Events of nodes: those of this job, those of an unknown time; and notes."""
+
+    events: tuple[Event[Any], ...]
+    undated: tuple[Event[Any], ...]
+    notes: tuple[str, ...]
+
+
+def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
+    """Sort what nodes say by its time: only the job's counts for sure."""
     kept: list[Event[Any]] = []
+    undated: list[Event[Any]] = []
     notes: list[str] = []
+    dated = any(event.time is not None for event in story.events)
     hosts = spoken_hosts(story)
     for node in nodes:
         if node.host and hosts and short_name(node.host) not in hosts:
             notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
             continue
-        kept += [event for event in node.events if _in_time(event, story)]
-    return kept, notes
+        for event in node.events:
+            if isinstance(event.what, NodeFault) or (dated and _in_time(event, story)):
+                kept.append(event)
+            elif not dated:
+                undated.append(event)
+    notes += [
+        f"{event.place.source}: perhaps of another job, since the logs have no times: {event.text[:200]}"
+        for event in undated[:NOTED]
+    ]
+    return JoinedNodes(tuple(kept), tuple(undated), tuple(notes))
 
 
 def _load_report(path: str) -> Mapping[str, Any]:
@@ -204,8 +226,6 @@ def _in_time(event: Event[Any], story: Timeline) -> bool:
         return True
     times = [wait.began for wait in story.waits if wait.began is not None]
     known = [e.time for e in story.events if e.time is not None]
-    if not known:
-        return True
     first = min(times) if times else min(known)
     return first - BEFORE <= event.time <= max(known) + BEFORE
 

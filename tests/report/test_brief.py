@@ -55,8 +55,24 @@ def test_what_the_headline_asks_for_can_be_typed(node: Path) -> None:
         page, steps = brief.render(report, width=80), found[1]["fix"]["steps"]
         action = report["causes"][0]["action"]
         goals = [step["command"] for step in steps if carries_out(action, step["command"])]
-        assert not goals or any(f"     $ {goal}\n" in page for goal in goals), (action, goals)
+        typed = (f"     $ {goal}\n" in page or f"with -v, also {goal}\n" in page for goal in goals)
+        assert not goals or any(typed), (action, goals)
         assert action != "replace-node" or "nodedoctor --ticket ticket.md" in page
+
+
+@pytest.mark.parametrize("node", NODES, ids=NAMES)
+@pytest.mark.parametrize("width", [60, 80, 110])
+def test_no_step_before_a_reset_is_hidden_while_the_reset_shows(node: Path, width: int) -> None:
+    """The steps on a page are the first ones of a fix, without a gap."""
+    report = document(node)
+    whole = brief.render(report, width=width)
+    for cause in report["causes"]:
+        found = root(report, cause)
+        steps = [s["command"] for s in found[1]["fix"]["steps"]] if found and found[1]["fix"] else []
+        resets = [n for n, step in enumerate(steps) if carries_out(cause["action"], step)]
+        for reset in resets[:1]:
+            if f"     $ {steps[reset]}\n" in whole:
+                assert all(f"     $ {step}\n" in whole for step in steps[:reset])
 
 
 def test_a_port_asks_for_its_cable_and_not_for_another_node() -> None:

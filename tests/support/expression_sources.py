@@ -29,6 +29,18 @@ def expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
     for sign in _signs():
         yield sign.expression, 0, "triage.events.SIGNS", {"search"}
     yield from inline
+    read = {expression for expression, _ in compiled} | {expression for expression, *_ in inline}
+    yield from (one for one in put_together() if one[0] not in read)
+
+
+def put_together() -> Iterator[tuple[Any, int, str, set[str]]]:
+    """What functions put together while they judge all cases of triage and all recorded nodes, and redact."""
+    found: dict[tuple[Any, int], tuple[str, set[str]]] = {}
+    for text, as_bytes, flags, where, method in json.loads(_output(_JUDGE)):
+        expression = text.encode("latin-1") if as_bytes else text
+        found.setdefault((expression, flags), (where, set()))[1].add(method)
+    for (expression, flags), (where, used) in found.items():
+        yield expression, flags, where, used - {"compile"} or {"search"}
 
 
 def _signs() -> Any:
@@ -71,12 +83,49 @@ json.dump(found, sys.stdout)
 """
 
 
+_JUDGE = """
+import asyncio, json, os, re, sys
+from pathlib import Path
+found = set()
+real = re._compile
+def compiled(expression, flags):
+    frame = sys._getframe(1)
+    method, frame = frame.f_code.co_name, frame.f_back
+    file = os.path.relpath(frame.f_code.co_filename)
+    while file.endswith("nodedoctor/patterns.py"):
+        frame = frame.f_back
+        file = os.path.relpath(frame.f_code.co_filename)
+    if isinstance(expression, (str, bytes)) and file.startswith(("nodedoctor/", "checks/")):
+        as_bytes = isinstance(expression, bytes)
+        text = expression.decode("latin-1") if as_bytes else expression
+        found.add((text, as_bytes, int(flags), f"{file}:{frame.f_lineno}", method))
+    return real(expression, flags)
+re._compile = compiled
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.redact.triage_documents import redacted_triage
+from nodedoctor.report.json import document
+from nodedoctor.triage import document as triage_document
+from nodedoctor.triage.job import examine_job
+for path in sorted(Path("tests/triage/logs/cases").iterdir()):
+    examined = examine_job([str(path)])
+    redacted_triage(triage_document.make_document(examined.verdict, examined.lines.of))
+for path in sorted(Path("tests/nodes").glob("*/manifest.json")):
+    document(asyncio.run(Session(Request(replay=path.parent, redact=True)).diagnosis().run()))
+json.dump(sorted(found), sys.stdout)
+"""
+
+
+def _output(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+
 def _compiled() -> dict[tuple[Any, int], tuple[str, int]]:
     """What is compiled while all modules are loaded, in a process of its own, with the place of each."""
-    done = subprocess.run([sys.executable, "-c", _LIST], cwd=ROOT, capture_output=True, text=True, check=True)
     return {
         (text.encode("latin-1") if as_bytes else text, flags): (path, line)
-        for text, as_bytes, flags, path, line in json.loads(done.stdout)
+        for text, as_bytes, flags, path, line in json.loads(_output(_LIST))
     }
 
 

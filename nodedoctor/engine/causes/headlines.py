@@ -12,7 +12,7 @@ _NUMBER = regex(r"\d(?:\d|[.,]\d)*")
 _ASIDE = regex(r" \([^()]*\)")
 _CLAUSE = (regex("; |: "), regex(", "))
 _WHEN = re.compile(
-    r"(?:,? \d+ times)?(?: (?:at|from|to) (?:(?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
+    r"(?:, \d+ times)?(?: (?:at|from|to) (?:(?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
     r"[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?"
     r"|\d+(?:\.\d+)? s(?: after boot|(?= to \d+(?:\.\d+)? s after boot))))+"
 )

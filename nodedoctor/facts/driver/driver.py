@@ -31,7 +31,7 @@ RIVALS = ("nouveau", "nova_core")
 """Kernel modules that take a GPU away from NVIDIA's driver."""
 
 _AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
-UPGRADES_ON = quoted_like("driver-files", r".*Unattended-Upgrade\b.*", f'files["{_AUTO_UPGRADES}"]')
+UPGRADES_ON = quoted_like("driver-files", r"^.*Unattended-Upgrade\b.*", f'files["{_AUTO_UPGRADES}"]')
 _NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
 _WSL, _TEGRA = "/dev/dxg", "/etc/nv_tegra_release"
 _PEER_MEMORY = "/sys/kernel/mm/memory_peers"
@@ -179,7 +179,7 @@ class Driver:
 
 def module_version() -> Evidence:
     """The line in which the loaded kernel module names its version."""
-    return quoted_like("driver-files", r".*\b\d{3,4}\.\d.*", f'files["{PROC}/version"]')
+    return quoted_like("driver-files", r"^.*\b\d{3,4}\.\d.*", f'files["{PROC}/version"]')
 
 
 def module_line(name: str) -> Evidence:

@@ -192,7 +192,7 @@ def _clock(files: Files) -> str | None:
 
 
 def _cpu_line(cpuinfo: str, key: str) -> str | None:
-    found = re.search(rf"^{key}\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    found = re.search(rf"^{key}[ \t]*:[ \t]*(\S.*)$", cpuinfo, re.MULTILINE)
     return found.group(1).strip() if found else None
 
 

@@ -17,6 +17,7 @@ from nodedoctor.report.document import (
     in_preview,
     is_blind,
     is_broken,
+    preview_mark,
     problems_first,
     severity,
     severity_of,
@@ -137,7 +138,7 @@ def _finding_text(finding: Finding) -> tuple[Piece, ...]:
     name = label_if_unnamed(finding["subject"] or "", full_summary(finding))
     subject = element("strong", name) if name else None
     waived = element("em", f" waived: {finding['waived']}") if finding["waived"] else None
-    preview = element("em", " preview") if in_preview(finding) else None
+    preview = element("em", preview_mark(finding)) if in_preview(finding) else None
     return subject, " " if subject else None, prose(full_summary(finding)), waived, preview
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from textwrap import shorten
 from typing import Any
@@ -31,7 +32,8 @@ def first_exception(story: Timeline) -> Iterator[Candidate]:
         if not isinstance(e.what, (*QUIET, ExceptionRaised))
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
-    own = [e for e in story.of(ExceptionRaised) if not is_secondary(e.what) and not _goes_on(e, explained)]
+    known = _ExplainedPlaces(explained)
+    own = [e for e in story.of(ExceptionRaised) if not is_secondary(e.what) and not known.explain(e)]
     if any(_says_what(event.what) for event in story.of(ExceptionRaised)):
         own = [event for event in own if _says_what(event.what)]
     chosen = independent_failures(story, own)
@@ -85,21 +87,28 @@ def _says_what(raised: ExceptionRaised) -> bool:
     return bool(raised.message) or raised.type != "Exception"
 
 
-def _goes_on(raised: Event[ExceptionRaised], others: Iterable[Event[Any]]) -> bool:
-    """True when another event was read from an exception's line, or from the next one of its message."""
-    end = raised.place.offset + len(raised.text)
-    return any(
-        e.place.source == raised.place.source
-        and (
-            e.place.offset == raised.place.offset
-            or (
-                isinstance(e.what, (GpuFull, Symptom))
-                and e.who.rank == raised.who.rank
-                and 0 < e.place.offset - end < NEXT
-            )
-        )
-        for e in others
-    )
+class _ExplainedPlaces:
+    """Where other events were read, put together once: thousands of exceptions are asked about."""
+
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
+        self._read: set[tuple[str, int]] = set()
+        self._messages: dict[tuple[str, int | None], list[int]] = {}
+        for event in events:
+            place = event.place
+            self._read.add((place.source, place.offset))
+            if isinstance(event.what, (GpuFull, Symptom)):
+                self._messages.setdefault((place.source, event.who.rank), []).append(place.offset)
+        for offsets in self._messages.values():
+            offsets.sort()
+
+    def explain(self, raised: Event[ExceptionRaised]) -> bool:
+        """True when another event tells of the same line or message."""
+        source, offset = raised.place.source, raised.place.offset
+        end = offset + len(raised.text)
+        offsets = self._messages.get((source, raised.who.rank), [])
+        behind = bisect_right(offsets, end)
+        goes_on = behind < len(offsets) and offsets[behind] - end < NEXT
+        return goes_on or (source, offset) in self._read
 
 
 RULES = (first_exception,)

@@ -133,7 +133,7 @@ def xid_candidates(story: Timeline) -> Iterator[Candidate]:
     """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
     told = [event for event in story.of(XidReported) if not _is_harmless_xid(event.what)]
     soft = [event for event in told if of_program(event.what)]
-    hard = [event for event in told if event not in soft]
+    hard = [event for event in told if not of_program(event.what)]
     if hard:
         yield _judge_xid(story, "gpu_hardware_xid", "fault", hard)
     if soft:
@@ -270,7 +270,7 @@ def _is_on_wrong_gpu(who: Identity) -> bool:
 
 def _of_the_job(story: Timeline, pid: int | None) -> bool:
     """True for a process of which the logs tell more than that it holds memory."""
-    return pid is not None and any(event.who.pid == pid for event in story.events)
+    return pid is not None and pid in story.pids
 
 
 def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:

@@ -173,13 +173,31 @@ class Timeline:
 
     def gave_up(self, who: Identity) -> bool:
         """True for a rank or process whose own watchdog gave up."""
-        return any(
-            (who.rank is not None and who.rank == event.who.rank)
-            or (who.pid is not None and who.pid == event.who.pid)
-            for event in self.given_up
+        told = self._names_given_up
+        return (who.rank is not None and ("rank", who.rank) in told) or (
+            who.pid is not None and ("pid", who.pid) in told
         )
 
-    @property
+    @cached_property
+    def _names_given_up(self) -> frozenset[tuple[str, int | None]]:
+        people = [event.who for event in self.given_up]
+        return frozenset([*(("rank", who.rank) for who in people), *(("pid", who.pid) for who in people)])
+
+    @cached_property
+    def first_given_up(self) -> dict[str, int]:
+        """The offset of the first timeout in each log."""
+        first: dict[str, int] = {}
+        for event in self.given_up:
+            source, offset = event.place.source, event.place.offset
+            first[source] = min(first.get(source, offset), offset)
+        return first
+
+    @cached_property
+    def pids(self) -> frozenset[int | None]:
+        """The processes of which a line tells."""
+        return frozenset(event.who.pid for event in self.events)
+
+    @cached_property
     def given_up(self) -> list[Event[Any]]:
         """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
         failed = [event for event in self.of(CollectiveStatus) if event.what.stuck is not None]
@@ -207,10 +225,8 @@ def follows_timeout(story: Timeline, event: Event[Any]) -> bool:
     Whoever reports ends does so at once: what stands behind a timeout in a log was told after it, whatever
     the clocks of two programs say.
     """
-    behind = any(
-        other.place.source == event.place.source and other.place.offset < event.place.offset
-        for other in story.given_up
-    )
+    first = story.first_given_up.get(event.place.source)
+    behind = first is not None and first < event.place.offset
     if behind or story.late(event) or story.gave_up(event.who):
         return True
     return isinstance(event.what, (ActorDied, ActorPid)) and _all_gave_up(story)

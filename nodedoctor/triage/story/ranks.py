@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
@@ -234,37 +233,44 @@ PER_NODE = 8
 """GPUs of the largest common node; more ranks mean several nodes."""
 
 
-Known = dict[int, set[tuple[str, int]]]
-"""By process id: hosts, '' where none is told, and ranks."""
+Known = dict[tuple[int, str], set[int]]
+"""Ranks by process id and place, two of each at most: only a single one is of use. A place is a host, ""
+where none is told, or ANY, ADDRESS and NAME for all, all with an address and all with a name."""
+ANY, ADDRESS, NAME = "any place", "any address", "any name"
 
 
 def _rank_of(known: Known, who: Identity) -> int | None:
-    """The rank of a process, when only one fits: containers on several hosts give the same process ids."""
-    told = known.get(who.pid, set()) if who.pid is not None else set()
+    """The rank of a process, when only one fits: containers on several hosts give the same process ids.
+
+    Two hosts differ by their names, or by their addresses; an address and a name may be of the same one.
+    """
+    if who.pid is None:
+        return None
     host = _short_host(who.host)
-    ranks = {rank for other, rank in told if not _hosts_differ(host, other)}
+    places = (host, "", NAME if host[:1].isdigit() else ADDRESS) if host else (ANY,)
+    ranks = set().union(*(known.get((who.pid, place), set()) for place in places))
     return ranks.pop() if len(ranks) == 1 else None
 
 
-def _hosts_differ(one: str, other: str) -> bool:
-    """True for two hosts; an address and a name may be of the same one."""
-    return bool(one and other) and one != other and one[:1].isdigit() == other[:1].isdigit()
-
-
-def _ranks_by_pid(told: set[tuple[str, int]]) -> set[int]:
-    return {rank for _, rank in told}
+def _add_rank(known: Known, pid: int, host: str, rank: int) -> None:
+    places = (host, ANY, ADDRESS if host[:1].isdigit() else NAME) if host else ("", ANY)
+    for place in places:
+        ranks = known.setdefault((pid, place), set())
+        if len(ranks) < 2:
+            ranks.add(rank)
 
 
 def _rank_by_pid(events: list[Event[Any]]) -> Known:
     """Process ids whose rank is told."""
-    known: Known = defaultdict(set)
+    known: Known = {}
     for event in events:
         if event.who.pid is not None and event.who.rank is not None:
-            known[event.who.pid].add((_short_host(event.who.host), event.who.rank))
+            _add_rank(known, event.who.pid, _short_host(event.who.host), event.who.rank)
     for event in events:
         if isinstance(event.what, PidRoster):
-            listed = {pid: {("", rank)} for rank, pid in enumerate(event.what.pids)}
-            sure = [pid for pid in listed if pid in known]
-            if len(sure) > 1 and all(_ranks_by_pid(known[pid]) == _ranks_by_pid(listed[pid]) for pid in sure):
-                known = {**listed, **known}
+            listed = {pid: rank for rank, pid in enumerate(event.what.pids)}
+            sure = [pid for pid in listed if (pid, ANY) in known]
+            if len(sure) > 1 and all(known[pid, ANY] == {listed[pid]} for pid in sure):
+                for pid in listed.keys() - set(sure):
+                    _add_rank(known, pid, "", listed[pid])
     return known

@@ -22,6 +22,7 @@ from nodedoctor.report.document import (
     full_summary,
     is_blind,
     marked,
+    preview_mark,
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
@@ -83,8 +84,7 @@ def explained(report: Report, cause: Cause) -> list[Para]:
 def _card_parts(report: Report, cause: Cause, titled: bool) -> list[Para]:
     """Headline, the finding, whose move it is, what it does to training, when the kernel logged it."""
     status = Status(cause["status"])
-    preview = " (preview)" if cause.get("preview") else ""
-    title = Para(inert(cause["headline"]) + preview, f"{status.word}  ", LABEL, STYLE[status])
+    title = Para(inert(cause["headline"]) + preview_mark(cause), f"{status.word}  ", LABEL, STYLE[status])
     found = root(report, cause)
     if found is None:
         return [title, labelled("who acts", whose(report, cause))]

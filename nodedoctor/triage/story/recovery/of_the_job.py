@@ -31,7 +31,8 @@ WORKING = 3
 class JobContext:
     """What of the whole job speaks against an error: who waited, how far it came, who ended first."""
 
-    waits: tuple[CollectiveWait, ...]
+    began: dict[int | None, float]
+    """When the last wait of each rank began."""
     past_start: bool
     all_waited: bool
     first_were_killed: bool
@@ -42,8 +43,12 @@ def describe_job(
 ) -> JobContext:
     """The context of a job's errors, put together once."""
     first = [event for event in events if isinstance(event.what, ProcessExit) and event.what.first]
+    began: dict[int | None, float] = {}
+    for wait in waits:
+        if wait.began is not None:
+            began[wait.who.rank] = max(began.get(wait.who.rank, wait.began), wait.began)
     return JobContext(
-        waits,
+        began,
         _is_past_start(events, waits),
         bool(waits) and _all_waited(waits, expected),
         _first_were_killed(first),
@@ -72,7 +77,9 @@ def is_of_the_start(event: Event[Any], job: JobContext) -> bool:
 
 def waited_later(event: Event[Any], job: JobContext) -> bool:
     """True for a process that came to a collective after its error and waited there until the timeout."""
-    return bool(job.waits) and _is_personal(event.what) and _waited_later(event, job.waits)
+    rank = event.who.rank
+    later = rank is not None and event.time is not None and rank in job.began and event.time < job.began[rank]
+    return later and _is_personal(event.what)
 
 
 def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
@@ -106,15 +113,6 @@ def _of_the_start(what: object) -> bool:
         called = bool(what.frames) and what.frames[-1].function != "<module>"
         return not called and _IMPORTS.search(what.type) is not None
     return isinstance(what, Symptom) and what.cause in STARTS
-
-
-def _waited_later(event: Event[Any], waits: Sequence[CollectiveWait]) -> bool:
-    """True for a process that came to a collective after this and waited there until its timeout."""
-    for wait in waits:
-        same = event.who.rank is not None and event.who.rank == wait.who.rank
-        if same and event.time is not None and wait.began is not None and event.time < wait.began:
-            return True
-    return False
 
 
 def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -73,23 +73,15 @@ def _may_pass(what: object) -> bool:
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
-    later: dict[tuple[str, int], list[TrainingStep]] = defaultdict(list)
     trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
-    known = Counter(
-        (event.what.series, event.what.part) for event in events if isinstance(event.what, TrainingStep)
-    )
+    counters = _LaterCounters(events)
     speakers = _Speakers(events)
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
-            known[what.series, what.part] -= 1
-            later[what.series, what.part].append(what)
-        if (
-            isinstance(what, (*QUIET, *FATAL))
-            or speakers.final(event)
-            or not _is_survived(event, later, known, alone)
-        ):
+            counters.add(what)
+        if isinstance(what, (*QUIET, *FATAL)) or speakers.final(event) or not counters.survived(event, alone):
             kept.append(event)
     return kept[::-1]
 
@@ -106,14 +98,18 @@ def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
         e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
     }
     told: Counter[str] = Counter()
+    new: set[str] = set()
     before: set[str] = set()
     after: set[str] = set()
     for event in events:
         if isinstance(event.what, TrainingStep) and event.what.rises:
-            before.update(told)
+            before |= new
+            new.clear()
         elif _is_logged(event, folded):
-            told.update(_error_kinds(event))
-            after.update(_error_kinds(event) & before)
+            kinds = _error_kinds(event)
+            told.update(kinds)
+            new |= kinds
+            after |= kinds & before
     habits = {kind for kind in after if told[kind] > SURVIVED}
     return [event for event in events if not _error_kinds(event) & habits]
 
@@ -156,24 +152,66 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     return [*events[:stop], *(e for e, end in zip(events[stop:], ends, strict=True) if not end)]
 
 
-def _is_survived(
-    event: Event[Any],
-    later: dict[tuple[str, int], list[TrainingStep]],
-    known: Counter[tuple[str, int]],
-    alone: bool,
-) -> bool:
-    """True when a counter of before went on after this, or one began and came far."""
-    mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
-    needed = SURVIVED if alone or mild else FAR
-    for key, steps in later.items():
-        if steps[0].answers and not (of_a_request(event, key[0]) or _is_hint(event.what)):
-            continue
-        rises = sum(step.rises for step in steps)
-        if rises >= SURVIVED and known[key] > 0:
+class _LaterSteps:
+    """What one counter did behind an event; `last` is the last that it said."""
+
+    def __init__(self, last: TrainingStep) -> None:
+        self.last = last
+        self.rises: float = 0
+        self.epochs: float = 0
+
+    def add(self, step: TrainingStep) -> None:
+        self.rises += step.rises
+        self.epochs = max(self.epochs, step.epochs)
+
+
+class _LaterCounters:
+    """What all counters did behind an event, read from a log's end.
+
+    Those of requests count for some events only, and are asked one by one.
+    """
+
+    def __init__(self, events: list[Event[Any]]) -> None:
+        steps = [event.what for event in events if isinstance(event.what, TrainingStep)]
+        self._before = Counter((step.series, step.part) for step in steps)
+        self._steps: dict[tuple[str, int], _LaterSteps] = {}
+        self._of_requests: dict[tuple[str, int], _LaterSteps] = {}
+        self._going_on: set[tuple[str, int]] = set()
+        self._rises: float = 0
+        self._epochs: float = 0
+
+    def add(self, step: TrainingStep) -> None:
+        """One step further back."""
+        key = step.series, step.part
+        self._before[key] -= 1
+        found = self._steps.setdefault(key, _LaterSteps(step))
+        found.add(step)
+        if found.last.answers:
+            self._of_requests[key] = found
+            return
+        if self._goes_on(key, found):
+            self._going_on.add(key)
+        else:
+            self._going_on.discard(key)
+        if found.last.begins:
+            self._rises = max(self._rises, found.rises)
+            self._epochs = max(self._epochs, found.epochs)
+
+    def survived(self, event: Event[Any], alone: bool) -> bool:
+        """True when a counter went on after this, or began and came far."""
+        mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
+        needed = SURVIVED if alone or mild else FAR
+        if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
-        if steps[0].begins and (rises >= needed or max(step.epochs for step in steps) >= SURVIVED):
-            return True
-    return False
+        return any(
+            self._goes_on(key, steps)
+            or (steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED))
+            for key, steps in self._of_requests.items()
+            if of_a_request(event, key[0]) or _is_hint(event.what)
+        )
+
+    def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
+        return steps.rises >= SURVIVED and self._before[key] > 0
 
 
 def _is_hint(what: object) -> bool:
