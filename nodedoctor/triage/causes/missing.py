@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from nodedoctor.triage.events.system.exits import ForceKilled, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import CollectiveFailed, CollectiveStatus, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
-from nodedoctor.triage.story import Timeline
+from nodedoctor.triage.story import CollectiveWait, Timeline
 from nodedoctor.wording import singular_or_plural
 
 LATE_SHARE = 0.1
@@ -214,6 +215,46 @@ def legitimate_work(story: Timeline) -> Iterator[Candidate]:
         )
 
 
+_SAVES = re.compile(
+    r"(?i)(?:^|_)(?:ckpt|checkpoint)|save_(?:model|state|pretrained|weights)|(?:^|_)async_save"
+)
+"""Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
+
+
+def waits_in_a_save(story: Timeline) -> Iterator[Candidate]:
+    """Ranks waited where a checkpoint is saved, by the name of their group or of a function of their stack.
+
+    Who writes is not among them: nothing tells whether it was slow or stuck.
+    """
+    grouped = [wait.event for wait in story.waits if _SAVES.search(_group_label(wait))]
+    gloo = {(event.place.source, event.place.offset) for event in story.of(GlooTimeout)}
+    stacks = [
+        event
+        for event in story.of(ExceptionRaised)
+        if (event.place.source, event.place.offset) in gloo
+        and any(_SAVES.search(frame.function) for frame in event.what.frames)
+    ]
+    waited: list[Event[Any]] = grouped if len(grouped) == len(story.waits) else []
+    waited = waited or (stacks if len(stacks) == len(gloo) and not story.waits else [])
+    if waited:
+        saving = [event for event in story.of(LongWork) if "sav" in event.what.kind]
+        people = distinct_ranks(event.who for event in waited)
+        who = describe_identities(people) or "ranks"
+        yield Candidate(
+            "timeout_too_short_legit_work",
+            "absence",
+            "medium" if saving or len(people) > 1 else "low",
+            f"{who} waited until the timeout while a checkpoint was saved",
+            (*waited[:3], *saving[-1:]),
+            (),
+            tuple(people),
+        )
+
+
+def _group_label(wait: CollectiveWait) -> str:
+    return f"{wait.work.group.name} {wait.work.group.desc}".replace("(", "_")
+
+
 def absent_rank(
     story: Timeline,
     culprits: tuple[Identity, ...],
@@ -223,8 +264,11 @@ def absent_rank(
     confidence: Confidence,
     then: str = UNTIL,
 ) -> Candidate:
-    """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so."""
-    work = _long_work(story, {who.rank for who in culprits})
+    """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so.
+
+    Only a timeout makes work too long: who still waits tells nothing of it.
+    """
+    work = _long_work(story, {who.rank for who in culprits}) if then == UNTIL else None
     asleep = [e for e in story.of(DeliberateSleep) if e.who.rank in {who.rank for who in culprits}]
     cause: Cause = (
         "timeout_too_short_legit_work" if work is not None and not asleep else "cpu_stuck_or_slow_rank"
@@ -350,4 +394,5 @@ RULES = (
     gil_held,
     unpublished_id,
     legitimate_work,
+    waits_in_a_save,
 )

@@ -109,7 +109,7 @@ SIGNS: tuple[LogPattern, ...] = (
     symptom_pattern(
         _SOCKET,
         "no-interface",
-        r"[Nn]o (?:socket )?interface found",
+        r"[Nn]o (?:socket )?interface found|connecting to address .{0,80}\bfamily \d{1,6} is neither AF_INET",
         "NCCL found no network interface: NCCL_SOCKET_IFNAME, where it is set, matches none",
         personal=True,
     ),

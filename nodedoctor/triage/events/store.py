@@ -168,6 +168,14 @@ def _unjoined_ranks(found: re.Match[str]) -> ClientsMissing | None:
 
 
 SIGNS: tuple[LogPattern, ...] = (
+    log_pattern(  # nvidia-resiliency-ext, fault_tolerance/rank_monitor_server.py
+        r"rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for"
+        r"|Did not get (?:initial|subsequent) heartbeat)",
+        lambda found: BarrierMissed(
+            ranks_in(found["rank"]),
+            f"the end of its section {found['section']}" if found["section"] else "its next heartbeat",
+        ),
+    ),
     log_pattern(
         # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
         r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete"

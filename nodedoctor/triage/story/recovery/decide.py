@@ -52,6 +52,7 @@ LOG_RULES = (
         survived.drop_before_ordinary_lines,
     ),
     LogRule("survived", "the job came to its end behind it", survived.drop_before_the_end),
+    LogRule("survived", "the run reports its own success behind it", survived.drop_before_success),
     LogRule("survived", "the job counted on behind it", survived.drop_before_more_steps),
     LogRule("handled", "the program logs it again and again, and counts on", survived.drop_repeated_errors),
     LogRule("echoed", "somebody stopped the job, which had worked until then", shutdown.drop_shutdown_errors),

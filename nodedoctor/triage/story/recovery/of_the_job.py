@@ -23,6 +23,8 @@ from nodedoctor.triage.story.recovery.survived import FAR
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
 STARTS = ("version_mismatch", "driver_problem")
 """Causes that keep a process from its first collective: one that made many had none of them."""
+MEETING = "rendezvous-failed"
+"""A launcher tells it too when its store ends with the job."""
 WORKING = 3
 """Collectives after which a job is past its start."""
 
@@ -112,7 +114,7 @@ def _of_the_start(what: object) -> bool:
     if isinstance(what, ExceptionRaised):
         called = bool(what.frames) and what.frames[-1].function != "<module>"
         return not called and _IMPORTS.search(what.type) is not None
-    return isinstance(what, Symptom) and what.cause in STARTS
+    return isinstance(what, Symptom) and (what.cause in STARTS or what.name == MEETING)
 
 
 def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:

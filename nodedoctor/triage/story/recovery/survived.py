@@ -29,6 +29,8 @@ another program, which began after the first one had died. Ours."""
 WORDS = 4
 """Words of a message that stay the same when a program fails in the same place again. Ours."""
 _DIGITS = re.compile(r"\d+")
+_LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
+"""With which torch's watchdog and C++ end a process, whatever the others still count."""
 
 
 def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -48,6 +50,22 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what may pass, of a job that came to its end behind it, or was cancelled."""
     return _drop_before(events, (JobFinished, CancelledByUser), _may_pass)
+
+
+def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
+    """Without exceptions in front of a run's report of its success, where no process ended in between.
+
+    A rank that had an error and never said that it was done keeps it.
+    """
+    if any(isinstance(event.what, FATAL) for event in events):
+        return events
+    done = {event.who.rank for event in events if isinstance(event.what, JobFinished)}
+    end = max((index for index, event in enumerate(events) if isinstance(event.what, JobFinished)), default=0)
+    return [
+        event
+        for index, event in enumerate(events)
+        if index >= end or not isinstance(event.what, ExceptionRaised) or event.who.rank not in done
+    ]
 
 
 def _drop_before(
@@ -81,7 +99,8 @@ def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
         what = event.what
         if isinstance(what, TrainingStep):
             counters.add(what)
-        if isinstance(what, (*QUIET, *FATAL)) or speakers.final(event) or not counters.survived(event, alone):
+        last = isinstance(what, (*QUIET, *FATAL)) or _LAST_WORDS.search(event.text) is not None
+        if last or speakers.final(event) or not counters.survived(event, alone):
             kept.append(event)
     return kept[::-1]
 
