@@ -44,10 +44,13 @@ def jobs(document: Json) -> Iterator[tuple[str, str, bool]]:
 
 def also_seen(document: Json) -> Iterator[tuple[str, str]]:
     """Each error that decided nothing: its line, and what became of it with the reason."""
-    for one in objects(document.get("also_seen")):
-        count = whole_number(one, "count") or 1
+    for error in objects(document.get("also_seen")):
+        count = whole_number(error, "count") or 1
         times = f" (first of {count} that are alike)" if count > 1 else ""
-        yield words(one.get("text")).strip(), f"{words(one.get('fate'))}: {words(one.get('reason'))}{times}"
+        yield (
+            words(error.get("text")).strip(),
+            f"{words(error.get('fate'))}: {words(error.get('reason'))}{times}",
+        )
 
 
 @record
@@ -129,4 +132,4 @@ def earlier_failures(document: Json) -> int:
 def is_span(value: object) -> bool:
     """Whether a JSON value is a range `[first, last]`."""
     pair = as_list(value)
-    return len(pair) == 2 and all(isinstance(one, int) and not isinstance(one, bool) for one in pair)
+    return len(pair) == 2 and all(isinstance(rank, int) and not isinstance(rank, bool) for rank in pair)

@@ -18,7 +18,7 @@ from nodedoctor.triage.model import (
     Identity,
     OtherJob,
     RankState,
-    SetAside,
+    SideError,
     Verdict,
 )
 from nodedoctor.triage.moments import group_moments
@@ -58,7 +58,7 @@ def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "next": [_next_document(fix) for fix in verdict.next],
         "owner": verdict.owner,
         "weighed": verdict.weighed,
-        "also_seen": [_also_seen_document(one, line_of) for one in verdict.also_seen],
+        "also_seen": [_also_seen_document(error, line_of) for error in verdict.also_seen],
         "ranks": [_rank_document(state) for state in verdict.ranks],
         "standings": [_standing_document(standing) for standing in verdict.standings],
         "incidents": verdict.incidents,
@@ -152,13 +152,13 @@ def _evidence_document(event: Event[Any], line_of: LineOf) -> dict[str, Any]:
     }
 
 
-def _also_seen_document(one: SetAside, line_of: LineOf) -> dict[str, Any]:
+def _also_seen_document(error: SideError, line_of: LineOf) -> dict[str, Any]:
     return {
-        "event": event_name(one.event),
-        "fate": one.fate,
-        "reason": one.reason,
-        "count": one.count,
-        **_evidence_document(one.event, line_of),
+        "event": event_name(error.event),
+        "fate": error.fate,
+        "reason": error.reason,
+        "count": error.count,
+        **_evidence_document(error.event, line_of),
     }
 
 

@@ -100,11 +100,11 @@ def _examine(
     story = build_timeline([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
         nodes = _this_machine(story, found.sources, reading)
-    joined = join_nodes(story, nodes if story.trouble else ())
-    told = [*reading.events, *flight.events, *joined.events]
-    if joined.events:
-        story = build_timeline(told)
-    reading.notes += joined.notes
+    node_faults = join_nodes(story, nodes if story.trouble else ())
+    events = [*reading.events, *flight.events, *node_faults.events]
+    if node_faults.events:
+        story = build_timeline(events)
+    reading.notes += node_faults.notes
     coverage = Coverage(
         files=len(found.sources),
         size=reading.size,
@@ -114,9 +114,9 @@ def _examine(
         unread=reading.unread,
     )
     judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
-    suspected = joined.undated if judged.outcome == "undetermined" else ()
+    suspected = node_faults.undated if judged.outcome == "undetermined" else ()
     if suspected:  # for lack of a cause in the logs themselves
-        story = build_timeline([*told, *suspected])
+        story = build_timeline([*events, *suspected])
         judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
     judged = add_advice(judged, story)
     if not in_time or suspected:
@@ -136,7 +136,7 @@ def _examine(
         *judged.evidence,
         *(event for run in judged.earlier for event in run.evidence),
         *(group[0] for group in of_kind(judged)),
-        *(one.event for one in judged.also_seen),
+        *(error.event for error in judged.also_seen),
     ]
     return TriageResult(judged, LineNumbers(shown, plain), reading.interrupted)
 

@@ -195,7 +195,7 @@ ErrorFate = Literal["handled", "survived", "echoed", "quoted"]
 
 
 @record
-class SetAside:
+class SideError:
     """An error that decides nothing: what became of it, how that is known, and how often it was seen."""
 
     event: Event[Any]
@@ -341,7 +341,7 @@ class Verdict:
     earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
     ranks: tuple[RankState, ...] = ()
-    also_seen: tuple[SetAside, ...] = ()
+    also_seen: tuple[SideError, ...] = ()
     """Errors that decided nothing, those that are alike as one."""
     standings: tuple[RankGroupActivity, ...] = ()
     """Of a job that still runs: what its ranks do, in groups."""

@@ -83,11 +83,11 @@ class _Page:
                 self.text(f"{text(pair, left)}: {text(pair, right)}", "    ", "  - ")
 
     def also_seen(self, document: Json) -> None:
-        told = zip(parts(document, "also_seen"), also_seen(document), strict=True)
-        for number, (one, (line, reason)) in enumerate(told):
+        errors = zip(parts(document, "also_seen"), also_seen(document), strict=True)
+        for number, (error, (line, reason)) in enumerate(errors):
             if not number:
                 self.head("Errors that decided nothing")
-            self.lines.append("  " + inert(_source_place(one)))
+            self.lines.append("  " + inert(_source_place(error)))
             self.lines.append("    " + _shorten(inert(line), 3 * self._width))
             self.text(reason, "    ")
 
@@ -132,9 +132,9 @@ class _Page:
             self.text(absent, "    ", "  - ")
         if lost := unread(document):
             self.text(f"{lost} lines or files could not be opened", "    ", "  - ")
-        if aside := sum(whole_number(one, "count") or 1 for one in parts(document, "also_seen")):
-            told = f"{count_with_noun(aside, 'error')} decided nothing (-v lists them with the reason)"
-            self.text(told, "    ", "  - ")
+        if count := sum(whole_number(error, "count") or 1 for error in parts(document, "also_seen")):
+            note = f"{count_with_noun(count, 'error')} decided nothing (-v lists them with the reason)"
+            self.text(note, "    ", "  - ")
         for note in texts(seen, "notes")[:10]:
             self.text(note, "    ", "  - ")
 

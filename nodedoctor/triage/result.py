@@ -28,28 +28,28 @@ class TriageResult:
     interrupted: bool = False
 
 
-def add_advice(judged: Verdict, story: Timeline) -> Verdict:
+def add_advice(verdict: Verdict, story: Timeline) -> Verdict:
     """The verdict with its fixes, what it is not, and what would decide."""
-    told = transfer_time(judged.collective or CollectiveCall())
-    suspects = [who.rank for who in (*judged.culprits, *judged.parties)]
-    judged = without_secrets(replace(judged, also_seen=merge_alike(story.also_seen)))
+    transfer = transfer_time(verdict.collective or CollectiveCall())
+    suspects = [who.rank for who in (*verdict.culprits, *verdict.parties)]
+    verdict = without_secrets(replace(verdict, also_seen=merge_alike(story.also_seen)))
     return replace(
-        judged,
-        ranks=rank_states(story, judged),
-        fixes=actions.choose_fixes(story, judged),
-        not_the_cause=actions.not_the_cause(story, suspects, told.sentence, told.can_explain),
-        next=actions.next_measurements(story, judged),
+        verdict,
+        ranks=rank_states(story, verdict),
+        fixes=actions.choose_fixes(story, verdict),
+        not_the_cause=actions.not_the_cause(story, suspects, transfer.sentence, transfer.can_explain),
+        next=actions.next_measurements(story, verdict),
     )
 
 
-def without_secrets(judged: Verdict) -> Verdict:
+def without_secrets(verdict: Verdict) -> Verdict:
     """The verdict with no credential in what it quotes: lines of logs hold URLs and whole command lines."""
     return replace(
-        judged,
-        headline=scrubbed(judged.headline),
-        evidence=tuple(map(_without_secrets, judged.evidence)),
-        also_seen=tuple(replace(one, event=_without_secrets(one.event)) for one in judged.also_seen),
-        alternatives=tuple((cause, scrubbed(why)) for cause, why in judged.alternatives),
+        verdict,
+        headline=scrubbed(verdict.headline),
+        evidence=tuple(map(_without_secrets, verdict.evidence)),
+        also_seen=tuple(replace(error, event=_without_secrets(error.event)) for error in verdict.also_seen),
+        alternatives=tuple((cause, scrubbed(why)) for cause, why in verdict.alternatives),
     )
 
 

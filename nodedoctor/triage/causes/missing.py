@@ -215,27 +215,13 @@ def legitimate_work(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-_SAVES = re.compile(
-    r"(?i)(?:^|_)(?:ckpt|checkpoint)|save_(?:model|state|pretrained|weights)|(?:^|_)async_save"
-)
+_SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
 
 
 def waits_in_a_save(story: Timeline) -> Iterator[Candidate]:
-    """Ranks waited where a checkpoint is saved, by the name of their group or of a function of their stack.
-
-    Who writes is not among them: nothing tells whether it was slow or stuck.
-    """
-    grouped = [wait.event for wait in story.waits if _SAVES.search(_group_label(wait))]
-    gloo = {(event.place.source, event.place.offset) for event in story.of(GlooTimeout)}
-    stacks = [
-        event
-        for event in story.of(ExceptionRaised)
-        if (event.place.source, event.place.offset) in gloo
-        and any(_SAVES.search(frame.function) for frame in event.what.frames)
-    ]
-    waited: list[Event[Any]] = grouped if len(grouped) == len(story.waits) else []
-    waited = waited or (stacks if len(stacks) == len(gloo) and not story.waits else [])
+    """Ranks waited where a checkpoint is saved. Nothing shows whether the writing rank was slow or stuck."""
+    waited = _save_waits(story)
     if waited:
         saving = [event for event in story.of(LongWork) if "sav" in event.what.kind]
         people = distinct_ranks(event.who for event in waited)
@@ -251,8 +237,23 @@ def waits_in_a_save(story: Timeline) -> Iterator[Candidate]:
         )
 
 
+def _save_waits(story: Timeline) -> list[Event[Any]]:
+    """All waits, where each is in a save by its group's name or by a function of its stack; else none."""
+    if story.waits:
+        grouped = [wait.event for wait in story.waits if _SAVES.search(_group_label(wait))]
+        return grouped if len(grouped) == len(story.waits) else []
+    gloo = {(event.place.source, event.place.offset) for event in story.of(GlooTimeout)}
+    stacks = [
+        event
+        for event in story.of(ExceptionRaised)
+        if (event.place.source, event.place.offset) in gloo
+        and any(_SAVES.search(frame.function) for frame in event.what.frames)
+    ]
+    return stacks if len(stacks) == len(gloo) else []
+
+
 def _group_label(wait: CollectiveWait) -> str:
-    return f"{wait.work.group.name} {wait.work.group.desc}".replace("(", "_")
+    return f"{wait.work.group.name} {wait.work.group.desc}"
 
 
 def absent_rank(
@@ -270,10 +271,9 @@ def absent_rank(
     """
     work = _long_work(story, {who.rank for who in culprits}) if then == UNTIL else None
     asleep = [e for e in story.of(DeliberateSleep) if e.who.rank in {who.rank for who in culprits}]
-    cause: Cause = (
-        "timeout_too_short_legit_work" if work is not None and not asleep else "cpu_stuck_or_slow_rank"
-    )
-    doing = f" ({work.what.kind})" if work is not None and not asleep else ""
+    doing = work.what.kind if work is not None else "a checkpoint was saved" if _save_waits(story) else ""
+    cause: Cause = "timeout_too_short_legit_work" if doing and not asleep else "cpu_stuck_or_slow_rank"
+    doing = f" ({doing})" if doing and not asleep else ""
     ranks = {who.rank for who in culprits}
     victims = tuple(distinct_ranks(wait.who for wait in story.waits if wait.who.rank not in ranks))
     return Candidate(

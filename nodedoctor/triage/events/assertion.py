@@ -36,7 +36,7 @@ _SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
 _NAME = re.compile(r"\w{0,60}(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b")
 """How the words of an error begin: the name of an exception, or NCCL's mark."""
 _LABELS_END = re.compile(r"[|\t>\]]|\s-\s|\d[Z ]\s{0,9}(?=[A-Z]{4,8}\b)")
-"""What stands behind labels of collectors and loggers, and before the words of a program."""
+"""The end of the labels of collectors and loggers, before the words of a program."""
 _OWN_WORD = re.compile(
     r"(?<![\w./\\=:(\[-])(?!(?:DEBUG|INFO|NOTICE|WARN|WARNING|TRACE)\b)[A-Za-z][A-Za-z']{2,20}(?![\w./\\()\]=-]|::)"
 )
@@ -69,7 +69,7 @@ _TOLD_KEYS = re.compile(
 )
 """Keys whose values are what happened."""
 _VARIABLE = re.compile(r"(?:export |declare -x |set )?(?P<key>[A-Z_][A-Z0-9_]*)=(?!=)")
-"""A line of `env`, which job scripts print: what stands in a variable happened to nobody."""
+"""A line of `env`, which job scripts print: the value of a variable is no event."""
 _TOLD_IN = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
 """Names of variables whose values are what happened."""
 _TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
@@ -91,7 +91,7 @@ def is_warning(text: str, end: int) -> bool:
 
 
 def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> Assertion:
-    """How a line says what stands in it from `start` to `end`; its first word may stand at `words` only."""
+    """How a line asserts its text from `start` to `end`; its first word may begin at `words` only."""
     text = line.text
     if is_warning(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
@@ -126,7 +126,7 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
 
 
 def names_error(text: str) -> bool:
-    """True for a text in which an exception's name stands, or NCCL's mark of an error."""
+    """True for a text with an exception's name, or NCCL's mark of an error."""
     return _NAME.search(text) is not None
 
 
@@ -155,7 +155,7 @@ def _name_begin(text: str, otherwise: int) -> int:
 
 
 def _is_setting(text: str, end: int) -> bool:
-    """True when a setting's name stands at the line's beginning, before what ends at `end`."""
+    """True when a line begins with the name of a setting, before the text that ends at `end`."""
     variable = _VARIABLE.match(text)
     if variable is not None and variable.end() <= end:
         return _TOLD_IN.search(variable["key"]) is None
@@ -168,7 +168,7 @@ def _is_setting(text: str, end: int) -> bool:
 
 
 def _split_quotes(lead: str, rest: str) -> tuple[str, bool]:
-    """What of a line's beginning stands outside quotation marks, and whether its end stands inside."""
+    """The part of a line's beginning outside quotation marks, and whether its end is inside."""
     outside: list[str] = []
     quote, before = "", " "
     for index, char in enumerate(lead):

@@ -30,6 +30,8 @@ _PERCENT = re.compile(r"(?<!\d)\d{1,9}(?:\.\d{1,20})?%.*")
 _VALUE = re.compile(r"[\d.]+")
 _MEASURE = re.compile(r"-?(?<!\d)\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
 """What a bar tells in front of itself and what differs each time: a loss, a rate, a time."""
+_STEP = re.compile(r"^(\d{1,7}\|)\d{1,9}(?=\|Loss: )")
+"""torchtune's title of a bar, `epoch|step|Loss: x` (recipes/full_finetune_distributed.py)."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
 BARS = (BAR, DRAWN, KERAS, ETA, COLUMN, PAIR)
 """What `bar` reads."""
@@ -45,7 +47,7 @@ def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
         plain = ETA.match(text) or COLUMN.match(text)
         return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
     title = _PERCENT.sub("", text[: found.start()]).rstrip("━─╸╺ ").strip()
-    title = "" if _DRAWING.fullmatch(title) else title
+    title = "" if _DRAWING.fullmatch(title) else _STEP.sub(r"\1", title)
     row = _ROW.match(title)
     done, total = float(found["done"]), found["total"] or "?"
     if row is not None:

@@ -106,8 +106,8 @@ def has_phrase(text: str) -> bool:
 
 def counts_tries(text: str) -> bool:
     """True for a line that numbers its try, and not as the last one."""
-    counted = _COUNTED.search(text)
-    return int(counted[1]) < int(counted[2]) if counted else _NUMBERED.search(text) is not None
+    tries = _COUNTED.search(text)
+    return int(tries[1]) < int(tries[2]) if tries else _NUMBERED.search(text) is not None
 
 
 def is_handled(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a program went on after an error that its own logger had told: then it had caught it."""
+"""Whether a program went on after an error that its own logger printed: then it had caught it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENOUGH = 20
 
 @record
 class RecoveredFromError:
-    """A program's logger told of ordinary things long after its last error."""
+    """A program's logger printed many ordinary lines after its last error."""
 
 
 class RecoveryDetector:

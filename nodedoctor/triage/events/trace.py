@@ -90,7 +90,7 @@ class _OpenTraceback:
     behind: bool = False
     """It stands behind a line that the program's own logger printed as an error."""
     in_thread: bool = False
-    named: str = ""
+    announcement: str = ""
     """The line that announces it, where that names an error: it may be another one."""
 
 
@@ -187,7 +187,7 @@ class TracebackReader:
             behind = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
             ignored = self._is_ignored(line)
-            named = not ignored and before is not None and names_error(before.text)
+            has_name = not ignored and before is not None and names_error(before.text)
             self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
@@ -195,7 +195,7 @@ class TracebackReader:
                 steps=self._steps,
                 behind=behind,
                 in_thread=threaded,
-                named=before.text if named and before is not None else "",
+                announcement=before.text if has_name and before is not None else "",
             )
             self._again.discard(line.key)
             return
@@ -242,7 +242,11 @@ class TracebackReader:
         aside = of_onlookers(frames)
         aloud = ignored or _announced_kind(before) == "handled"
         how = current.manner if current else "handled" if aloud else "plain"
-        if current is not None and current.named and raised[1].rpartition(".")[2] not in current.named:
+        if (
+            current is not None
+            and current.announcement
+            and raised[1].rpartition(".")[2] not in current.announcement
+        ):
             how = "plain"
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:

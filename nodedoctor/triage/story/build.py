@@ -10,7 +10,7 @@ from typing import Any
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import TrainingStep, WorldSize
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
-from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SetAside
+from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
 from nodedoctor.triage.story.model import QUIET, CollectiveWait, Timeline
 from nodedoctor.triage.story.ranks import assign_ranks
 from nodedoctor.triage.story.recovery.decide import decide_in_job, decide_in_log
@@ -25,12 +25,12 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     last: list[Event[Any]] = []
     sources = drop_copies(by_source(events))
     before: list[list[Event[Any]]] = []
-    also_seen: list[SetAside] = []
+    also_seen: list[SideError] = []
     for source in sources:
         *earlier, latest = separate_runs(source)
         incidents = max(incidents, sum(run.died for run in earlier))
-        kept, handled = decide_in_log(list(latest.events))
-        last += kept
+        decisive, handled = decide_in_log(list(latest.events))
+        last += decisive
         also_seen += handled
         for number, run in enumerate(reversed(earlier)):
             before += [[]] if len(before) == number else []

@@ -45,7 +45,7 @@ from nodedoctor.triage.events.watchdog import (
     ProcessAborting,
     TimedOut,
 )
-from nodedoctor.triage.model import CollectiveCall, Event, Identity, SetAside
+from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
 
 W = TypeVar("W")
 
@@ -104,7 +104,7 @@ class Timeline:
     """
 
     events: tuple[Event[Any], ...]
-    also_seen: tuple[SetAside, ...] = ()
+    also_seen: tuple[SideError, ...] = ()
     incidents: int = 0
     survived: int = 0
     folded: bool = False

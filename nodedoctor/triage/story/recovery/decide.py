@@ -13,7 +13,7 @@ from typing import Any
 
 from nodedoctor.debug import Log
 from nodedoctor.record import record
-from nodedoctor.triage.model import ErrorFate, Event, SetAside
+from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.story.model import QUIET
 from nodedoctor.triage.story.recovery import of_the_job as job
 from nodedoctor.triage.story.recovery import shutdown, survived
@@ -26,11 +26,11 @@ _log = Log(__name__)
 
 @record
 class LogRule:
-    """A law about the errors in one log: `keep` returns the events without those that decide nothing."""
+    """A law about the errors in one log: `drop_errors` leaves out those that decide nothing."""
 
     fate: ErrorFate
     reason: str
-    keep: Callable[[list[Event[Any]]], list[Event[Any]]]
+    drop_errors: Callable[[list[Event[Any]]], list[Event[Any]]]
 
 
 @record
@@ -42,20 +42,29 @@ class JobRule:
     applies: Callable[[Event[Any], JobContext], bool]
 
 
+@record
+class LineRule:
+    """A law about errors that a line asserts in one of these ways (`events.assertion`)."""
+
+    fate: ErrorFate
+    reason: str
+    manners: tuple[str, ...]
+
+
 LOG_RULES = (
     LogRule("handled", "the server answered the client that its request was at fault", drop_refused_requests),
     LogRule("echoed", "the job had been cancelled before", survived.drop_exits_after_cancel),
     LogRule("survived", "the process wrote 100 kB behind it", survived.drop_before_long_output),
     LogRule(
         "survived",
-        "the program's logger told of 20 ordinary things behind it",
+        "20 ordinary lines of the program's logger follow",
         survived.drop_before_ordinary_lines,
     ),
     LogRule("survived", "the job came to its end behind it", survived.drop_before_the_end),
     LogRule("survived", "the run reports its own success behind it", survived.drop_before_success),
     LogRule("survived", "the job counted on behind it", survived.drop_before_more_steps),
     LogRule("handled", "the program logs it again and again, and counts on", survived.drop_repeated_errors),
-    LogRule("echoed", "somebody stopped the job, which had worked until then", shutdown.drop_shutdown_errors),
+    LogRule("echoed", "a user stopped the job, which had worked until then", shutdown.drop_shutdown_errors),
     LogRule("echoed", "the agent that it reports to was done first", shutdown.drop_orphaned_agent_errors),
     LogRule(
         "echoed",
@@ -65,10 +74,14 @@ LOG_RULES = (
 )
 """In this order: each sees what the ones before it left."""
 
+LINE_RULES = (
+    LineRule("handled", "the program tells it as a warning", ("warning",)),
+    LineRule("handled", "the program says how it went on", ("handled",)),
+    LineRule("quoted", "it is part of a sentence or of a setting", ("quoted", "described")),
+)
+"""How the line itself asserts an error: the first reason, whatever else speaks against it."""
+
 JOB_RULES = (
-    JobRule("handled", "the program tells it as a warning", job.is_told_as_warning),
-    JobRule("handled", "the program says how it went on", job.is_told_as_handled),
-    JobRule("quoted", "it stands in a sentence or a setting", job.is_quoted),
     JobRule("survived", "the job was long past its start", job.is_of_the_start),
     JobRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
     JobRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),
@@ -77,57 +90,63 @@ JOB_RULES = (
 """The first that applies gives the reason."""
 
 
-def decide_in_log(events: list[Event[Any]]) -> tuple[list[Event[Any]], list[SetAside]]:
+def decide_in_log(events: list[Event[Any]]) -> tuple[list[Event[Any]], list[SideError]]:
     """The events of one log's last run without the errors that decide nothing, and these."""
-    aside: list[SetAside] = []
+    aside: list[SideError] = []
     for rule in LOG_RULES:
-        kept = rule.keep(events)
-        if len(kept) < len(events):
-            ids = set(map(id, kept))
+        remaining = rule.drop_errors(events)
+        if len(remaining) < len(events):
+            ids = set(map(id, remaining))
             aside += _set_aside((event for event in events if id(event) not in ids), rule)
-        events = kept
+        events = remaining
     return events, aside
 
 
-def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[Event[Any]], list[SetAside]]:
+def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[Event[Any]], list[SideError]]:
     """The same of a whole job, once it is known who waited."""
-    kept: list[Event[Any]] = []
-    aside: list[SetAside] = []
+    remaining: list[Event[Any]] = []
+    aside: list[SideError] = []
     for event in events:
-        rule = next((rule for rule in JOB_RULES if rule.applies(event, context)), None)
+        rule = _line_rule(event) or next((rule for rule in JOB_RULES if rule.applies(event, context)), None)
         if rule is None:
-            kept.append(event)
+            remaining.append(event)
         else:
             aside += _set_aside((event,), rule)
-    return kept, aside
+    return remaining, aside
 
 
-def _set_aside(events: Iterable[Event[Any]], rule: LogRule | JobRule) -> list[SetAside]:
-    """The errors among some events, each with what became of it; the rest is none and is not told of."""
-    found = [SetAside(event, rule.fate, rule.reason) for event in events if not isinstance(event.what, QUIET)]
-    for one in found:
+def _line_rule(event: Event[Any]) -> LineRule | None:
+    return next((rule for rule in LINE_RULES if event.manner in rule.manners), None)
+
+
+def _set_aside(events: Iterable[Event[Any]], rule: LogRule | JobRule | LineRule) -> list[SideError]:
+    """The errors among some events, each with its fate; other events are left out."""
+    errors = [(event, _line_rule(event) or rule) for event in events if not isinstance(event.what, QUIET)]
+    side_errors = [SideError(event, why.fate, why.reason) for event, why in errors]
+    for error in side_errors:
         _log.debug(
             "%s at byte %d of %s decides nothing: %s, %s",
-            type(one.event.what).__name__,
-            one.event.place.offset,
-            one.event.place.source,
-            one.fate,
-            one.reason,
+            type(error.event.what).__name__,
+            error.event.place.offset,
+            error.event.place.source,
+            error.fate,
+            error.reason,
         )
-    return found
+    return side_errors
 
 
-LISTED = 16
-"""Kinds of errors that decided nothing which are told one by one, the first ones."""
-_ALIKE = 40
-"""Characters by which errors of one kind are told apart, without their digits."""
+MOST_KINDS = 16
+"""Kinds of errors that decided nothing which a document lists, the first ones."""
+_PREFIX_LENGTH = 40
+"""Characters by which errors of one kind differ, without their digits."""
 
 
-def merge_alike(aside: Iterable[SetAside]) -> tuple[SetAside, ...]:
+def merge_alike(side_errors: Iterable[SideError]) -> tuple[SideError, ...]:
     """The first of each kind of error, with the number of all that are alike."""
-    found: dict[tuple[Any, ...], SetAside] = {}
-    for one in aside:
-        key = (type(one.event.what), one.fate, one.reason, _DIGITS.sub("", one.event.text)[:_ALIKE])
-        before = found.get(key)
-        found[key] = one if before is None else replace(before, count=before.count + one.count)
-    return tuple(found.values())[:LISTED]
+    merged: dict[tuple[Any, ...], SideError] = {}
+    for error in side_errors:
+        text = _DIGITS.sub("", error.event.text)
+        key = (type(error.event.what), error.fate, error.reason, text[:_PREFIX_LENGTH])
+        before = merged.get(key)
+        merged[key] = error if before is None else replace(before, count=before.count + error.count)
+    return tuple(merged.values())[:MOST_KINDS]

@@ -1,4 +1,4 @@
-"""Errors that decide nothing beside what the whole job shows: how they are told, and who waited later.
+"""Errors that decide nothing beside what the whole job shows: who waited later, and who ended first.
 
 Programs print errors that they handle. Such a line is no cause, unless something ties it to a death.
 """
@@ -57,21 +57,6 @@ def describe_job(
     )
 
 
-def is_told_as_warning(event: Event[Any], _: JobContext) -> bool:
-    """True for an error below the level of one."""
-    return event.manner == "warning"
-
-
-def is_told_as_handled(event: Event[Any], _: JobContext) -> bool:
-    """True where the program's own words say that it went on."""
-    return event.manner == "handled"
-
-
-def is_quoted(event: Event[Any], _: JobContext) -> bool:
-    """True for what a sentence speaks about."""
-    return event.manner not in ("plain", "warning", "handled")
-
-
 def is_of_the_start(event: Event[Any], job: JobContext) -> bool:
     """True for what keeps a program from its first step, of a job that made many."""
     return job.past_start and event.who.rank is None and _of_the_start(event.what)
@@ -118,7 +103,7 @@ def _of_the_start(what: object) -> bool:
 
 
 def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:
-    """True when every rank of the job waited: nobody is left who could have left early."""
+    """True when every rank of the job waited: none is left that could have failed early."""
     return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
 
 

@@ -13,7 +13,7 @@ from nodedoctor.triage.model import Event
 
 
 def drop_refused_requests(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what a server logged of a request that it told the client to be at fault of.
+    """Without the errors of requests whose client the server answered to be at fault.
 
     Handlers log the exception and then answer; what uvicorn catches it logs behind the answer.
     """

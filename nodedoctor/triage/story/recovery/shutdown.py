@@ -40,7 +40,7 @@ _BEGINS = (LauncherStarted, RestartAttempt, SetUp, Communicator, LongWork, Serve
 """Behind one of these another run may have failed by itself."""
 _WORKED = (TrainingStep, JobFinished, LongWork, ServerReady)
 _FAULTS = (4, 7, 8, 9, 11)
-"""Signals that nobody sends who stops a job in order."""
+"""Signals that do not come from an orderly stop."""
 
 
 def drop_shutdown_errors(events: list[Event[Any]]) -> list[Event[Any]]:

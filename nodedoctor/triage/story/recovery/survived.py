@@ -39,7 +39,7 @@ def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without the errors that a program's logger told, and then many ordinary things."""
+    """Without the errors behind which a program's logger printed many ordinary lines."""
     if not of_one_process(events):
         return events
     return _drop_before(
@@ -61,17 +61,18 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
         return events
     done = {event.who.rank for event in events if isinstance(event.what, JobFinished)}
     end = max((index for index, event in enumerate(events) if isinstance(event.what, JobFinished)), default=0)
-    return [
-        event
-        for index, event in enumerate(events)
-        if index >= end or not isinstance(event.what, ExceptionRaised) or event.who.rank not in done
-    ]
+    raised = {
+        event.place
+        for event in events[:end]
+        if isinstance(event.what, ExceptionRaised) and event.who.rank in done
+    }
+    return [event for event in events if event.place not in raised or isinstance(event.what, QUIET)]
 
 
 def _drop_before(
     events: list[Event[Any]], last: type | tuple[type, ...], is_dropped: Callable[[object], bool]
 ) -> list[Event[Any]]:
-    """Without the trouble that stands before the last event of a kind."""
+    """Without the trouble before the last event of a kind."""
     end = max((index for index, event in enumerate(events) if isinstance(event.what, last)), default=0)
     return [
         event
