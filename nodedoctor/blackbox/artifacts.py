@@ -30,6 +30,16 @@ def outputs(folder: Folder, sample: Sample) -> None:
             folder.append(f"logs/{_plain(part.path)}", lost + part.text)
 
 
+def whole_output(folder: Folder, path: str, text: str) -> None:
+    """Keep all that a file of the job got, in place of what the looks kept of it."""
+    folder.write(f"logs/{_plain(path)}", text)
+
+
+def last_output(folder: Folder, path: str, text: str) -> None:
+    """Keep the last lines of a large file behind what the looks kept of it; some stand there twice."""
+    folder.append(f"logs/{_plain(path)}", f"\n[nodedoctor: the end of the file]\n{text}")
+
+
 def _plain(path: str) -> str:
     """A name for a kept log: the last two parts of its path, in harmless characters."""
     return re.sub(r"[^\w.-]", "_", "_".join(path.split("/")[-2:]))[-120:]

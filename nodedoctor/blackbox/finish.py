@@ -25,6 +25,10 @@ SHORT = 4.0
 FULL = 60.0
 """Seconds for the verdict on the logs once the job has ended."""
 
+WHOLE = 2 << 20
+"""Bytes of output that are kept anew as a whole when the job has ended; of more, the last 64 KiB."""
+LAST = 64 << 10
+
 Say = Callable[[str], None]
 Log = tuple[str, int]
 """A file with output of the job, and where that begins in it."""
@@ -63,6 +67,7 @@ def report_end(
         say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
         return
+    asyncio.run(_keep_ends(folder, files))
     document = asyncio.run(triage(folder, files, FULL, looks=lasting))
     if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
         document = hang.document
@@ -106,6 +111,21 @@ async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
+    """Keep what the job printed after the last look at its files: what ended it is there."""
+    script = 'tail -c "+$1" -- "$2" | tail -c "$3"'
+    for path, begin in files:
+        if path.startswith(str(folder.path)):
+            continue  # the job writes it into the folder itself
+        argv = ("sh", "-c", script, "sh", str(begin + 1), path, str(WHOLE + 1))
+        newest = (await child_process.run("tail", Command(argv), SHORT)).text
+        if len(newest.encode()) <= WHOLE:
+            artifacts.whole_output(folder, path, newest)
+        else:
+            artifacts.last_output(folder, path, newest[-LAST:])
+    folder.settle()
 
 
 async def _from(path: str, begin: int, seconds: float) -> str:

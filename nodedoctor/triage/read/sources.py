@@ -97,7 +97,8 @@ def _reading_order(given: str) -> Iterator[tuple[str, bool]]:
 def _walk_folder(folder: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
         folders.sort()
-        if {"run.json", "samples.jsonl"} <= set(files):  # a black box: its own verdict is no evidence
+        of_run = "run.json" in files and ("samples.jsonl" in files or "hook" in folders)
+        if of_run:  # a black box: its own verdict is no evidence
             folders[:] = [name for name in folders if name in ("fr", "logs", "nccl")]
             files = ["capture.json"] if "capture.json" in files else []
         for name in sorted(files):
