@@ -31,12 +31,12 @@ def outputs(folder: Folder, sample: Sample) -> None:
 
 
 def whole_output(folder: Folder, path: str, text: str) -> None:
-    """Keep all that a file of the job got, in place of what the looks kept of it."""
+    """Keep a file of the job as a whole, in place of the parts from the looks at it."""
     folder.write(f"logs/{_plain(path)}", text)
 
 
 def last_output(folder: Folder, path: str, text: str) -> None:
-    """Keep the last lines of a large file behind what the looks kept of it; some stand there twice."""
+    """Append the last lines of a large file to the looks at it; some are then in it twice."""
     folder.append(f"logs/{_plain(path)}", f"\n[nodedoctor: the end of the file]\n{text}")
 
 

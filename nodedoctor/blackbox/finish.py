@@ -27,7 +27,7 @@ FULL = 60.0
 
 WHOLE = 2 << 20
 """Bytes of output that are kept anew as a whole when the job has ended; of more, the last 64 KiB."""
-LAST = 64 << 10
+TAIL_SIZE = 64 << 10
 
 Say = Callable[[str], None]
 Log = tuple[str, int]
@@ -114,7 +114,7 @@ async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks:
 
 
 async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
-    """Keep what the job printed after the last look at its files: what ended it is there."""
+    """Keep what the job printed after the last look at its files: the reason of its end is there."""
     script = 'tail -c "+$1" -- "$2" | tail -c "$3"'
     for path, begin in files:
         if path.startswith(str(folder.path)):
@@ -124,7 +124,7 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
         if len(newest.encode()) <= WHOLE:
             artifacts.whole_output(folder, path, newest)
         else:
-            artifacts.last_output(folder, path, newest[-LAST:])
+            artifacts.last_output(folder, path, newest[-TAIL_SIZE:])
     folder.settle()
 
 

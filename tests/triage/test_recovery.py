@@ -18,7 +18,7 @@ from nodedoctor.triage.story.runs import separate_runs
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 TRACE = f'Traceback (most recent call last):\n  File "/job/fit.py", line 3, in step\n    loss()\n{OOM}\n'
-ENDED = "Training completed in 80.1 s\n"
+ENDED = "{'train_runtime': 80.1, 'train_loss': 2.0}\n"
 
 HANDLED = {
     "the program says how it went on": f"INFO retry 1/3 after {OOM}\n" + steps(1, 9),
@@ -40,6 +40,11 @@ def test_errors_that_are_alike_are_told_once_with_their_number(tmp_path: Path) -
     found = judged(tmp_path, text)
     (one,) = make_document(found.verdict, found.lines.of)["also_seen"]
     assert (one["event"], one["fate"], one["count"], one["line"]) == ("gpu_full", "handled", 39, 1)
+
+
+@pytest.mark.parametrize("end", ("Done\n", "Training completed in 80.1 s\n", "exit code: 0\n"))
+def test_what_a_script_says_behind_a_failure_is_no_success(end: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, steps(1, 9) + TRACE + end).verdict.outcome == "failure"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

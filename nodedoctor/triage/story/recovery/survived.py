@@ -52,6 +52,11 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     return _drop_before(events, (JobFinished, CancelledByUser), _may_pass)
 
 
+_RESULT = re.compile(r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success")
+"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf): a script's own "Done"
+may follow a program that failed."""
+
+
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without exceptions in front of a run's report of its success, where no process ended in between.
 
@@ -59,8 +64,13 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     """
     if any(isinstance(event.what, FATAL) for event in events):
         return events
-    done = {event.who.rank for event in events if isinstance(event.what, JobFinished)}
-    end = max((index for index, event in enumerate(events) if isinstance(event.what, JobFinished)), default=0)
+    results = [
+        (index, event)
+        for index, event in enumerate(events)
+        if isinstance(event.what, JobFinished) and _RESULT.search(event.text)
+    ]
+    done = {event.who.rank for _, event in results}
+    end = max((index for index, _ in results), default=0)
     raised = {
         event.place
         for event in events[:end]
