@@ -25,8 +25,8 @@ SHORT = 4.0
 FULL = 60.0
 """Seconds for the verdict on the logs once the job has ended."""
 
-WHOLE = 2 << 20
-"""Bytes of output that are kept anew as a whole when the job has ended; of more, the last 64 KiB."""
+KEPT_SIZE = 2 << 20
+"""Bytes of output that are kept as a whole when the job has ended; of more, the last 64 KiB."""
 TAIL_SIZE = 64 << 10
 
 Say = Callable[[str], None]
@@ -119,9 +119,9 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
     for path, begin in files:
         if path.startswith(str(folder.path)):
             continue  # the job writes it into the folder itself
-        argv = ("sh", "-c", script, "sh", str(begin + 1), path, str(WHOLE + 1))
+        argv = ("sh", "-c", script, "sh", str(begin + 1), path, str(KEPT_SIZE + 1))
         newest = (await child_process.run("tail", Command(argv), SHORT)).text
-        if len(newest.encode()) <= WHOLE:
+        if len(newest.encode()) <= KEPT_SIZE:
             artifacts.whole_output(folder, path, newest)
         else:
             artifacts.last_output(folder, path, newest[-TAIL_SIZE:])
