@@ -157,19 +157,24 @@ def test_who_is_told_to_end_and_killed_takes_the_job_along(tmp_path: Path) -> No
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
         assert job.stdout is not None
         pid = int(job.stdout.readline())
-        job.send_signal(signal.SIGTERM)
-        ends = time.monotonic() + 30
-        while f"job/guard.py\0{pid}\0" not in commands(job.pid):
-            assert time.monotonic() < ends
-            time.sleep(0.05)
-        job.kill()
+        try:
+            job.send_signal(signal.SIGTERM)
+            ends = time.monotonic() + 30
+            while f"job/guard.py\0{pid}\0" not in commands(job.pid):
+                assert time.monotonic() < ends
+                time.sleep(0.05)
+        finally:
+            job.kill()  # else a failure would wait for the job
         assert job.stdout.read() == ""  # the job has it open until it ends
 
 
 def commands(parent: int) -> str:
     """The command lines of a process's children."""
-    pids = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in pids)
+    found = ""
+    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it has ended by now
+            found += Path(f"/proc/{pid}/cmdline").read_text()
+    return found
 
 
 def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
