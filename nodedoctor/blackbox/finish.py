@@ -115,12 +115,10 @@ async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks:
 
 async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
     """Keep what the job printed after the last look at its files: the reason of its end is there."""
-    script = 'tail -c "+$1" -- "$2" | tail -c "$3"'
     for path, begin in files:
         if path.startswith(str(folder.path)):
             continue  # the job writes it into the folder itself
-        argv = ("sh", "-c", script, "sh", str(begin + 1), path, str(KEPT_SIZE + 1))
-        newest = (await child_process.run("tail", Command(argv), SHORT)).text
+        newest = await _from(path, begin, SHORT)
         if len(newest.encode()) <= KEPT_SIZE:
             artifacts.whole_output(folder, path, newest)
         else:
@@ -129,7 +127,7 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
 
 
 async def _from(path: str, begin: int, seconds: float) -> str:
-    """The newest part of what the job added to a file that had something before."""
+    """What the job added to a file, the newest 4 MiB of it (`children.pipes.KEPT`)."""
     seen = await child_process.run("tail", Command(("tail", "-c", f"+{begin + 1}", "--", path)), seconds)
     return seen.text
 
