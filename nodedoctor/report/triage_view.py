@@ -45,12 +45,14 @@ def jobs(document: Json) -> Iterator[tuple[str, str, bool]]:
 def also_seen(document: Json) -> Iterator[tuple[str, str]]:
     """Each error that decided nothing: its line, and what became of it with the reason."""
     for error in objects(document.get("also_seen")):
-        count = whole_number(error, "count") or 1
-        times = f" (first of {count} that are alike)" if count > 1 else ""
-        yield (
-            words(error.get("text")).strip(),
-            f"{words(error.get('fate'))}: {words(error.get('reason'))}{times}",
-        )
+        yield words(error.get("text")).strip(), fate_of(error)
+
+
+def fate_of(error: Json) -> str:
+    """What became of an error that decided nothing, and why."""
+    count = whole_number(error, "count") or 1
+    times = f" (first of {count} that are alike)" if count > 1 else ""
+    return f"{words(error.get('fate'))}: {words(error.get('reason'))}{times}"
 
 
 @record

@@ -13,9 +13,9 @@ from nodedoctor.report.steps import advice, repair_steps
 from nodedoctor.report.triage_view import (
     CALM,
     UNSURE,
-    also_seen,
     earlier,
     earlier_failures,
+    fate_of,
     jobs,
     unheard,
     unread,
@@ -73,8 +73,7 @@ class _Page:
         if lines:
             self.head(title)
         for line in lines[:_EVIDENCE]:
-            self.lines.append("  " + inert(_source_place(line)))
-            self.lines.append("    " + _shorten(inert(text(line, "text").strip()), 3 * self._width))
+            self._quote(line)
 
     def pairs(self, title: str, document: Json, key: str, left: str, right: str) -> None:
         if pairs := parts(document, key):
@@ -83,13 +82,16 @@ class _Page:
                 self.text(f"{text(pair, left)}: {text(pair, right)}", "    ", "  - ")
 
     def also_seen(self, document: Json) -> None:
-        errors = zip(parts(document, "also_seen"), also_seen(document), strict=True)
-        for number, (error, (line, reason)) in enumerate(errors):
+        for number, error in enumerate(parts(document, "also_seen")):
             if not number:
                 self.head("Errors that decided nothing")
-            self.lines.append("  " + inert(_source_place(error)))
-            self.lines.append("    " + _shorten(inert(line), 3 * self._width))
-            self.text(reason, "    ")
+            self._quote(error)
+            self.text(fate_of(error), "    ")
+
+    def _quote(self, line: Json) -> None:
+        """A line of a log below its place."""
+        self.lines.append("  " + inert(_source_place(line)))
+        self.lines.append("    " + _shorten(inert(text(line, "text").strip()), 3 * self._width))
 
     def fixes(self, title: str, fixes: Sequence[Json]) -> None:
         if fixes:

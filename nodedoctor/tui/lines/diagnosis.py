@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,9 +83,9 @@ def entries(document: Json, width: int, glyphs: Glyphs) -> list[Entry]:
         *_evidence(document),
         *_advice(document, "fixes", "fix"),
         *_advice(document, "next", "next"),
-        *_pairs(document, "not_the_cause", "not", "claim", "why"),
-        *_pairs(document, "alternatives", "or", "cause", "why_less_likely"),
-        *_also_seen(document),
+        *_pairs("not", _values(document, "not_the_cause", "claim", "why")),
+        *_pairs("or", _values(document, "alternatives", "cause", "why_less_likely")),
+        *_pairs("also", triage_view.also_seen(document)),
         *_timeline(document),
         *_runs(document),
     ]
@@ -265,16 +265,15 @@ def _advice(document: Json, key: str, word: str) -> Iterator[Entry]:
         yield Entry(Row("", word, "bold cyan", inert(words(item.get("action"))), text), tuple(paras), steps)
 
 
-def _pairs(document: Json, key: str, word: str, name: str, why: str) -> Iterator[Entry]:
+def _values(document: Json, key: str, title: str, reason: str) -> Iterator[tuple[str, str]]:
     for item in objects(document.get(key)):
-        title, text = inert(words(item.get(name))), inert(words(item.get(why)))
-        yield Entry(Row("", word, QUIET, title, text), (Para(title, style=LABEL), Para(text)))
+        yield words(item.get(title)), words(item.get(reason))
 
 
-def _also_seen(document: Json) -> Iterator[Entry]:
-    for line, reason in triage_view.also_seen(document):
-        title, text = inert(line), inert(reason)
-        yield Entry(Row("", "also", QUIET, title, text), (Para(title, style=LABEL), Para(text)))
+def _pairs(word: str, pairs: Iterable[tuple[str, str]]) -> Iterator[Entry]:
+    for title, reason in pairs:
+        head, text = inert(title), inert(reason)
+        yield Entry(Row("", word, QUIET, head, text), (Para(head, style=LABEL), Para(text)))
 
 
 def _timeline(document: Json) -> Iterator[Entry]:
