@@ -14,7 +14,7 @@ from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, ra
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
-from nodedoctor.triage.node_reports import NodeFaults, join_nodes
+from nodedoctor.triage.node_reports import JoinedNodes, NodeFaults, join_nodes
 from nodedoctor.triage.read.identity import resolve_ranks
 from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.read.linenumbers import LineNumbers
@@ -100,7 +100,7 @@ def _examine(
     story = build_timeline([*reading.events, *flight.events])
     if look_here and not nodes and story.trouble and not reading.interrupted:
         nodes = _this_machine(story, found.sources, reading)
-    node_faults = join_nodes(story, nodes if story.trouble else ())
+    node_faults = join_nodes(story, nodes) if nodes and story.trouble else JoinedNodes()
     events = [*reading.events, *flight.events, *node_faults.events]
     if node_faults.events:
         story = build_timeline(events)

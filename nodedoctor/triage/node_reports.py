@@ -95,9 +95,9 @@ def node_of(path: str, report: Mapping[str, Any]) -> NodeFaults:
 class JoinedNodes:
     """Events of nodes: those of this job, those of an unknown time; and notes."""
 
-    events: tuple[Event[Any], ...]
-    undated: tuple[Event[Any], ...]
-    notes: tuple[str, ...]
+    events: tuple[Event[Any], ...] = ()
+    undated: tuple[Event[Any], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
