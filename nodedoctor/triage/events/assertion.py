@@ -105,13 +105,14 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
     if _COMMENT.search(text[:end]) or _COMMENT_BEHIND.search(text, end):
         return "quoted"
     level = _LEVEL_IN_FRONT.match(outside)
-    front = text[: _name_begin(text[:end], start)]
+    name = _name_begin(text, end)
     mild = (
         _FIELD_LEVEL.search(text[:start])
-        or _LEVEL_BEFORE.search(front[-32:])
+        or _LEVEL_BEFORE.search(text[: start if name is None else name][-32:])
         or ((level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0))
     )
-    if _is_retold(text[:end], mild=bool(mild) or line.level in ("W", "I", "D")):
+    below_error = bool(mild) or line.level in ("W", "I", "D")
+    if name is not None and _is_retold(text, name, below_error=below_error):
         return "handled"
     if mild:
         return "warning"
@@ -130,24 +131,23 @@ def names_error(text: str) -> bool:
     return _NAME.search(text) is not None
 
 
-def _is_retold(text: str, *, mild: bool) -> bool:
-    """True where a program puts an error into words of its own that tell of no end: it had caught it.
+def _is_retold(text: str, end: int, *, below_error: bool) -> bool:
+    """True where a program puts words of its own before an error's name, which tell of no end: it caught it.
 
     One word may be a label; below the level of an error it is enough.
     """
-    end = _name_begin(text, 0)
     begin = max((label.end() for label in _LABELS_END.finditer(text, 0, end)), default=0)
     words = list(_OWN_WORD.finditer(text, begin, end))
     if all(text.startswith(":", word.end()) for word in words):
         return False
-    return mild or (len(words) >= RETOLD and _FAILS.search(text, begin, end) is None)
+    return below_error or (len(words) >= RETOLD and _FAILS.search(text, begin, end) is None)
 
 
-def _name_begin(text: str, otherwise: int) -> int:
-    """Where the name of an error begins, with its module; another place where there is none."""
-    found = _NAME.search(text)
+def _name_begin(text: str, end: int) -> int | None:
+    """The place of an error's name, with its module, in a text until `end`; None where there is no name."""
+    found = _NAME.search(text[:end])
     if found is None:
-        return otherwise
+        return None
     begin = found.start()
     while begin and (text[begin - 1].isalnum() or text[begin - 1] in "._"):
         begin -= 1

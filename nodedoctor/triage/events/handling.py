@@ -106,12 +106,18 @@ def has_phrase(text: str) -> bool:
 
 def counts_tries(text: str) -> bool:
     """True for a line that numbers its try, and not as the last one."""
+    last = _is_last_try(text)
+    return _NUMBERED.search(text) is not None if last is None else not last
+
+
+def _is_last_try(text: str) -> bool | None:
+    """Whether a line counts its try as the last one; None for a line without such a count."""
     tries = _COUNTED.search(text)
-    return int(tries[1]) < int(tries[2]) if tries else _NUMBERED.search(text) is not None
+    return int(tries[1]) >= int(tries[2]) if tries else None
 
 
 def is_handled(text: str) -> bool:
     """True for a line that says of its own error how the program went on after it."""
-    if _COUNTED.search(text) is not None:
-        return counts_tries(text)
+    if (last := _is_last_try(text)) is not None:
+        return not last
     return any(found.search(text) for found in (_NOTED, _NUMBERED)) or has_phrase(text)

@@ -187,7 +187,7 @@ class TracebackReader:
             behind = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
             ignored = self._is_ignored(line)
-            has_name = not ignored and before is not None and names_error(before.text)
+            announcement = before.text if before is not None and not ignored else ""
             self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
@@ -195,7 +195,7 @@ class TracebackReader:
                 steps=self._steps,
                 behind=behind,
                 in_thread=threaded,
-                announcement=before.text if has_name and before is not None else "",
+                announcement=announcement if names_error(announcement) else "",
             )
             self._again.discard(line.key)
             return
@@ -240,14 +240,11 @@ class TracebackReader:
         self._signalled.discard(line.key)
         frames, later = (tuple(current.frames), current.later) if current else ((), False)
         aside = of_onlookers(frames)
-        aloud = ignored or _announced_kind(before) == "handled"
-        how = current.manner if current else "handled" if aloud else "plain"
-        if (
-            current is not None
-            and current.announcement
-            and raised[1].rpartition(".")[2] not in current.announcement
-        ):
-            how = "plain"
+        how = "plain"
+        if current is None:
+            how = "handled" if ignored or _announced_kind(before) == "handled" else "plain"
+        elif not current.announcement or raised[1].rpartition(".")[2] in current.announcement:
+            how = current.manner
         told_so = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
             how = "handled"  # its program's logger tells of it, and has caught it
