@@ -31,6 +31,9 @@ WORDS = 4
 _DIGITS = re.compile(r"\d+")
 _LAST_WORDS = re.compile(r"thread terminated with exception: |^\s*what\(\): ")
 """With which torch's watchdog and C++ end a process, whatever the others still count."""
+_RESULT = re.compile(r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success")
+"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf): a script's own "Done"
+may follow a program that failed."""
 
 
 def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -52,25 +55,15 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     return _drop_before(events, (JobFinished, CancelledByUser), _may_pass)
 
 
-_RESULT = re.compile(r"\btrain_runtime\b|Trainer\.fit` stopped: `max_|\brun_stop\b.{1,300}success")
-"""How trainers report a training that they have done (Hugging Face, Lightning, MLPerf): a script's own "Done"
-may follow a program that failed."""
-
-
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exceptions in front of a run's report of its success, where no process ended in between.
+    """Without exceptions in front of a run's report of its success, where no process is known to have failed.
 
     A rank that had an error and never said that it was done keeps it.
     """
     if any(isinstance(event.what, FATAL) for event in events):
         return events
-    results = [
-        (index, event)
-        for index, event in enumerate(events)
-        if isinstance(event.what, JobFinished) and _RESULT.search(event.text)
-    ]
-    done = {event.who.rank for _, event in results}
-    end = max((index for index, _ in results), default=0)
+    done = {event.who.rank for event in events if _reports_success(event)}
+    end = _last_index(events, _reports_success)
     raised = {
         event.place
         for event in events[:end]
@@ -79,11 +72,20 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     return [event for event in events if event.place not in raised or isinstance(event.what, QUIET)]
 
 
+def _reports_success(event: Event[Any]) -> bool:
+    return isinstance(event.what, JobFinished) and _RESULT.search(event.text) is not None
+
+
+def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
+    """The index of the last event of a kind; 0 where there is none, since nothing is before the first."""
+    return max((index for index, event in enumerate(events) if is_wanted(event)), default=0)
+
+
 def _drop_before(
     events: list[Event[Any]], last: type | tuple[type, ...], is_dropped: Callable[[object], bool]
 ) -> list[Event[Any]]:
     """Without the trouble before the last event of a kind."""
-    end = max((index for index, event in enumerate(events) if isinstance(event.what, last)), default=0)
+    end = _last_index(events, lambda event: isinstance(event.what, last))
     return [
         event
         for index, event in enumerate(events)
@@ -156,15 +158,15 @@ def _error_kinds(event: Event[Any]) -> set[str]:
     """What another error has in common with this one if both come out of the same place."""
     what = event.what
     if isinstance(what, UnreadTrouble):
-        return {_is_same_kind(event.text)}
+        return {_message_shape(event.text)}
     if not isinstance(what, ExceptionRaised):
         return set()
     inner = what.frames[-1] if what.frames else None
-    kinds = {f"{what.type}: {_is_same_kind(what.message)}"} if what.message else set()
+    kinds = {f"{what.type}: {_message_shape(what.message)}"} if what.message else set()
     return kinds | ({f"{what.type} in {inner.file}, {inner.function}"} if inner is not None else set())
 
 
-def _is_same_kind(text: str) -> str:
+def _message_shape(text: str) -> str:
     return _DIGITS.sub("#", " ".join(text.split()[:WORDS]))
 
 
