@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import never_joined
+from nodedoctor.triage.causes.long_work import last_long_work, save_waits
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.progress import DeliberateSleep, LongWork, TrainingStep, is_brief
+from nodedoctor.triage.events.progress import DeliberateSleep, LongWork
 from nodedoctor.triage.events.store import (
     BarrierMissed,
     ClientsMissing,
@@ -24,7 +24,7 @@ from nodedoctor.triage.events.system.exits import ForceKilled, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import CollectiveFailed, CollectiveStatus, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
-from nodedoctor.triage.story import CollectiveWait, Timeline
+from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import singular_or_plural
 
 LATE_SHARE = 0.1
@@ -197,7 +197,7 @@ def unpublished_id(story: Timeline) -> Iterator[Candidate]:
 
 def legitimate_work(story: Timeline) -> Iterator[Candidate]:
     """Ranks waited while another one was doing long work that has to be done, and no rank is singled out."""
-    work = _long_work(story, None)
+    work = last_long_work(story, None)
     waited = list(story.waits) or story.of(GlooTimeout)
     if work is not None and waited and not ranks_without_timeout(story):
         who = tuple(distinct_ranks([work.who]))
@@ -215,13 +215,9 @@ def legitimate_work(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-_SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
-"""Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
-
-
 def waits_in_a_save(story: Timeline) -> Iterator[Candidate]:
     """Ranks waited where a checkpoint is saved. Nothing shows whether the writing rank was slow or stuck."""
-    waited = _save_waits(story)
+    waited = save_waits(story)
     if waited:
         saving = [event for event in story.of(LongWork) if "sav" in event.what.kind]
         people = distinct_ranks(event.who for event in waited)
@@ -237,25 +233,6 @@ def waits_in_a_save(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def _save_waits(story: Timeline) -> list[Event[Any]]:
-    """All waits, where each is in a save by its group's name or by a function of its stack; else none."""
-    if story.waits:
-        grouped = [wait.event for wait in story.waits if _SAVES.search(_group_label(wait))]
-        return grouped if len(grouped) == len(story.waits) else []
-    gloo = {(event.place.source, event.place.offset) for event in story.of(GlooTimeout)}
-    stacks = [
-        event
-        for event in story.of(ExceptionRaised)
-        if (event.place.source, event.place.offset) in gloo
-        and any(_SAVES.search(frame.function) for frame in event.what.frames)
-    ]
-    return stacks if len(stacks) == len(gloo) else []
-
-
-def _group_label(wait: CollectiveWait) -> str:
-    return f"{wait.work.group.name} {wait.work.group.desc}"
-
-
 def absent_rank(
     story: Timeline,
     culprits: tuple[Identity, ...],
@@ -269,41 +246,24 @@ def absent_rank(
 
     Only a timeout makes work too long: who still waits tells nothing of it.
     """
-    work = _long_work(story, {who.rank for who in culprits}) if then == UNTIL else None
-    asleep = [e for e in story.of(DeliberateSleep) if e.who.rank in {who.rank for who in culprits}]
-    doing = work.what.kind if work is not None else "a checkpoint was saved" if _save_waits(story) else ""
-    cause: Cause = "timeout_too_short_legit_work" if doing and not asleep else "cpu_stuck_or_slow_rank"
-    doing = f" ({doing})" if doing and not asleep else ""
     ranks = {who.rank for who in culprits}
+    work = last_long_work(story, ranks) if then == UNTIL else None
+    asleep = [event for event in story.of(DeliberateSleep) if event.who.rank in ranks]
+    doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(story) else ""
+    excuse = "" if asleep else doing
+    cause: Cause = "timeout_too_short_legit_work" if excuse else "cpu_stuck_or_slow_rank"
     victims = tuple(distinct_ranks(wait.who for wait in story.waits if wait.who.rank not in ranks))
     return Candidate(
         cause,
         ground,
         confidence,
-        f"{describe_identities(culprits)} {did}{doing}; "
+        f"{describe_identities(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
         f"{then.format(singular_or_plural(len(culprits), 'it', 'them'))}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
         collective=story.waits[0].work if story.waits else None,
     )
-
-
-def _long_work(story: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
-    """The last long work begun before the first timeout, if no training step came after it."""
-    waited = {wait.who.rank for wait in story.waits}
-    for event in reversed(story.of(LongWork)):
-        rank = event.who.rank
-        if (
-            story.late(event)
-            or is_brief(event.text)
-            or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks)))
-        ):
-            continue
-        steps = [e for e in story.of(TrainingStep) if e.place.source == event.place.source]
-        after = [e for e in steps if e.place.offset > event.place.offset and not story.late(e)]
-        return event if len(after) <= 1 else None
-    return None
 
 
 def _stuck_numbers(story: Timeline) -> dict[str, list[int]]:
