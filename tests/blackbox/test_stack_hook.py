@@ -38,7 +38,9 @@ def shown(folder: Path, version: str, *command: str, **env: str) -> list[str]:
     ("version", "read"),
     [
         ("2.7.1+cu126", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]),
-        ("2.8.0", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
+        ("2.8.0", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),  # makes its pipe for it alone
+        ("2.10.0+cu128", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
+        ("2.11.0", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
         ("2.13.0+cpu", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
         ("3.0.0a0+git1234", ["TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),
         ("", list(NAMES)),  # no torch: whatever it starts may have one

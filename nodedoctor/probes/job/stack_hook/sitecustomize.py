@@ -11,10 +11,12 @@ import sys
 _PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 """Who has one of these may be a rank; Ray's workers get theirs later, so they are known by their program."""
 _RENAMED = (
-    ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
-    ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+    ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE", (2, 11)),
+    ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", (2, 8)),
 )
-"""Variables that torch reads by the first name from 2.8 on, and then warns of the second on stderr."""
+"""New name, old name, and the torch from which the new one alone does all; from 2.8 on the old one brings a
+warning. Torch 2.8 to 2.10 know both names of the size, but make the pipe that asks for a dump for the old one
+only (DumpPipe in ProcessGroupNCCL.hpp): there the pipe is worth the warning."""
 
 
 def _may_be_rank() -> bool:
@@ -102,7 +104,7 @@ def _name_recorder_once() -> None:
     """Of two names of one variable leave the one that the torch of this Python reads."""
     import os
 
-    if not all(name in os.environ for names in _RENAMED[:1] for name in names):
+    if not all(name in os.environ for name in _RENAMED[0][:2]):
         return
     for folder in sys.path:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -110,9 +112,9 @@ def _name_recorder_once() -> None:
                 text = file.read(4096)
             version = text.split("__version__ = ", 1)[1].split("\n", 1)[0].strip("'\"")
             major, minor = (int(part) for part in version.split(".")[:2])
-            for new, old in _RENAMED:
+            for new, old, since in _RENAMED:
                 if os.environ.get(new) == os.environ.get(old):
-                    os.environ.pop(old if (major, minor) >= (2, 8) else new, None)
+                    os.environ.pop(old if (major, minor) >= since else new, None)
             return
 
 
