@@ -37,9 +37,13 @@ def test_the_folder_is_judged_as_the_job_was(end: str, tmp_path: Path) -> None:
         assert (found["outcome"], found["cause"]) == (told["outcome"], told["cause"])
 
 
-def test_our_own_hook_is_no_log(tmp_path: Path) -> None:
-    (tmp_path / "hook").mkdir()
-    (tmp_path / "run.json").write_text("{}\n")
+@pytest.mark.parametrize("with_end", [True, False], ids=["ended", "killed before its end"])
+def test_our_own_hook_is_no_log(with_end: bool, tmp_path: Path) -> None:
+    for name in ("fr", "hook", "logs", "nccl", "stacks"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "env.txt").write_text("# set by nodedoctor for this job\n")
+    if with_end:
+        (tmp_path / "run.json").write_text("{}\n")
     (tmp_path / "hook/sitecustomize.py").write_text("raise RuntimeError('no log')\n")
     argv = [sys.executable, "-m", "nodedoctor", "triage", "--json", "--no-node", str(tmp_path)]
     found = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout)
