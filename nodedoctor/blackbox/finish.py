@@ -63,11 +63,11 @@ def report_end(
     folder.write("run.json", run_json(watch, folder, **more))
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
+    asyncio.run(_keep_ends(folder, files))
     if code == 0 and not lasting:
         say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
         return
-    asyncio.run(_keep_ends(folder, files))
     document = asyncio.run(triage(folder, files, FULL, looks=lasting))
     if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
         document = hang.document

@@ -17,6 +17,7 @@ ENDS = {
     "an exception behind a flood": FLOOD + "sys.stdout.flush(); raise RuntimeError('last words')",
     "memory of the GPU": "raise MemoryError('last words: CUDA out of memory. Tried to allocate 2 GiB')",
     "a code of its own": "print('error: last words', file=sys.stderr, flush=True); sys.exit(3)",
+    "a good end": "print('last words')",
     "a kill": "print('last words', flush=True); os.kill(os.getpid(), 9)",
 }
 
