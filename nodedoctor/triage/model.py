@@ -189,6 +189,11 @@ class Event(Generic[W]):
     origin: str = ""
     manner: str = "plain"
 
+    @property
+    def asserted(self) -> bool:
+        """True where its line says that it happened, in whatever words."""
+        return self.manner in ("plain", "retold")
+
 
 ErrorFate = Literal["handled", "survived", "echoed", "quoted"]
 """What became of an error that decides nothing."""

@@ -36,6 +36,18 @@ FRAMES = (
     "TEST test_limits PASSED ({})",
     "worker 3 recovered after {}",
 )
+RETOLD = (
+    "observation: {}",
+    "tool call failed: {}",
+    "Trial 12 pruned. Reason: {}",
+    "step 0 reward=0.0 error={}",
+    "cache: {} (will be regenerated)",
+    "> {}",
+    "2026-11-20T10:00:00Z INFO  loader: {}",
+    "W 2026-11-20 10:00:00.123 loader.py:40 | {}",
+    'sample 9 dropped:\nTraceback (most recent call last):\n  File "/job/load.py", line 4, in fetch\n{}',
+)
+"""Words of a program about an error that it had caught; whether it ended then they do not say."""
 
 
 def _tried() -> list[tuple[str, Case]]:
@@ -54,6 +66,28 @@ def test_a_handled_error_changes_no_verdict(frame, tmp_path):
         if (now.cause, _ranks(now)) != (before.cause, _ranks(before)):
             changed.append(f"{case.name}: {line}: {before.cause} -> {now.cause}")
     assert not changed, "\n".join(changed)
+
+
+WAITED = (
+    "[rank1]:[E1126 10:00:00.000000 ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation"
+    " timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001"
+    " milliseconds before timing out.\n"
+)
+
+
+@pytest.mark.parametrize("frame", (*RETOLD, "sandbox returned: stderr='{}'"))
+def test_what_a_program_retells_decides_only_where_no_end_stands_behind_it(frame, tmp_path):
+    for error in ERRORS:
+        line = frame.format(error)
+        before, now = (_verdict({"job.log": text}, tmp_path) for text in (WAITED, f"{line}\n{WAITED}"))
+        assert (now.cause, _ranks(now)) == (before.cause, _ranks(before)), line
+
+
+@pytest.mark.parametrize("frame", RETOLD)
+def test_what_a_program_retells_last_is_its_end(frame, tmp_path):
+    line = frame.format("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    for end in ("", "error: gpu-04: task 3: Exited with exit code 1\n"):
+        assert judged(tmp_path, f"loading the model\n{line}\n{end}").verdict.cause == "peer_cuda_oom"
 
 
 @pytest.mark.parametrize("frame", FRAMES)

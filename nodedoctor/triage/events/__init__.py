@@ -9,7 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.events import corruption, cuda, nccl, nccl_diag, progress, ras, ray, store, watchdog
 from nodedoctor.triage.events.activity import ActivityDetector
-from nodedoctor.triage.events.assertion import assertion_of, is_warning
+from nodedoctor.triage.events.assertion import assertion_of, is_warning, names_error
 from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.counters import StepCounters
 from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker
@@ -242,7 +242,7 @@ def _line_events(
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
             continue
-        if caught and event.manner == "plain" and not isinstance(event.what, ALSO_AT_WARNING):
+        if caught and event.asserted and not isinstance(event.what, ALSO_AT_WARNING):
             event = replace(event, manner=caught)  # one line says one thing in one way
         found = found or not isinstance(event.what, SIDE_FACTS)
         yield event
@@ -275,11 +275,17 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         how = assertion_of(line, match.start(), match.end(), _words_at(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
-        elif isinstance(what, SIDE_FACTS) or (how == "warning" and _level_alone(what, line, match)):
+        elif isinstance(what, SIDE_FACTS):
             how = "plain"
+        elif how == "warning" and _level_alone(what, line, match):
+            how = "retold" if names_error(line.text[: match.end()]) else "plain"
         elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
             continue
-        elif how == "described" or (how == "handled" and _is_report(what, line, match)):
+        elif (
+            how == "described"
+            or (how in ("handled", "retold") and _is_report(what, line, match))
+            or (how == "retold" and isinstance(what, watchdog.TimedOut))
+        ):
             how = "plain"
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"

@@ -11,9 +11,10 @@ from typing import Literal
 
 from nodedoctor.triage.events.handling import is_handled
 from nodedoctor.triage.events.prose import is_prose_about_error
-from nodedoctor.triage.model import Line
+from nodedoctor.triage.model import SERIOUS, Line
 
-Assertion = Literal["plain", "warning", "handled", "described", "quoted"]
+Assertion = Literal["plain", "retold", "warning", "handled", "described", "quoted"]
+"""`retold`: told by the program in words of its own, so it had caught the error; it may have ended then."""
 
 _PYTHON_WARNS = re.compile(r"\b[A-Z]\w*Warning\b(?!: CUDA initialization:)\W|\bwarnings?\.warn\b")
 """Python's own; torch tells in one that CUDA could not be initialised, and that is an error."""
@@ -33,8 +34,8 @@ _LEVEL_IN_FRONT = re.compile(
 """A level below error at the beginning of a line: it outweighs the name of an exception behind it."""
 _SEVERE = re.compile(r"\b(?:ERROR|FATAL|CRITICAL|WARN)\b|what\(\)")
 """What outweighs that level: the line passes on what another program calls an error."""
-_NAME = re.compile(r"\w{0,60}(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b")
-"""How the words of an error begin: the name of an exception, or NCCL's mark."""
+_NAME = re.compile(r"\w{1,60}(?:Error|Exception|Timeout|Interrupt|Failure)\b|\bNCCL WARN\b")
+"""How the words of an error begin: the name of one kind of exception, or NCCL's mark."""
 _LABELS_END = re.compile(r"[|\t>\]]|\s-\s|\d[Z ]\s{0,9}(?=[A-Z]{4,8}\b)")
 """The end of the labels of collectors and loggers, before the words of a program."""
 _OWN_WORD = re.compile(
@@ -47,6 +48,18 @@ _FAILS = re.compile(
     r"|\bend(?:s|ed)\b"
 )
 """What a program says of an error that ends it."""
+_ENDS = re.compile(
+    r"(?i)fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\brais|what\(\)"
+)
+"""What a program says in front of an error that it does not survive."""
+_MILD_LETTER = re.compile(r"[WID] \d{4}-\d\d-\d\d[ T]\d")
+"""A severity in front of a date."""
+_OPENS = ("=", "'", '"', "(")
+"""What stands right in front of an error that is a value or a quotation."""
+_MARKS = frozenset(".=*")
+"""Punctuation that no label has between its end and the name of an error."""
+_ASIDE = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
+"""What became of an error, behind its message."""
 _COMMENT = re.compile(r"(?:^|\s)#+\s")
 _COMMENT_BEHIND = re.compile(r"\s{2}#\s")
 _LEVEL_BEFORE = re.compile(
@@ -116,14 +129,15 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "handled"
     if mild:
         return "warning"
+    told: Assertion = "retold" if name is not None and _is_mentioned(line, name, end) else "plain"
     if _LABEL.search(outside):
-        return "plain"
+        return told
     if line.level == "W" or _WARNS.search(text[: start + 40]):
         return "warning"
     if quoted:
         return "quoted"
     clause = re.split(r"[:\])>|]", outside)[-1]
-    return "described" if len(_WORD.findall(clause)) >= PROSE else "plain"
+    return "described" if len(_WORD.findall(clause)) >= PROSE else told
 
 
 def names_error(text: str) -> bool:
@@ -141,6 +155,28 @@ def _is_retold(text: str, end: int, *, below_error: bool) -> bool:
     if all(text.startswith(":", word.end()) for word in words):
         return False
     return below_error or (len(words) >= RETOLD and _FAILS.search(text, begin, end) is None)
+
+
+def is_heading(text: str) -> bool:
+    """True for words of a program that show what follows, and tell neither of an error nor of an end."""
+    words = text.endswith(":") and len(_OWN_WORD.findall(text)) >= RETOLD
+    return words and not _LABEL.search(text) and not _ENDS.search(text)
+
+
+def _is_mentioned(line: Line, name: int, end: int) -> bool:
+    """True where a program speaks of an error by name: what the interpreter prints begins with the name.
+
+    An error's own logger level, or a word of an end, leaves open that it was the end.
+    """
+    text = line.text
+    if line.level in SERIOUS or _SEVERE.search(text, 0, end):  # NCCL's mark is one, too
+        return False
+    if line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _ASIDE.search(text, end):
+        return True
+    begin = max((label.end() for label in _LABELS_END.finditer(text, 0, name)), default=0)
+    if text[max(begin, name - 1) : name] in _OPENS or set(text[begin:name]) & _MARKS:
+        return True
+    return _OWN_WORD.search(text, begin, name) is not None and _ENDS.search(text, begin, name) is None
 
 
 def _name_begin(text: str, end: int) -> int | None:

@@ -68,7 +68,7 @@ PHRASES = (
     ),
     HandlingPhrase(
         "caught",
-        r"(?:exception|error|failure) (?:was )?(?:handled|caught)\b"
+        r"(?:(?:exception|error|failure) (?:was )?|was |been )(?:handled|caught)\b"
         r"|handled (?:an? )?(?:exception|error|failure)\b|handled:$"
         r"|caught and \w+\b",
         "handled exception: {}",

@@ -114,4 +114,5 @@ def trouble_announced(line: Line) -> UnreadTrouble | None:
     if found is None:
         went_on = is_handled(line.text) and line.level != "F"
         return UnreadTrouble() if line.level in SERIOUS and not went_on else None
-    return UnreadTrouble() if assertion_of(line, found.start(), found.end()) == "plain" else None
+    how = assertion_of(line, found.start(), found.end())
+    return UnreadTrouble() if how in ("plain", "retold") else None

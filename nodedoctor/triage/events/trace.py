@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.assertion import Assertion, assertion_of, names_error
+from nodedoctor.triage.events.assertion import Assertion, assertion_of, is_heading, names_error
 from nodedoctor.triage.events.frames import StackFrame, of_onlookers
 from nodedoctor.triage.events.handling import counts_tries
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
@@ -122,13 +122,15 @@ def _announced_kind(line: Line | None) -> Assertion:
     if not leads and _FAILED.search(line.text) is None:
         return "plain"
     how = assertion_of(line, len(line.text), len(line.text))
-    return how if how == "warning" or (how == "handled" and leads) else "plain"
+    if how == "warning" or (how == "handled" and leads):
+        return how
+    return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
 
 
 def _alone(line: Line, end: int) -> Assertion:
     """How a line without a stack says that an exception was raised."""
     how = assertion_of(line, 0, end)
-    return how if how in ("handled", "warning") else "plain"
+    return how if how in ("handled", "warning", "retold") else "plain"
 
 
 def _without_markup(text: str) -> str:

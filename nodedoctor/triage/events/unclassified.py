@@ -152,5 +152,5 @@ def unclassified_error(line: Line) -> UnclassifiedError | None:
     ):
         return None
     how = assertion_of(line, found.start(), found.end())
-    told = how in ("plain", "described") or (how == "warning" and leaves)
+    told = how in ("plain", "retold", "described") or (how == "warning" and leaves)
     return UnclassifiedError(how == "described") if told else None

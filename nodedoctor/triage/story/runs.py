@@ -112,12 +112,7 @@ def _is_of_several(event: Event[Any]) -> bool:
 def _ends_a_program(event: Event[Any]) -> bool:
     """True for what nobody handled: behind one process that raised it, a launcher is another command."""
     what = event.what
-    return (
-        isinstance(what, ExceptionRaised)
-        and bool(what.frames)
-        and event.manner == "plain"
-        and not what.logged
-    )
+    return isinstance(what, ExceptionRaised) and bool(what.frames) and event.asserted and not what.logged
 
 
 def _is_server_up(event: Event[Any]) -> bool:
@@ -179,7 +174,7 @@ def _last_failures(failures: list[Failure]) -> list[Failure]:
 def _failed_program(event: Event[Any]) -> Failure:
     """The program, and its rank, that raised what is no echo of somebody else's end; and what it was."""
     what = event.what
-    if not isinstance(what, ExceptionRaised) or event.manner != "plain" or is_secondary(what):
+    if not isinstance(what, ExceptionRaised) or not event.asserted or is_secondary(what):
         return NONE
     name = program_file(what.frames)
     if not name:
@@ -260,12 +255,12 @@ def _counts_anew(step: TrainingStep, known: TrainingStep | None) -> bool:
 def _of_a_launcher(event: Event[Any]) -> bool:
     """True for the exception in which a launcher ends that takes all its processes with it."""
     what = event.what
-    return isinstance(what, ExceptionRaised) and what.type.endswith(OF_LAUNCHERS) and event.manner == "plain"
+    return isinstance(what, ExceptionRaised) and what.type.endswith(OF_LAUNCHERS) and event.asserted
 
 
 def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
     """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
-    told = [e for e in after if e.manner == "plain"]
+    told = [e for e in after if e.asserted]
     if after and _is_server_up(after[0]):
         return True
     if any(isinstance(e.what, JobFinished) or not isinstance(e.what, QUIET) for e in told):

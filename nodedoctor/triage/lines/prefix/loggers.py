@@ -110,6 +110,12 @@ def _read_ucx(found: re.Match[str], said: PrefixInfo) -> None:
     said.severities += (False,)
 
 
+def _read_markup(found: re.Match[str], said: PrefixInfo) -> None:
+    """A quotation or a comment: the line shows what somebody else wrote, like one at the level of INFO."""
+    if found[0].strip()[:1] in (">", "#"):
+        said.level = said.level or "I"
+
+
 GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
 PRIORITY: Reader = (_PRIORITY, ignore_prefix, "<")
 NCCL: Reader = (_NCCL, _read_nccl, UPPER + LOWER + DIGITS)
@@ -118,4 +124,4 @@ NAMED_LEVEL: Reader = (_NAMED_LEVEL, _read_named_level, "[")
 LEVEL: Reader = (_LEVEL, _read_level, " [<DINWECFTS")
 FIELD: Reader = (_FIELD, ignore_prefix, " ")
 COMMAND: Reader = (_COMMAND, _read_command, "#:")
-MARKUP: Reader = (_MARKUP, ignore_prefix, " \t#>*-`")
+MARKUP: Reader = (_MARKUP, _read_markup, " \t#>*-`")

@@ -13,11 +13,12 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.story.model import CollectiveWait
+from nodedoctor.triage.story.model import QUIET, CollectiveWait
 from nodedoctor.triage.story.recovery.survived import FAR
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
@@ -38,6 +39,8 @@ class JobContext:
     past_start: bool
     all_waited: bool
     first_were_killed: bool
+    last_end: dict[str, int]
+    """Where the last thing stands in each log that ended a process, or kept it from going on."""
 
 
 def describe_job(
@@ -54,6 +57,7 @@ def describe_job(
         _is_past_start(events, waits),
         bool(waits) and _all_waited(waits, expected),
         _first_were_killed(first),
+        _last_ends(events),
     )
 
 
@@ -77,6 +81,28 @@ def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
 def is_beside_killed(event: Event[Any], job: JobContext) -> bool:
     """True for an exception of an unknown rank where the first to end were killed."""
     return job.first_were_killed and event.who.rank is None and isinstance(event.what, ExceptionRaised)
+
+
+def is_retold(event: Event[Any], job: JobContext) -> bool:
+    """True for an error that an unknown process retells, where the end of the job stands behind it.
+
+    A mere exit code is no other end: it may be the one of this error.
+    """
+    if event.manner != "retold" or event.who.rank is not None:
+        return False
+    source, offset = event.place.source, event.place.offset
+    return any(end > offset or other != source for other, end in job.last_end.items())
+
+
+def _last_ends(events: Sequence[Event[Any]]) -> dict[str, int]:
+    ends: dict[str, int] = {}
+    for event in events:
+        what = event.what
+        exit_code = isinstance(what, ProcessExit) and what.signal is None
+        if event.manner == "plain" and not exit_code and not isinstance(what, (*QUIET, UnreadTrouble)):
+            source = event.place.source
+            ends[source] = max(ends.get(source, 0), event.place.offset)
+    return ends
 
 
 def _is_personal(what: object) -> bool:

@@ -127,7 +127,7 @@ def _by_people(event: Event[Any]) -> bool:
 
 
 def _is_trouble(event: Event[Any]) -> bool:
-    return event.manner == "plain" and not isinstance(event.what, QUIET)
+    return event.asserted and not isinstance(event.what, QUIET)
 
 
 def _in_disorder(event: Event[Any], moved: bool) -> bool:

@@ -67,7 +67,7 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     raised = {
         event.place
         for event in events[:end]
-        if isinstance(event.what, ExceptionRaised) and event.who.rank in done
+        if (isinstance(event.what, ExceptionRaised) or event.manner == "retold") and event.who.rank in done
     }
     return [event for event in events if event.place not in raised or isinstance(event.what, QUIET)]
 
@@ -104,7 +104,7 @@ def _may_pass(what: object) -> bool:
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
-    trouble = [e for e in events if e.manner == "plain" and not isinstance(e.what, (*QUIET, UnreadTrouble))]
+    trouble = [e for e in events if e.asserted and not isinstance(e.what, (*QUIET, UnreadTrouble))]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
     counters = _LaterCounters(events)
     speakers = _Speakers(events)
@@ -231,7 +231,7 @@ class _LaterCounters:
 
     def survived(self, event: Event[Any], alone: bool) -> bool:
         """True when a counter went on after this, or began and came far."""
-        mild = isinstance(event.what, UnreadTrouble) or event.manner != "plain" or _is_hint(event.what)
+        mild = isinstance(event.what, UnreadTrouble) or not event.asserted or _is_hint(event.what)
         needed = SURVIVED if alone or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
