@@ -91,6 +91,7 @@ class Watch:
         self._in_vain = 0
         self._asked: float | None = None
         self._introduced: set[tuple[int, int]] = set()
+        self._ranks: set[int] = set()
         self._unsure: LiveJob | None = None
         self._named = False
         self._waits = False
@@ -183,7 +184,7 @@ class Watch:
             "host": self._host,
             "began": self._began,
             "ended": time.time(),
-            "ranks": sorted(rank.rank for rank in self._known() if rank.rank is not None),
+            "ranks": sorted(self._ranks),
             "steps_seen": self.progress.count,
             "step_seconds": self.progress.median,
             "hang_after": self.progress.threshold,
@@ -197,9 +198,6 @@ class Watch:
             ],
         }  # fmt: skip
 
-    def _known(self) -> tuple[RankSample, ...]:
-        return (*(self.last.living if self.last else ()), *self.progress.missing)
-
     def _is_caught(self) -> bool:
         return bool(self.hangs) and self.hangs[-1].resumed_after is None
 
@@ -210,6 +208,7 @@ class Watch:
 
     def _introduce(self, sample: Sample) -> None:
         """Say once who is watched, by what means, and whether a hang can be seen before the watchdog."""
+        self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
         new = [rank for rank in sample.living if rank.key not in self._introduced]
         if not self._known_well(new, sample):
             return

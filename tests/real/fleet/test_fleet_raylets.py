@@ -104,6 +104,7 @@ def test_nodes_without_nodedoctor_are_brought_it(cluster):
     report = {
         "schema": "nodedoctor.report/1",
         "verdict": "pass",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "node": {"gpus": 8},
         "results": [{"check": "a.b", "title": "t", "status": "pass", "findings": []}],
         "facts": {},
