@@ -14,7 +14,7 @@ from nodedoctor.triage.events.prose import is_prose_about_error
 from nodedoctor.triage.model import SERIOUS, Line
 
 Assertion = Literal["plain", "retold", "warning", "handled", "described", "quoted"]
-"""`retold`: told by the program in words of its own, so it had caught the error; it may have ended then."""
+"""`retold`: the program reports the error in its own words, so it had caught it; it may have ended then."""
 
 _PYTHON_WARNS = re.compile(r"\b[A-Z]\w*Warning\b(?!: CUDA initialization:)\W|\bwarnings?\.warn\b")
 """Python's own; torch tells in one that CUDA could not be initialised, and that is an error."""
@@ -55,7 +55,7 @@ _ENDS = re.compile(
 _MILD_LETTER = re.compile(r"[WID] \d{4}-\d\d-\d\d[ T]\d")
 """A severity in front of a date."""
 _OPENS = ("=", "'", '"', "(")
-"""What stands right in front of an error that is a value or a quotation."""
+"""What opens a value or a quotation."""
 _MARKS = frozenset(".=*")
 """Punctuation that no label has between its end and the name of an error."""
 _ASIDE = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
@@ -129,15 +129,15 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "handled"
     if mild:
         return "warning"
-    told: Assertion = "retold" if name is not None and _is_mentioned(line, name, end) else "plain"
+    as_report: Assertion = "retold" if name is not None and _is_mentioned(line, name, end) else "plain"
     if _LABEL.search(outside):
-        return told
+        return as_report
     if line.level == "W" or _WARNS.search(text[: start + 40]):
         return "warning"
     if quoted:
         return "quoted"
     clause = re.split(r"[:\])>|]", outside)[-1]
-    return "described" if len(_WORD.findall(clause)) >= PROSE else told
+    return "described" if len(_WORD.findall(clause)) >= PROSE else as_report
 
 
 def names_error(text: str) -> bool:

@@ -110,10 +110,10 @@ def _read_ucx(found: re.Match[str], said: PrefixInfo) -> None:
     said.severities += (False,)
 
 
-def _read_markup(found: re.Match[str], said: PrefixInfo) -> None:
+def _read_markup(match: re.Match[str], prefix: PrefixInfo) -> None:
     """A quotation or a comment: the line shows what somebody else wrote, like one at the level of INFO."""
-    if found[0].strip()[:1] in (">", "#"):
-        said.level = said.level or "I"
+    if match[0].strip()[:1] in (">", "#"):
+        prefix.level = prefix.level or "I"
 
 
 GLOG: Reader = (_GLOG, _read_glog, "[EWIF")

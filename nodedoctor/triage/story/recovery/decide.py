@@ -82,7 +82,7 @@ LINE_RULES = (
 """How the line itself asserts an error: the first reason, whatever else speaks against it."""
 
 JOB_RULES = (
-    JobRule("handled", "the program retells it, and the end of the job stands behind it", job.is_retold),
+    JobRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
     JobRule("survived", "the job was long past its start", job.is_of_the_start),
     JobRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
     JobRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),

@@ -40,7 +40,7 @@ class JobContext:
     all_waited: bool
     first_were_killed: bool
     last_end: dict[str, int]
-    """Where the last thing stands in each log that ended a process, or kept it from going on."""
+    """Place of the last event in each log that ended a process or kept it from going on."""
 
 
 def describe_job(
@@ -84,14 +84,14 @@ def is_beside_killed(event: Event[Any], job: JobContext) -> bool:
 
 
 def is_retold(event: Event[Any], job: JobContext) -> bool:
-    """True for an error that an unknown process retells, where the end of the job stands behind it.
+    """True for an error that an unknown process retells, before the end of the job.
 
     A mere exit code is no other end: it may be the one of this error.
     """
     if event.manner != "retold" or event.who.rank is not None:
         return False
     source, offset = event.place.source, event.place.offset
-    return any(end > offset or other != source for other, end in job.last_end.items())
+    return any(end > offset or log != source for log, end in job.last_end.items())
 
 
 def _last_ends(events: Sequence[Event[Any]]) -> dict[str, int]:
