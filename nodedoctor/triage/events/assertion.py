@@ -181,10 +181,10 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
 
 def _name_begin(text: str, end: int) -> int | None:
     """The place of an error's name, with its module, in a text until `end`; None where there is no name."""
-    found = _NAME.search(text[:end])
-    if found is None:
+    match = _NAME.search(text[:end])
+    if match is None:
         return None
-    begin = found.start()
+    begin = match.start()
     while begin and (text[begin - 1].isalnum() or text[begin - 1] in "._"):
         begin -= 1
     return begin
