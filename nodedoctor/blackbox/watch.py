@@ -128,6 +128,7 @@ class Watch:
             artifacts.outputs(self._folder, sample)
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
+            self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
             self._introduce(sample)
             emptied = None if sample.living or not self._introduced else emptied or sample.moment
             stays = self._wanted.get("ray") is True  # raylets outlive their jobs
@@ -208,7 +209,6 @@ class Watch:
 
     def _introduce(self, sample: Sample) -> None:
         """Say once who is watched, by what means, and whether a hang can be seen before the watchdog."""
-        self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
         new = [rank for rank in sample.living if rank.key not in self._introduced]
         if not self._known_well(new, sample):
             return

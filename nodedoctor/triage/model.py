@@ -139,7 +139,8 @@ class Line:
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
     the program's logger gave it: D I W E F, '' when it gave none. D, I and W of whoever passes on what a
-    program prints are left out: they say nothing about the line.
+    program prints are left out: they say nothing about the line. `cited`: it has the
+    mark of a quotation or a comment in front.
     """
 
     text: str
@@ -150,6 +151,7 @@ class Line:
     repeated: int = 0
     key: str = ""
     level: str = ""
+    cited: bool = False
 
     @property
     def severity(self) -> str:
@@ -176,6 +178,10 @@ class RankState:
 W = TypeVar("W", covariant=True)
 
 
+ASSERTED = ("plain", "retold")
+"""Manners of a line that says that something happened (`events.assertion`)."""
+
+
 @dataclass(frozen=True)
 class Event(Generic[W]):
     """Something a line says happened: `what` is the family's own noun, `manner` how the line says it."""
@@ -192,7 +198,7 @@ class Event(Generic[W]):
     @property
     def asserted(self) -> bool:
         """True where its line says that it happened, in whatever words."""
-        return self.manner in ("plain", "retold")
+        return self.manner in ASSERTED
 
 
 ErrorFate = Literal["handled", "survived", "echoed", "quoted"]

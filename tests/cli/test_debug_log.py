@@ -41,7 +41,6 @@ def test_it_says_what_was_started_and_what_came_of_it(tmp_path: Path) -> None:
 
 NO_FORK_SERVER = """
 import sys
-import time
 from nodedoctor.children import fork_server
 from nodedoctor.cli.main import main
 
@@ -59,7 +58,6 @@ def test_a_fork_server_that_cannot_be_had_is_said(tmp_path: Path) -> None:
 
 WATCHED = """
 import sys
-import time
 from nodedoctor.cli.main import main
 
 try:

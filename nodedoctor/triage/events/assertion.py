@@ -42,16 +42,15 @@ _OWN_WORD = re.compile(
     r"(?<![\w./\\=:(\[-])(?!(?:DEBUG|INFO|NOTICE|WARN|WARNING|TRACE)\b)[A-Za-z][A-Za-z']{2,20}(?![\w./\\()\]=-]|::)"
 )
 """A word that is no level and no part of a name, a path or a place; one before a colon may be a label."""
-_FAILS = re.compile(
-    r"(?i)error|fatal|fail|exception|abort|crash|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|stop"
-    r"|cannot|can't|could ?n[o']t|unable|lost|critical|traceback|\brais|reason|\bcause[sd]?\b|what\(\)"
-    r"|\bend(?:s|ed)\b"
-)
-"""What a program says of an error that ends it."""
 _ENDS = re.compile(
     r"(?i)fatal|abort|terminat|uncaught|unhandled|panic|kill|die[sd]\b|dead|exit|crash|\brais|what\(\)"
 )
 """What a program says in front of an error that it does not survive."""
+_FAILS = re.compile(
+    rf"{_ENDS.pattern}|error|fail|exception|stop|cannot|can't|could ?n[o']t|unable|lost|critical|traceback"
+    r"|reason|\bcause[sd]?\b|\bend(?:s|ed)\b"
+)
+"""That, and what a program says of an error that may end it."""
 _MILD_LETTER = re.compile(r"[WID] \d{4}-\d\d-\d\d[ T]\d")
 """A severity in front of a date."""
 _OPENS = ("=", "'", '"', "(")
@@ -125,7 +124,7 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         or ((level or line.level == "D") and not _SEVERE.search(outside, level.end() if level else 0))
     )
     below_error = bool(mild) or line.level in ("W", "I", "D")
-    if name is not None and _is_retold(text, name, below_error=below_error):
+    if name is not None and _is_caught(text, name, below_error=below_error):
         return "handled"
     if mild:
         return "warning"
@@ -145,12 +144,12 @@ def names_error(text: str) -> bool:
     return _NAME.search(text) is not None
 
 
-def _is_retold(text: str, end: int, *, below_error: bool) -> bool:
+def _is_caught(text: str, end: int, *, below_error: bool) -> bool:
     """True where a program puts words of its own before an error's name, which tell of no end: it caught it.
 
     One word may be a label; below the level of an error it is enough.
     """
-    begin = max((label.end() for label in _LABELS_END.finditer(text, 0, end)), default=0)
+    begin = _labels_end(text, end)
     words = list(_OWN_WORD.finditer(text, begin, end))
     if all(text.startswith(":", word.end()) for word in words):
         return False
@@ -171,12 +170,17 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
     text = line.text
     if line.level in SERIOUS or _SEVERE.search(text, 0, end):  # NCCL's mark is one, too
         return False
-    if line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _ASIDE.search(text, end):
+    if line.cited or line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _ASIDE.search(text, end):
         return True
-    begin = max((label.end() for label in _LABELS_END.finditer(text, 0, name)), default=0)
+    begin = _labels_end(text, name)
     if text[max(begin, name - 1) : name] in _OPENS or set(text[begin:name]) & _MARKS:
         return True
     return _OWN_WORD.search(text, begin, name) is not None and _ENDS.search(text, begin, name) is None
+
+
+def _labels_end(text: str, end: int) -> int:
+    """The place in a text until `end` where its labels end and the words of the program begin."""
+    return max((label.end() for label in _LABELS_END.finditer(text, 0, end)), default=0)
 
 
 def _name_begin(text: str, end: int) -> int | None:

@@ -7,7 +7,7 @@ import re
 from nodedoctor.record import record
 from nodedoctor.triage.events.assertion import assertion_of
 from nodedoctor.triage.events.handling import is_handled
-from nodedoctor.triage.model import NOBODY, SERIOUS, Line
+from nodedoctor.triage.model import ASSERTED, NOBODY, SERIOUS, Line
 
 
 @record
@@ -115,4 +115,4 @@ def trouble_announced(line: Line) -> UnreadTrouble | None:
         went_on = is_handled(line.text) and line.level != "F"
         return UnreadTrouble() if line.level in SERIOUS and not went_on else None
     how = assertion_of(line, found.start(), found.end())
-    return UnreadTrouble() if how in ("plain", "retold") else None
+    return UnreadTrouble() if how in ASSERTED else None

@@ -12,7 +12,7 @@ import re
 from nodedoctor.record import record
 from nodedoctor.triage.events.assertion import assertion_of
 from nodedoctor.triage.events.not_a_log import PASSING
-from nodedoctor.triage.model import Line
+from nodedoctor.triage.model import ASSERTED, Line
 
 
 @record
@@ -152,5 +152,5 @@ def unclassified_error(line: Line) -> UnclassifiedError | None:
     ):
         return None
     how = assertion_of(line, found.start(), found.end())
-    told = how in ("plain", "retold", "described") or (how == "warning" and leaves)
+    told = how in (*ASSERTED, "described") or (how == "warning" and leaves)
     return UnclassifiedError(how == "described") if told else None

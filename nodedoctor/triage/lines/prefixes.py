@@ -190,7 +190,9 @@ def _parse_prefixed(text: str, place: Place, said: PrefixInfo, habit: CommonPref
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
     passed_on = habit.leveled and said.severities == (True,) and not _is_own(said.level, text, habit)
-    return Line(text, place, who, said.time, said.origin, count, key, "" if passed_on else said.level)
+    return Line(
+        text, place, who, said.time, said.origin, count, key, "" if passed_on else said.level, said.cited
+    )
 
 
 _OF_A_TRACEBACK = re.compile(

@@ -25,6 +25,8 @@ class PrefixInfo:
     """A logger speaks: what follows a time or a severity may be its name."""
     basic: bool = False
     """A severity and a colon were in front: a logger's name and a colon follow."""
+    cited: bool = False
+    """The mark of a quotation or a comment was in front."""
     labels: tuple[tuple[str, int], ...] = ()
     seated: bool = False
     """A rank or a seat stands in front of every line of the file, also of those that no rank printed."""

@@ -111,9 +111,8 @@ def _read_ucx(found: re.Match[str], said: PrefixInfo) -> None:
 
 
 def _read_markup(match: re.Match[str], prefix: PrefixInfo) -> None:
-    """A quotation or a comment: the line shows what somebody else wrote, like one at the level of INFO."""
-    if match[0].strip()[:1] in (">", "#"):
-        prefix.level = prefix.level or "I"
+    """The mark of a quotation, a comment, or an item of a list."""
+    prefix.cited = match[0].lstrip()[:1] in (">", "#")
 
 
 GLOG: Reader = (_GLOG, _read_glog, "[EWIF")
