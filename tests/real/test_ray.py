@@ -20,9 +20,12 @@ PORT = "6399"
 START = ["--head", "--num-cpus=1", "--num-gpus=4", "--include-dashboard=false", f"--port={PORT}"]
 
 
-@pytest.fixture(scope="module")
-def ray() -> Iterator[str]:
-    """The `ray` command of NODEDOCTOR_RAY_PYTHON's environment, ours or PATH's, with a head node started."""
+@pytest.fixture(scope="module", params=["no token", "token"])
+def ray(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The `ray` command of NODEDOCTOR_RAY_PYTHON's environment, ours or PATH's, with a head node started.
+
+    Its user has a token, which an earlier `ray.init` has left there and a cluster then asks for, or none.
+    """
     python = os.environ.get("NODEDOCTOR_RAY_PYTHON", sys.executable)
     beside = Path(python).parent / "ray"
     command = str(beside) if beside.exists() else shutil.which("ray") or ""
@@ -30,15 +33,28 @@ def ray() -> Iterator[str]:
         pytest.skip("no Ray: set NODEDOCTOR_RAY_PYTHON to a Python that has it")
     if subprocess.run(["pgrep", "-x", "raylet"], capture_output=True).returncode == 0:
         pytest.skip("a Ray runs here already, which is not ours to stop")
-    env = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
+    home = tmp_path_factory.mktemp("home")
+    told = {"HOME": str(home), "RAY_USAGE_STATS_ENABLED": "0"}
+    if request.param == "token":
+        (home / ".ray").mkdir()
+        (home / ".ray" / "auth_token").write_text("5f" * 32)
+        mode = {"RAY_AUTH_MODE": "token"}  # `ray status` itself needs it, the doctor does not
+    else:
+        mode = {}
     start = [command, "start", *START, "--object-store-memory=100000000"]
-    subprocess.run(start, env=env, check=True, capture_output=True, timeout=60)
-    for _ in range(30):  # the cluster knows its own status only some seconds later
-        if b"Node status" in subprocess.run([command, "status"], capture_output=True, timeout=60).stdout:
-            break
-        time.sleep(1)
-    yield command
-    subprocess.run([command, "stop", "--force"], capture_output=True, timeout=60)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in told.items():
+            patch.setenv(name, value)
+        subprocess.run(start, check=True, capture_output=True, timeout=60)
+        for _ in range(30):  # the cluster knows its own status only some seconds later
+            asked = subprocess.run(
+                [command, "status"], env={**os.environ, **mode}, capture_output=True, timeout=60
+            )
+            if b"Node status" in asked.stdout:
+                break
+            time.sleep(1)
+        yield command
+        subprocess.run([command, "stop", "--force"], capture_output=True, timeout=60)
 
 
 def diagnose(*words: str, **env: str) -> dict[str, list[dict[str, str]]]:

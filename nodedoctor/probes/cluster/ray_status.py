@@ -20,10 +20,19 @@ else:  # python -I leaves our own folder out
 
     sys.path.pop(0)
 
-ASK = (
-    "import sys; sys.argv = ['ray', 'status', '-v', '--address', sys.argv[1]]; "
-    "from ray.scripts.scripts import main; main()"
-)
+# A cluster of Ray 2.60 wants a token wherever its user has one; `ray.init` then sends it, `ray status` only
+# where RAY_AUTH_MODE says so. Older versions know no such function.
+ASK = """
+import sys
+try:
+    from ray._private.authentication import authentication_token_setup
+    authentication_token_setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+except (ImportError, AttributeError, TypeError):
+    pass
+sys.argv = ['ray', 'status', '-v', '--address', sys.argv[1]]
+from ray.scripts.scripts import main
+main()
+"""
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Measured copies, end to end: a fake driver copies real bytes at the speed it is told, faults are judged."""
 
+import contextlib
 import json
 import os
 import signal
@@ -229,8 +230,9 @@ def children_named(parent, name):
     """Child processes with a word in their command line."""
     found = []
     for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        if name in Path(f"/proc/{pid}/cmdline").read_text():
-            found.append(int(pid))
+        with contextlib.suppress(OSError):  # it has ended by now
+            if name in Path(f"/proc/{pid}/cmdline").read_text():
+                found.append(int(pid))
     return found
 
 
