@@ -14,7 +14,7 @@ import pytest
 from fakes import build_nvml, nvml_env, write_config
 from recorded import STORE
 
-pytest_plugins = ("no_skips", "trial_table")
+pytest_plugins = ("no_skips", "share_of_tests", "trial_table")
 examples.load_profile()
 if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background jobs ignore it as well
