@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tiers import first
 
 RUN = (sys.executable, "-m", "nodedoctor", "run")
 
@@ -50,7 +51,7 @@ def test_a_command_that_cannot_be_started(command: str, code: int, tmp_path: Pat
     assert command in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGRTMIN])
+@pytest.mark.parametrize("number", first(1, [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN]))
 def test_ends_by_the_signal_of_the_command(number: int, tmp_path: Path) -> None:
     done = run(tmp_path, "sh", "-c", f"kill -{int(number)} $$")
     assert (done.returncode, "Traceback" in done.stderr) == (-number, False)
@@ -270,6 +271,7 @@ def test_on_a_terminal(tmp_path: Path) -> None:
         terminal.close()
 
 
+@pytest.mark.slow
 def test_pagers_and_curses(tmp_path: Path) -> None:
     """`less` reads keys from the terminal that it writes to, curses changes the settings of that one only;
     both are stopped and gone on with, and leave the real terminal as it was."""
@@ -311,6 +313,7 @@ def test_pagers_and_curses(tmp_path: Path) -> None:
     assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()
 
 
+@pytest.mark.slow
 def test_a_debugger_and_an_editor(tmp_path: Path) -> None:
     """Whoever reads keys from its standard input gets them, by lines or one by one."""
     terminal = Terminal()

@@ -235,7 +235,7 @@ def related(one: str, other: str) -> bool:
     return any(a in {form.partition("@")[0] for form in CHECKS[b].explained_by} for a, b in pairs)
 
 
-@pytest.mark.parametrize("one", some(NODES, 5), ids=NAMES)
+@pytest.mark.parametrize("one", some(NODES, 15), ids=NAMES)
 def test_two_faults_of_different_subjects_stay_two_causes(one: Path) -> None:
     report, devices = judged(one)
     for other in sick_nodes():
