@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
 from tiers import first
 
 RUN = (sys.executable, "-m", "nodedoctor", "run")
@@ -193,8 +194,7 @@ def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_arm_says_beside_its_block(tmp_path: Path) -> None:
     """A shell takes the block alone; a person reads what works on this node, and what nobody has tried."""
-    argv = [sys.executable, "-m", "nodedoctor", "arm", "--sbatch", "--dir", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    done = nodedoctor_forked("arm", "--sbatch", "--dir", str(tmp_path))
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"mkdir", "export"}
     assert "by the signal that the ranks have registered" in done.stderr
     assert "not yet tried on GPUs" in done.stderr

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 import recorded
 from fakes.tree import nvidia_tree
+from forked import nodedoctor_forked
 from tiers import first, some
 
 from nodedoctor.cli.exit_codes import exit_code
@@ -34,9 +35,7 @@ def node(name: str) -> Path:
 
 
 def nodedoctor(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "nodedoctor", *words]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **(env or {})}
-    return subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=120)
+    return nodedoctor_forked(*words, env={**os.environ, **(env or {})}, cwd="/")
 
 
 def gated(folder: Path, preview: bool = False, **expect: str) -> Report:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from forked import nodedoctor_forked
 
 from nodedoctor.fleet.gather import gather
 from nodedoctor.fleet.model import Fleet, FleetRequest
@@ -33,8 +34,7 @@ def healthy() -> str:
 
 
 def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "nodedoctor", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, **options)
+    return nodedoctor_forked(*words, **options)
 
 
 def fleet(*words: str, rc: int | None = None) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def test_exit_codes(folder: Path):
     ],
 )
 def test_errors_of_use_are_one_line(words: list[str], said: str, tmp_path: Path):
-    done = run("fleet", *words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
+    done = run("fleet", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (64, "")
     assert said in done.stderr and done.stderr.count("\n") == 1
 
