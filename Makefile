@@ -74,8 +74,9 @@ lint: $(VENV)/.dev
 test: $(VENV)/.dev
 	NODEDOCTOR_EXAMPLES=$${NODEDOCTOR_EXAMPLES:-10} $(BIN)/pytest -m "not real and not slow and not nightly and not lint" $(PARALLEL) $(ARGS)
 
+# Slow property tests are those of make fuzz.
 test-slow: $(VENV)/.dev
-	$(BIN)/pytest -m "(slow or nightly) and not real" $(IN_SHARE) $(PARALLEL) $(ARGS)
+	$(BIN)/pytest -m "(slow or nightly) and not hypothesis and not real" $(IN_SHARE) $(PARALLEL) $(ARGS)
 
 # Goes on after a part that failed, so that one night tells all.
 NIGHTLY = test-slow trial fuzz mutations soak

@@ -149,6 +149,7 @@ def test_every_nodedoctor_command_in_the_source_is_one():
             _accepted(text.replace("sudo ", "").split()[1:], f"{path}: {text}")
 
 
+@pytest.mark.slow
 def test_every_nodedoctor_command_in_any_text_of_ours_is_one():
     seen = 0
     for path, text in _texts():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import io
 import os
 import signal
 import subprocess
@@ -58,10 +57,9 @@ def _become(
     """Be in the child what a fresh interpreter would be."""
     for number, file in enumerate(files):
         os.dup2(file, number)
-    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8")
-    err = open(2, "wb", closefd=False)
-    sys.stderr = io.TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
     if env is not None:
         os.environ.clear()
         os.environ.update(env)

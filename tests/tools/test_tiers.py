@@ -10,8 +10,8 @@ from share_of_tests import share_of
 
 TOP = Path(__file__).parents[2]
 CHOSEN = re.findall(r'pytest -m "([^"]+)"', (TOP / "Makefile").read_text(encoding="utf-8"))
-TIERS = [one for one in CHOSEN if "race" not in one and "hypothesis" not in one]
-MARKS = ("slow", "nightly", "lint", "real", "alone")
+TIERS = [one for one in CHOSEN if "race" not in one]
+MARKS = ("slow", "nightly", "lint", "real", "alone", "hypothesis")
 
 
 def test_every_share_is_one_of_them_and_none_is_empty() -> None:

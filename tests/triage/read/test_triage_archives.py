@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from mutate import HOW, Edit, apply
 from say import as_document, caught, raised, steps
 from test_triage_flight import behind
+from tiers import first
 
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.read import archives, parallel
@@ -102,7 +103,7 @@ def loads(path: Path) -> int:
     return len(parallel._assign_loads(find_sources([str(path)]).sources, SourceReading()))
 
 
-@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("pack", first(1, PACKS))
 @pytest.mark.parametrize("files", [RANKS, ODD], ids=["ranks", "odd"])
 def test_members_are_read_on_several_cores_as_on_one(
     pack: str, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

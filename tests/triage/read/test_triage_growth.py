@@ -47,7 +47,7 @@ def pumped(word: str) -> list[str]:
     return [text[:LONGEST] for text in (*runs, *ends)]
 
 
-@pytest.mark.parametrize("sign", some(SIGNS, 24), ids=lambda sign: sign.expression[:40])
+@pytest.mark.parametrize("sign", some(SIGNS, 60), ids=lambda sign: sign.expression[:40])
 def test_no_sign_takes_the_square_of_a_line(sign: LogPattern) -> None:
     for word in sign.needles:
         for text in pumped(word):
@@ -84,7 +84,7 @@ MANY: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", first(2, MANY))
+@pytest.mark.parametrize("kind", first(1, MANY))
 def test_no_number_of_lines_takes_its_square(kind: str, tmp_path: Path) -> None:
     """Ten thousand ranks that ended, each asked about every other one, once took a quarter of a minute."""
     path = tmp_path / "log"
