@@ -81,6 +81,7 @@ def test_bytes_pass_unchanged(tmp_path: Path) -> None:
     assert subprocess.run(argv, capture_output=True, timeout=60).stdout == data
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone(tmp_path: Path) -> None:
     """The command learns of it as it would without us: by SIGPIPE."""
     command = (

@@ -38,7 +38,7 @@ def shown(folder: Path, version: str, *command: str, **env: str) -> list[str]:
 @pytest.mark.parametrize(
     ("version", "read"),
     first(
-        3,
+        2,
         [
             ("2.7.1+cu126", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]),
             ("2.10.0+cu128", ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"]),

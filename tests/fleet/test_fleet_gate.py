@@ -121,6 +121,7 @@ def test_enough_nodes_or_not(asked: Any, tmp_path: Path):
     assert done.returncode == 2 and "2 of 4 nodes pass the gate, 3 needed" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_old_report_is_not_passing_without_a_gate_either(asked: Any, tmp_path: Path):
     done = asked("--json", "--passing", "good.txt", "driver")
     assert "gpu-4" not in (tmp_path / "good.txt").read_text().split()

@@ -127,6 +127,7 @@ def test_peer_access_denied_on_l4_is_normal(diagnose):
     assert "through host memory" in results["bandwidth.p2p"]["findings"][0]["summary"]
 
 
+@pytest.mark.slow
 def test_wrong_data_at_full_speed(diagnose):
     results, _ = diagnose({"wrong.0-2": 1})
     finding = only(results["bandwidth.p2p"], "fail")

@@ -18,6 +18,7 @@ CUBIC = re.compile(rb"step\s*\s*\s*loss")
 """What takes minutes over a few thousand blanks."""
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_ended_read_again_and_counted() -> None:
     before = signal.getsignal(signal.SIGVTALRM)
     lines = [b"a", b"step" + b" " * 8000 + b"x", b"b"]

@@ -298,6 +298,7 @@ def test_trouble_behind_a_bar_that_is_drawn_for_hours(tmp_path: Path) -> None:
         assert [who.rank for who in examined.verdict.culprits] == [2], name
 
 
+@pytest.mark.slow
 def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "table.log"
     row = "2026-11-21T10:00:00Z,step 1 loss: 2\n"
