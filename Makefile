@@ -1,8 +1,9 @@
 # make run        diagnose this machine (ARGS="--json --tag fast" passes arguments on)
-# make check      style and types: ruff, mypy --strict
+# make check      style, types and laws: ruff, mypy --strict, make lint
+# make lint       laws about all sources: which rooms know each other, words, expressions
 # make test       the tests to run before and after a change; they need gcc and no GPU (ARGS=tests/checks/rdma/test_ib.py: some)
 # make test-slow  tests that wait for time limits, start many processes or build what is shipped
-# make nightly    tests that measure CPU time for minutes
+# make nightly    all that the others leave out: slow tests, races, property tests, mutations, soak; SHARE=2/8: an eighth of it
 # make test-real  suites that need torch, Ray, Slurm, ibsim, chromium ...; says which did not run and why
 # make hardware   on a machine with a GPU: five minutes of the single file and a Python with torch, kept in one archive
 # make trial      tests that could lose a race, and healthy nodes in pairs, TIMES=20 times
@@ -31,12 +32,20 @@ REAL := .venv-real
 WORKERS ?= $(shell cores=$$(nproc); if [ $$cores -lt 8 ]; then echo $$((cores + 1)); else echo 8; fi)
 PARALLEL = $(if $(ARGS),,-n $(WORKERS) --dist worksteal)
 
+# Real jobs mostly wait.
+REAL_WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
+
 TIMES ?= 20
 REAL_TIMES ?= $(TIMES)
 EXAMPLES ?= 2000
 COUNT ?=
 RUNS ?= 1000
+SECONDS_WATCHED ?= 600
 REPORTS ?= 10000
+
+# K/N: of what make nightly runs, the K-th of N shares.
+SHARE ?=
+IN_SHARE = $(if $(SHARE),--share=$(SHARE))
 
 # Without compiled files every run would parse our modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,7 +53,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: .properties help run check test test-slow nightly test-real hardware trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
+.PHONY: .properties help run check lint test test-slow nightly test-real hardware trial fuzz mutations soak bench docs site pyz packages release knowledge strings clean
 
 help:
 	@sed -n -e 's/^# \(make \)/\1/p' -e 's/^# \(Each sets\)/\1/p' Makefile
@@ -56,15 +65,27 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check nodedoctor checks tests docs tools
 	$(BIN)/ruff format --check nodedoctor checks tests docs tools
 	$(BIN)/mypy
+	@$(MAKE) lint
+
+# In one process, and all of them in one folder: another one would import all tests first.
+lint: $(VENV)/.dev
+	$(BIN)/pytest -m "lint and not nightly" $(or $(ARGS),tests/tools)
 
 test: $(VENV)/.dev
-	NODEDOCTOR_EXAMPLES=$${NODEDOCTOR_EXAMPLES:-25} $(BIN)/pytest -m "not real and not slow" $(PARALLEL) $(ARGS)
+	NODEDOCTOR_EXAMPLES=$${NODEDOCTOR_EXAMPLES:-10} $(BIN)/pytest -m "not real and not slow and not nightly and not lint" $(PARALLEL) $(ARGS)
 
+# Slow property tests are those of make fuzz.
 test-slow: $(VENV)/.dev
-	$(BIN)/pytest -m "slow and not real and not nightly" $(PARALLEL) $(ARGS)
+	$(BIN)/pytest -m "(slow or nightly) and not hypothesis and not real" $(IN_SHARE) $(PARALLEL) $(ARGS)
 
+# Goes on after a part that failed, so that one night tells all.
+NIGHTLY = test-slow trial fuzz mutations soak
 nightly: $(VENV)/.dev
-	$(BIN)/pytest -m nightly $(PARALLEL) $(ARGS)
+	@failed=; for part in $(NIGHTLY); do \
+	  echo "== $$part"; began=$$(date +%s); \
+	  $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	  echo "== $$part took $$(($$(date +%s) - began)) s"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 # What .ci/run installs, where it is there: the single file, and a Python with torch and Ray.
 define WITH_REAL
@@ -75,30 +96,33 @@ define WITH_REAL
 	fi;
 endef
 
+# First what may run side by side, then what measures rates and time limits.
 test-real: $(VENV)/.dev
-	$(WITH_REAL) $(BIN)/pytest -m real -rs $(ARGS) || [ $$? -eq 5 ]
+	$(WITH_REAL) failed=; \
+	$(BIN)/pytest -m "real and not alone" -rs -n $(REAL_WORKERS) --dist loadgroup $(ARGS) || [ $$? -eq 5 ] || failed=1; \
+	$(BIN)/pytest -m "real and alone" -rs $(ARGS) || [ $$? -eq 5 ] || failed=1; [ -z "$$failed" ]
 
 # Needs nothing but the single file and whatever Python with torch is there; CONTRIBUTING.md says what it does.
 hardware: dist/nodedoctor.pyz
 	@$(WITH_REAL) tools/hardware/run.sh $(ARGS)
 
 trial: $(VENV)/.dev
-	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(PARALLEL) $(ARGS) || [ $$? -eq 5 ]
-	$(if $(filter 0,$(REAL_TIMES)),,$(WITH_REAL) $(BIN)/pytest -m "race and real" -rs --times=$(REAL_TIMES) $(ARGS) || [ $$? -eq 5 ])
+	$(BIN)/pytest -m "race and not real" --times=$(TIMES) $(IN_SHARE) $(PARALLEL) $(ARGS) || [ $$? -eq 5 ]
+	$(if $(filter 0,$(REAL_TIMES)),,$(WITH_REAL) $(BIN)/pytest -m "race and real" -rs --times=$(REAL_TIMES) $(IN_SHARE) $(ARGS) || [ $$? -eq 5 ])
 
 # With MINUTES of CPU time, by atheris where that is installed, with figures for each target.
 fuzz: $(VENV)/.dev
 	$(if $(MINUTES),$(BIN)/python tests/fuzz/run.py --minutes $(MINUTES) $(ARGS),$(MAKE) .properties)
 
 .properties: $(VENV)/.dev
-	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(PARALLEL) $(ARGS)
+	NODEDOCTOR_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -m "hypothesis and not real" $(IN_SHARE) $(PARALLEL) $(ARGS)
 
 # With COUNT, that many changes of the judging core drawn at random, each against the tests of its room.
 mutations: $(VENV)/.dev
-	$(BIN)/python tools/mutations/$(if $(COUNT),drawn.py --count $(COUNT),run.py) $(ARGS)
+	$(BIN)/python tools/mutations/$(if $(COUNT),drawn.py --count $(COUNT),run.py $(IN_SHARE)) $(ARGS)
 
 soak: $(VENV)/.dev
-	$(BIN)/python tests/bench/soak.py --runs $(RUNS) --reports $(REPORTS) $(ARGS)
+	$(BIN)/python tests/bench/soak.py --runs $(RUNS) --seconds $(SECONDS_WATCHED) --reports $(REPORTS) $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench.py $(ARGS)

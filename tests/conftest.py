@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -14,8 +15,9 @@ import pytest
 from fakes import build_nvml, nvml_env, write_config
 from recorded import STORE
 
-pytest_plugins = ("no_skips", "trial_table")
+pytest_plugins = ("no_skips", "share_of_tests", "trial_table")
 examples.load_profile()
+gc.disable()  # until all tests are imported: a third of what that costs
 if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background jobs ignore it as well
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -34,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="nodedoctor-reports-")
     os.environ[STORE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: neither collections nor forks look at it again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -45,7 +45,7 @@ def test_node(name):
     assert crashed == expected.get("crashed", []), crashed
 
 
-@pytest.mark.parametrize("name", some(names, 5))
+@pytest.mark.parametrize("name", some(names, 12))
 def test_its_report_fits_the_schema(name, validator):
     report = report_json.document(judged(NODES / name, preview=True))
     validator.validate(json.loads(report_json.render(report)))

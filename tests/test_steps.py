@@ -149,6 +149,7 @@ def test_every_nodedoctor_command_in_the_source_is_one():
             _accepted(text.replace("sudo ", "").split()[1:], f"{path}: {text}")
 
 
+@pytest.mark.slow
 def test_every_nodedoctor_command_in_any_text_of_ours_is_one():
     seen = 0
     for path, text in _texts():
@@ -159,6 +160,7 @@ def test_every_nodedoctor_command_in_any_text_of_ours_is_one():
     assert seen > 5
 
 
+@pytest.mark.slow
 def test_templates_are_literals_of_ours():
     """A template made of what a node says would not be quoted."""
     for path in sources():

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
+from tiers import first
 
 RUN = (sys.executable, "-m", "nodedoctor", "run")
 
@@ -50,7 +52,7 @@ def test_a_command_that_cannot_be_started(command: str, code: int, tmp_path: Pat
     assert command in done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGRTMIN])
+@pytest.mark.parametrize("number", first(1, [signal.SIGKILL, signal.SIGSEGV, signal.SIGRTMIN]))
 def test_ends_by_the_signal_of_the_command(number: int, tmp_path: Path) -> None:
     done = run(tmp_path, "sh", "-c", f"kill -{int(number)} $$")
     assert (done.returncode, "Traceback" in done.stderr) == (-number, False)
@@ -79,6 +81,7 @@ def test_bytes_pass_unchanged(tmp_path: Path) -> None:
     assert subprocess.run(argv, capture_output=True, timeout=60).stdout == data
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone(tmp_path: Path) -> None:
     """The command learns of it as it would without us: by SIGPIPE."""
     command = (
@@ -192,8 +195,7 @@ def test_what_is_set_for_the_job_and_what_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_arm_says_beside_its_block(tmp_path: Path) -> None:
     """A shell takes the block alone; a person reads what works on this node, and what nobody has tried."""
-    argv = [sys.executable, "-m", "nodedoctor", "arm", "--sbatch", "--dir", str(tmp_path)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    done = nodedoctor_forked("arm", "--sbatch", "--dir", str(tmp_path))
     assert {line.split()[0] for line in done.stdout.splitlines()} == {"mkdir", "export"}
     assert "by the signal that the ranks have registered" in done.stderr
     assert "not yet tried on GPUs" in done.stderr
@@ -270,6 +272,7 @@ def test_on_a_terminal(tmp_path: Path) -> None:
         terminal.close()
 
 
+@pytest.mark.slow
 def test_pagers_and_curses(tmp_path: Path) -> None:
     """`less` reads keys from the terminal that it writes to, curses changes the settings of that one only;
     both are stopped and gone on with, and leave the real terminal as it was."""
@@ -311,6 +314,7 @@ def test_pagers_and_curses(tmp_path: Path) -> None:
     assert (tmp_path / "before").read_text() == (tmp_path / "after").read_text()
 
 
+@pytest.mark.slow
 def test_a_debugger_and_an_editor(tmp_path: Path) -> None:
     """Whoever reads keys from its standard input gets them, by lines or one by one."""
     terminal = Terminal()

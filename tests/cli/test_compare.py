@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import nodedoctor_forked
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,8 +85,7 @@ def test_elements_are_told_apart_by_name_not_by_place():
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "nodedoctor", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=DEMO.parent.parent)
+    return nodedoctor_forked(*map(str, words), cwd=DEMO.parent.parent)
 
 
 @pytest.mark.slow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
 from recorded import judged
 from textual.pilot import Pilot
 from tuidriver import drive, frame, press
@@ -29,13 +29,7 @@ SICK = {
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "nodedoctor", *words],
-        capture_output=True,
-        text=True,
-        cwd=DEMO.parent.parent,
-        timeout=60,
-    )
+    return nodedoctor_forked(*words, cwd=DEMO.parent.parent)
 
 
 def test_every_folder_is_listed_and_every_name_is_a_folder():

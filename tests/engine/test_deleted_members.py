@@ -87,7 +87,7 @@ def deletions(document: Any) -> Iterator[Place]:
     return (place for _, place in places(document) if place and place != ("members",))
 
 
-@pytest.mark.parametrize("folder", some(NODES, 8), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", some(NODES, 24), ids=lambda path: path.name)
 @settings(max_examples=examples(FEWEST))
 @given(data=st.data())
 def test_no_deletion_from_an_answer_of_this_version_heals(folder: Path, data: st.DataObject) -> None:
@@ -104,7 +104,7 @@ def test_no_deletion_from_an_answer_of_this_version_heals(folder: Path, data: st
         assert failing.healed(probe, document) == [], probe
 
 
-@pytest.mark.parametrize("folder", some(NODES, 8), ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", some(NODES, 24), ids=lambda path: path.name)
 @settings(max_examples=examples(FEWEST))
 @given(data=st.data())
 def test_no_deletion_of_a_key_from_an_answer_of_an_older_version_passes(

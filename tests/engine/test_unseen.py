@@ -116,7 +116,7 @@ class _Node:
         return asyncio.run(run())
 
 
-@pytest.fixture(scope="module", params=some(NODES, 20), ids=lambda path: path.name)
+@pytest.fixture(scope="module", params=some(NODES, 70), ids=lambda path: path.name)
 def node(request: pytest.FixtureRequest) -> _Node:
     return _Node(request.param)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from forked import nodedoctor_forked
 
 HERE = Path(__file__).parents[1]
 SCHEMA = json.loads((HERE.parent / "nodedoctor" / "report" / "schemas" / "fleet.schema.json").read_text())
@@ -45,7 +46,7 @@ def argv(*words: str) -> list[str]:
 
 
 def fleet(ssh: dict[str, str], *words: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(argv("--json", *words), capture_output=True, text=True, timeout=150, env=ssh)
+    done = nodedoctor_forked("fleet", "--json", *words, timeout=150, env=ssh)
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(document, SCHEMA)

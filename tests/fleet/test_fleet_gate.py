@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import nodedoctor_forked
 
 from nodedoctor.fleet.model import FRESH_S, Fleet, Node, Problem
 from nodedoctor.fleet.reports.own import own_reports
@@ -90,8 +91,7 @@ def asked(tmp_path: Path) -> Any:
     for host, name in (("gpu-1", "healthy"), ("gpu-2", "nvlinks-down"), ("gpu-3", "raylet-1024-files")):
         run = f"{sys.executable} -m nodedoctor demo {name} --json --gate"
         cases.append(f"{host}) cd {REPOSITORY} && exec {run} ;;")
-    argv = [sys.executable, "-m", "nodedoctor", "demo", "healthy", "--json"]
-    told = subprocess.run(argv, capture_output=True, text=True, cwd=REPOSITORY, timeout=60).stdout
+    told = nodedoctor_forked("demo", "healthy", "--json").stdout
     document = {**json.loads(told), "source": "live", "started": OLD}
     (tmp_path / "old.json").write_text(json.dumps(document))
     cases.append(f"gpu-4) exec cat {tmp_path}/old.json ;;")
@@ -100,8 +100,8 @@ def asked(tmp_path: Path) -> Any:
     env = {"PATH": f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY)}
 
     def ask(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "nodedoctor", "fleet", "--ssh", "gpu-[1-4]", "--deadline", "60", *words]
-        return subprocess.run(argv, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=150)
+        asking = ("fleet", "--ssh", "gpu-[1-4]", "--deadline", "60")
+        return nodedoctor_forked(*asking, *words, env=env, cwd=tmp_path)
 
     return ask
 
@@ -121,6 +121,7 @@ def test_enough_nodes_or_not(asked: Any, tmp_path: Path):
     assert done.returncode == 2 and "2 of 4 nodes pass the gate, 3 needed" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_old_report_is_not_passing_without_a_gate_either(asked: Any, tmp_path: Path):
     done = asked("--json", "--passing", "good.txt", "driver")
     assert "gpu-4" not in (tmp_path / "good.txt").read_text().split()

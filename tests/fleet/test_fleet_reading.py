@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import nodedoctor_forked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +25,7 @@ RECORDED = [HEALTHY, *sorted(folder.name for folder in NODES.iterdir())]
 @cache
 def report(name: str) -> str:
     """What `nodedoctor --json` prints for a recorded node."""
-    argv = [sys.executable, "-m", "nodedoctor", "--json", "--replay", str(NODES / name)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=100).stdout
+    return nodedoctor_forked("--json", "--replay", str(NODES / name)).stdout
 
 
 def seen(text: str = "", rc: int | None = 0, note: str = "", outcome: Outcome = Outcome.OK) -> Observation:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from forked import nodedoctor_forked
 
 from nodedoctor.fleet.gather import gather
 from nodedoctor.fleet.model import Fleet, FleetRequest
@@ -33,8 +34,7 @@ def healthy() -> str:
 
 
 def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "nodedoctor", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, **options)
+    return nodedoctor_forked(*words, **options)
 
 
 def fleet(*words: str, rc: int | None = None) -> dict[str, Any]:
@@ -134,6 +134,7 @@ def lists(folder: Path, tmp_path: Path) -> tuple[list[str], list[str]]:
     return good.read_text().split(), bad.read_text().split()
 
 
+@pytest.mark.slow
 def test_the_newest_report_of_a_node_counts(tmp_path: Path):
     folder = tmp_path / "reports"
     (folder / "before").mkdir(parents=True)
@@ -184,6 +185,7 @@ def test_a_damaged_report_is_nobodys_older_one(tmp_path: Path):
     assert (document["passing"], document["failing"]) == ("", "n")
 
 
+@pytest.mark.slow
 def test_a_node_that_skipped_everything_is_in_neither_list(tmp_path: Path):
     folder = tmp_path / "reports"
     folder.mkdir()
@@ -280,7 +282,7 @@ def test_exit_codes(folder: Path):
     ],
 )
 def test_errors_of_use_are_one_line(words: list[str], said: str, tmp_path: Path):
-    done = run("fleet", *words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
+    done = run("fleet", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (64, "")
     assert said in done.stderr and done.stderr.count("\n") == 1
 
@@ -315,6 +317,7 @@ def test_the_text_tells_each_problem_once(folder: Path):
     assert "PASS" not in quiet and "nvlink.links" in quiet
 
 
+@pytest.mark.slow
 def test_pages_for_people_and_ci(folder: Path, tmp_path: Path):
     (folder / "bad.json").write_text(run("demo", "nvlinks-down", "--json").stdout)
     page, cases = tmp_path / "fleet.html", tmp_path / "fleet.xml"

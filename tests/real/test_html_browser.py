@@ -16,7 +16,11 @@ from nodedoctor.report import html
 from nodedoctor.report.comparison import compare, heading
 from nodedoctor.report.inert import inert
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(missing()), reason=missing() or "all is here")]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.xdist_group("html"),
+    pytest.mark.skipif(bool(missing()), reason=missing() or "all is here"),
+]
 
 DEMO = Path(__file__).parents[2] / "nodedoctor" / "demo"
 SOON = 2.0  # seconds in which a fleet is to be there

@@ -13,7 +13,7 @@ from test_hang import REPOSITORY, nodedoctor
 
 from nodedoctor.cli.headless import WRITE_TIMEOUT_S
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 

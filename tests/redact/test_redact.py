@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from examples import examples
+from forked import nodedoctor_forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -468,8 +469,7 @@ def test_names_in_paths_are_replaced_and_the_systems_own_stay():
 
 
 def run(*words):
-    argv = [sys.executable, "-m", "nodedoctor", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    return nodedoctor_forked(*map(str, words))
 
 
 @pytest.mark.slow

@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from forked import nodedoctor_forked
+
 REPOSITORY = Path(__file__).parents[2]
 SECRET = "s3cr3t-f00d-cafe"
 
@@ -30,8 +32,7 @@ def test_no_secret_leaves_the_node(tmp_path):
     with subprocess.Popen(argv, env=rank_environment, stdout=subprocess.PIPE) as rank:
         rank.stdout.readline()
         recording = tmp_path / "node.zip"
-        argv = [sys.executable, "-m", "nodedoctor", "--json", "--record", str(recording)]
-        done = subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, timeout=120)
+        done = nodedoctor_forked("--json", "--record", str(recording), env=environment, cwd="/")
         rank.kill()
     assert done.stderr == ""
     assert SECRET not in done.stdout

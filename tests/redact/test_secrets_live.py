@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
 from test_secrets_replaced import SHAPES, VARIABLES, WORD
 
 from nodedoctor.triage.cli import main
@@ -41,9 +42,9 @@ def test_no_secret_of_a_live_rank_is_in_any_output(tmp_path: Path, form: str) ->
     with subprocess.Popen(rank_argv, env=rank_env, stdout=subprocess.PIPE) as rank:
         assert rank.stdout is not None
         rank.stdout.readline()
-        argv = [sys.executable, "-m", "nodedoctor", form, "--record", str(tmp_path / "node.zip")]
-        argv += [word for name in FILES for word in (f"--{name}", str(tmp_path / name))]
-        done = subprocess.run(argv, env=planted(), cwd="/", capture_output=True, text=True, timeout=300)
+        files = [word for name in FILES for word in (f"--{name}", str(tmp_path / name))]
+        recorded = ("--record", str(tmp_path / "node.zip"))
+        done = nodedoctor_forked(form, *recorded, *files, env=planted(), cwd="/", timeout=300)
         rank.kill()
     texts = {"stdout": done.stdout, "stderr": done.stderr}
     texts |= {name: (tmp_path / name).read_text() for name in FILES}

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from examples import examples
+from forked import nodedoctor_forked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pages import HOSTILE, bandwidth, fleet, hostile, triage
@@ -216,10 +217,7 @@ def test_a_verdict_of_triage_with_its_ranks() -> None:
 
 def test_a_real_log_gives_a_page() -> None:
     log = sorted((HERE / "triage" / "logs").iterdir())[0]
-    told = subprocess.run(
-        [sys.executable, "-m", "nodedoctor", "triage", "--json", str(log)], capture_output=True, timeout=60
-    )
-    document = json.loads(told.stdout)
+    document = json.loads(nodedoctor_forked("triage", "--json", str(log)).stdout)
     text = read(html.render(document)).text
     assert document["headline"][1:] in text and str(document["coverage"]["files"]) in text
     for fix in document["fixes"]:

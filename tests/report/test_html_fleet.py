@@ -2,12 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from forked import nodedoctor_forked
 from hypothesis import given
 from hypothesis import strategies as st
 from pages import fleet
@@ -124,5 +123,6 @@ def test_the_document_of_a_fleet_has_its_kinds(tmp_path: Path) -> None:
 
 
 def ask(*words: str | Path) -> str:
-    argv = [sys.executable, "-m", "nodedoctor", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True).stdout
+    done = nodedoctor_forked(*map(str, words))
+    done.check_returncode()
+    return done.stdout

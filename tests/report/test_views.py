@@ -67,7 +67,7 @@ def screens(state: State) -> Iterator[tuple[str, Any]]:
     yield "file", file_name(state.report)
 
 
-@pytest.mark.parametrize("node", some(NODES, 5), ids=lambda node: node.name)
+@pytest.mark.parametrize("node", some(NODES, 12), ids=lambda node: node.name)
 def test_a_saved_report_is_shown_as_the_run_was(node: Path):
     live = report_json.document(judged(node))
     saved = read(json.loads(report_json.render(live)))

@@ -17,6 +17,14 @@ METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn",
 
 
 def expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
+    """Those that are written down, and those that functions put together."""
+    written = list(written_expressions())
+    yield from written
+    known = {expression for expression, *_ in written}
+    yield from (one for one in put_together() if one[0] not in known)
+
+
+def written_expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
     """All that modules compile when they load, the signs of triage, and those that calls of `re` name."""
     compiled = _compiled()
     uses, names, inline = _source()
@@ -29,8 +37,6 @@ def expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
     for sign in _signs():
         yield sign.expression, 0, "triage.events.SIGNS", {"search"}
     yield from inline
-    read = {expression for expression, _ in compiled} | {expression for expression, *_ in inline}
-    yield from (one for one in put_together() if one[0] not in read)
 
 
 def put_together() -> Iterator[tuple[Any, int, str, set[str]]]:

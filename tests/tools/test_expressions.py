@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import pytest
-from expression_sources import expressions
+from expression_sources import put_together, written_expressions
 from expressions import Machine
 
+pytestmark = pytest.mark.lint
 APART = 4
 """Characters in front of a repeat that it takes too, from which a search may begin in it. Lines are cut at
 16 KiB, the kernel's at 4: to search the rest behind every fourth character takes some 50 ms. Ours."""
@@ -41,9 +45,12 @@ def test_a_loop_that_takes_one_word_in_two_ways_is_seen() -> None:
     assert Machine(r"^(?:</?p(?: [^<>]{0,200})? ?/?>)*<b").many() and not Machine(r"^(?:</?p>)*<b").many()
 
 
-def test_every_expression_is_linear_in_what_it_reads() -> None:
+@pytest.mark.parametrize(
+    "found", [written_expressions, pytest.param(put_together, marks=pytest.mark.nightly)]
+)
+def test_every_expression_is_linear_in_what_it_reads(found: Callable[[], Iterable[Any]]) -> None:
     wrong = []
-    for expression, flags, where, used in sorted(expressions(), key=lambda one: one[2]):
+    for expression, flags, where, used in sorted(found(), key=lambda one: one[2]):
         text = expression if isinstance(expression, str) else expression.decode("latin-1")
         anchored = used <= {"match", "fullmatch"}
         machine = Machine(text, flags, search=not anchored, full=used == {"fullmatch"})

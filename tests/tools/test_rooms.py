@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.lint
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,10 +20,13 @@ def room(module: str) -> str:
     return f"{first}.{rest[0]}" if first == "nodedoctor" and rest else first
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for folder in ("nodedoctor", "checks"):
-        for path in (ROOT / folder).rglob("*.py"):
-            yield ".".join(path.relative_to(ROOT).with_suffix("").parts), ast.parse(path.read_text())
+@cache
+def modules() -> dict[str, ast.Module]:
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text())
+        for folder in ("nodedoctor", "checks")
+        for path in (ROOT / folder).rglob("*.py")
+    }
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -43,7 +48,7 @@ def used(tree: ast.AST) -> Iterator[ast.AST]:
 
 def test_no_two_files_need_each_other():
     """Not even where one of them is imported late, inside of a function."""
-    trees = dict(modules())
+    trees = modules()
     known: dict[str, set[str]] = {}
     for module, tree in trees.items():
         needs = set(imported(ast.Module(list(used(tree)), [])))  # type: ignore[arg-type]
@@ -58,7 +63,7 @@ def test_no_two_files_need_each_other():
 
 def test_rooms_know_each_other_one_way():
     known: dict[str, set[str]] = {}
-    for module, tree in modules():
+    for module, tree in modules().items():
         needs = {room(name) for name in imported(tree) if name.startswith(("nodedoctor", "checks"))}
         known.setdefault(room(module), set()).update(needs - {room(module)})
     assert len(known) > 20

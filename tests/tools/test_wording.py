@@ -78,6 +78,7 @@ def written(one) -> str:
     return _FILLED.sub("{}", one.text)
 
 
+@pytest.mark.lint
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_string_has_a_word_of_the_list(strings, room):
     found = [
@@ -89,22 +90,26 @@ def test_no_string_has_a_word_of_the_list(strings, room):
     assert not found, "\n".join(found)
 
 
+@pytest.mark.lint
 def test_every_room_with_words_is_held(strings):
     assert {one.place for one in strings if not one.place.startswith(tuple(ROOMS))} == set()
 
 
+@pytest.mark.lint
 def test_a_word_of_the_list_is_found_and_a_name_of_the_code_is_not(strings):
     one = strings[0]._replace(text="{told} GPUs; the driver was told so")
     assert _BANNED.search(written(one)) and not _BANNED.search(written(one._replace(text="{told} GPUs")))
     assert _PLURAL.search("1 GPUs") and _PLURAL.search("file(s)") and not _PLURAL.search("11 GPUs")
 
 
+@pytest.mark.lint
 def test_the_strings_are_all_there(strings):
     kinds = {one.kind for one in strings}
     assert {"title", "about", "text"} <= kinds and len(strings) > 3000
     assert any(one.text == "NVLink links" for one in strings)
 
 
+@pytest.mark.lint
 def test_titles_are_names(strings):
     titles = [one.text for one in strings if one.kind == "title" and one.place.startswith("checks/")]
     assert len(titles) > 100 and len(set(titles)) == len(titles)

@@ -162,6 +162,7 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
     assert "FAIL  2 fail" in last and "nvidia-smi --gpu-reset -i 3" in last
 
 
+@pytest.mark.slow
 def test_a_fleet_is_shown_as_it_answers_and_left_with_its_verdict(tmp_path: Path):
     report = rendered(document(asyncio.run(rack(tmp_path).diagnosis().run())))
     reports = tmp_path / "reports"

@@ -6,6 +6,7 @@ survives is printed and ends in exit code 1. The tests named are a shortcut: who
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -125,7 +126,7 @@ def survives(mutation: Mutation, copy: Path) -> bool:
         "-q",
         "-x",
         "-m",
-        "not real and not slow",
+        "not real and not slow and not nightly and not lint",
         "-p",
         "no:cacheprovider",
     ]
@@ -158,9 +159,14 @@ def copy_tree(to: Path) -> None:
 
 
 def main() -> int:
-    """Try all, or those whose text holds a word of the command line."""
-    words = sys.argv[1:]
-    chosen = [one for one in MUTATIONS if not words or any(word in f"{one}" for word in words)]
+    """Try all, those whose text holds a word, or every N-th from the K-th."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--share", default="1/1", metavar="K/N")
+    asked = parser.parse_args()
+    first, every = map(int, asked.share.split("/"))
+    chosen = [one for one in MUTATIONS if not asked.words or any(word in f"{one}" for word in asked.words)]
+    chosen = chosen[first - 1 :: every]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nodedoctor-mutations-") as folder:
         copy = Path(folder)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import nodedoctor_forked
 
 from nodedoctor.probes.own_links import followed
 
@@ -15,9 +15,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def nodedoctor(*words: str, at: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    argv = [sys.executable, "-m", "nodedoctor", *words]
-    return subprocess.run(argv, capture_output=True, text=True, cwd=at, env=env, timeout=60)
+    return nodedoctor_forked(*words, cwd=at)
 
 
 def test_our_own_links_are_followed(tmp_path: Path):

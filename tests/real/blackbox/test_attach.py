@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = pytest.mark.real
@@ -49,8 +50,11 @@ def torchrun(python: str, folder: Path, fault: str) -> Iterator[int]:
         yield job.pid
         assert job.poll() is None  # it was looked at, and still runs
     finally:
+        ranks = psutil.Process(job.pid).children(recursive=True)
         job.kill()
-        subprocess.run(["pkill", "-KILL", "-f", str(TORCH_JOB)], check=False)
+        for rank in ranks:
+            with suppress(psutil.NoSuchProcess):
+                rank.kill()
         job.wait()
 
 
@@ -65,6 +69,7 @@ def test_torchrun(python: str, fault: str, shown: str, tmp_path: Path) -> None:
     assert shown in str(found["headline"])
 
 
+@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("armed", [False, True])
 def test_ray(armed: bool, tmp_path: Path) -> None:
     """The raylet was started before us, the driver passes its own runtime_env or ours, one actor sleeps."""

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.real
 
 JOB = Path(__file__).with_name("launched_job.py")
 RUN = (sys.executable, "-m", "nodedoctor", "run", "--hang-after", "8", "--kill-after", "4")
-LAUNCHERS = ("ray", "lightning", "spawn")
+LAUNCHERS = (pytest.param("ray", marks=pytest.mark.xdist_group("ray")), "lightning", "spawn")
+LONG = 24
+"""Seconds; three times what a hang takes to be seen."""
 
 
 def ran(launcher: str, kind: str, seconds: int, python: str, folder: Path) -> tuple[int, str, Path]:
@@ -35,7 +37,7 @@ def ran(launcher: str, kind: str, seconds: int, python: str, folder: Path) -> tu
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_work_for_long_is_left_alone(launcher: str, python: str, tmp_path: Path) -> None:
-    code, told, kept = ran(launcher, "healthy", 40, python, tmp_path)
+    code, told, kept = ran(launcher, "healthy", LONG, python, tmp_path)
     assert code == 0, told
     assert "HANG" not in told and "is deprecated; use TORCH_FR" not in told
     document = json.loads((kept / "run.json").read_text())

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 RANK = int(os.environ["RANK"])
 GUILTY = 1
-LONG = float(os.environ.get("LONG", "25"))
+LONG = float(os.environ.get("LONG", "18"))
 """Seconds that work takes, of which there are several thresholds."""
 SCRATCH = Path(os.environ.get("SCRATCH", "/tmp"))
 

@@ -22,7 +22,7 @@ from jsonschema import validate
 
 from nodedoctor.pairs import agent_pool
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 RATE = 40
 """Mb/s of a host: two cores carry eight of them, so that the shaper is the bound and not the machine."""

@@ -13,7 +13,7 @@ import pytest
 from fake_rails import program, rails
 from hosts import Hosts, need
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 
 @pytest.fixture

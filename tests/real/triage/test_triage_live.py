@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from test_triage_torch import JOB
 
@@ -26,17 +27,21 @@ def hanging(python: str, log: Path, fault: str, rank: int) -> Iterator[list[int]
     """The pids of a job's ranks, from its last step until its own timeout would end it."""
     argv = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
     argv += [str(JOB), fault, str(rank)]
-    env = {**os.environ, "TIMEOUT": "60"}
+    env = {**os.environ, "TIMEOUT": "120"}
     with log.open("wb") as out:
         job = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, env=env)
     children: list[int] = []
     try:
-        end = time.monotonic() + 60
-        while "step 4" not in log.read_text() and time.monotonic() < end:
+        end = time.monotonic() + 100
+        while "step 4" not in log.read_text():
+            assert time.monotonic() < end, log.read_text()
             time.sleep(0.2)
-        time.sleep(2)  # from the last step to where it hangs: imports, the start of data loaders
         words = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
         children += [int(word) for word in words]
+        while not misbehaves(guilty(children, rank), fault):
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        time.sleep(2)  # the others come to where they wait for it
         yield children
         assert job.poll() is None  # looking did not end it
     finally:
@@ -44,6 +49,19 @@ def hanging(python: str, log: Path, fault: str, rank: int) -> Iterator[list[int]
         for pid in children:
             awake(pid)
         job.wait(timeout=60)
+
+
+def guilty(pids: list[int], rank: int) -> psutil.Process:
+    """The process of a rank."""
+    return next(one for one in map(psutil.Process, pids) if one.environ().get("RANK") == str(rank))
+
+
+def misbehaves(process: psutil.Process, fault: str) -> bool:
+    """Whether it has come to its fault: it is stopped, or waits for two loaders that have no data."""
+    if fault == "stop":
+        return process.status() == psutil.STATUS_STOPPED
+    waits = process.status() == psutil.STATUS_SLEEPING
+    return waits and (fault != "loader" or len(process.children()) >= 2)
 
 
 def awake(pid: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ray")]
 
 JOB = Path(__file__).with_name("triage_ray_job.py")
 

@@ -47,7 +47,7 @@ def verdict(text: str) -> Verdict:
         return judged(Path(folder), text).verdict
 
 
-@pytest.mark.parametrize("kind", some(LOOKS_LIKE_PROGRESS, 4))
+@pytest.mark.parametrize("kind", some(LOOKS_LIKE_PROGRESS, 8))
 def test_no_death_is_erased(kind: str, tmp_path: Path) -> None:
     became_clean = []
     for number, (name, text) in enumerate(dead()):

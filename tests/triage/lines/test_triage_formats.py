@@ -74,7 +74,7 @@ def of_plain(content: str) -> tuple[str, list[int | None]]:
         return verdict(of_bytes(Path(folder), content.encode()))
 
 
-@pytest.mark.parametrize("name", some(sorted(LOSSLESS), 6))
+@pytest.mark.parametrize("name", some(sorted(LOSSLESS), 30))
 def test_a_format_that_loses_nothing_changes_nothing(name: str, tmp_path: Path) -> None:
     changed = [
         (log, plain, formatted)

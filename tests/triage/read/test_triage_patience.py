@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from test_triage_hostile import small
+from tiers import first
 
 from nodedoctor.triage.lines.normal import RawLine
 from nodedoctor.triage.model import Place
@@ -17,6 +18,7 @@ CUBIC = re.compile(rb"step\s*\s*\s*loss")
 """What takes minutes over a few thousand blanks."""
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_ended_read_again_and_counted() -> None:
     before = signal.getsignal(signal.SIGVTALRM)
     lines = [b"a", b"step" + b" " * 8000 + b"x", b"b"]
@@ -52,7 +54,7 @@ PUMPED = {
 }
 
 
-@pytest.mark.parametrize("kind", PUMPED)
+@pytest.mark.parametrize("kind", first(2, PUMPED))
 def test_a_pumped_line_costs_no_more_than_a_few_seconds(kind: str, tmp_path: Path) -> None:
     """Once the first of them took hours."""
     log = tmp_path / "log"

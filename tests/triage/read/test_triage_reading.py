@@ -12,8 +12,10 @@ import string
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from forked import nodedoctor_forked
 from hypothesis import given
 from hypothesis import strategies as st
 from say import as_document, caught, judged, raised, steps
@@ -201,9 +203,8 @@ def test_a_flood_keeps_the_first_and_the_last(tmp_path: Path) -> None:
     assert (examined.verdict.cause, examined.verdict.culprits[0].rank) == ("user_code_exception", 4)
 
 
-def triage(*words: str, **more: object) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "nodedoctor", "triage", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload]
+def triage(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return nodedoctor_forked("triage", *words, **more)
 
 
 def test_exit_codes(tmp_path: Path) -> None:
@@ -297,6 +298,7 @@ def test_trouble_behind_a_bar_that_is_drawn_for_hours(tmp_path: Path) -> None:
         assert [who.rank for who in examined.verdict.culprits] == [2], name
 
 
+@pytest.mark.slow
 def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "table.log"
     row = "2026-11-21T10:00:00Z,step 1 loss: 2\n"
