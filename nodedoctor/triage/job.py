@@ -13,9 +13,9 @@ from nodedoctor.triage.document import of_kind
 from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
+from nodedoctor.triage.identity.labels import resolve_ranks
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.node_reports import JoinedNodes, NodeFaults, join_nodes
-from nodedoctor.triage.read.identity import resolve_ranks
 from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.parallel import read_all

@@ -46,7 +46,6 @@ from nodedoctor.triage.events.system import (
 from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.torn_lines import join_broken
 from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader, own_rank
-from nodedoctor.triage.events.trace_owners import CheckpointTraceOwner, PrefixOnceTraceOwner, SpawnTraceOwner
 from nodedoctor.triage.events.unclassified import (
     LastComplaint,
     LastError,
@@ -55,6 +54,11 @@ from nodedoctor.triage.events.unclassified import (
     SurvivedError,
     UnclassifiedError,
     unclassified_error,
+)
+from nodedoctor.triage.identity.trace_owners import (
+    CheckpointTraceOwner,
+    PrefixOnceTraceOwner,
+    SpawnTraceOwner,
 )
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number

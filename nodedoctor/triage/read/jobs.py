@@ -19,8 +19,8 @@ from nodedoctor.triage.events.progress import JobFinished, TrainingStep, WorldSi
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import TimedOut
+from nodedoctor.triage.identity.labels import SourceIndex, SourceStats, ranks_from_paths
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.read.identity import SourceIndex, SourceStats, ranks_from_paths
 
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
+from nodedoctor.triage.identity.labels import SourceIndex
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
@@ -26,7 +27,6 @@ from nodedoctor.triage.read.archives import (
     archive_parts,
 )
 from nodedoctor.triage.read.decode import decode_stream, encoding_of, is_text
-from nodedoctor.triage.read.identity import SourceIndex
 from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth

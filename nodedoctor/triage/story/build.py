@@ -10,9 +10,9 @@ from typing import Any
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import TrainingStep, WorldSize
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.identity.assign import assign_ranks
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
 from nodedoctor.triage.story.model import QUIET, CollectiveWait, Timeline
-from nodedoctor.triage.story.ranks import assign_ranks
 from nodedoctor.triage.story.recovery.decide import decide_in_job, decide_in_log
 from nodedoctor.triage.story.recovery.of_the_job import describe_job
 from nodedoctor.triage.story.runs import separate_runs

@@ -16,8 +16,8 @@ from typing import Any
 
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import WorldSize
+from nodedoctor.triage.identity.hosts import hosts_of, own_name
 from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_WORLD, SEATED, STATED, Event, Identity, Line
-from nodedoctor.triage.read.hosts import hosts_of, own_name
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nodedoctor.triage.model import Identity
 
 if TYPE_CHECKING:
-    from nodedoctor.triage.read.identity import SourceIndex
+    from nodedoctor.triage.identity.labels import SourceIndex
 
 MOST_PER_HOST = 16
 """GPUs of the largest common node: more files of one word are not those of the ranks of one host."""
