@@ -14,6 +14,7 @@ from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.identity.labels import SourceIndex
+from nodedoctor.triage.identity.trace_owners import attribute_lines
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
@@ -263,7 +264,7 @@ def _collect_events(text: _LogText) -> None:
         with patience:
             while True:
                 try:
-                    for event in read_events(_in_blocks(_log_lines(text), patience)):
+                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), patience))):
                         thin.add(event)
                     break
                 except TooLong:
