@@ -13,7 +13,7 @@ from nodedoctor.triage.document import of_kind
 from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, rank_of, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
-from nodedoctor.triage.identity.labels import resolve_ranks
+from nodedoctor.triage.identity.assign import assign_by_source
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.node_reports import JoinedNodes, NodeFaults, join_nodes
 from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
@@ -88,8 +88,8 @@ def _examine(
         flight = _read_dumps(dumps, reading)
         said = (*kept.notes, *reading.notes)
         return judge_live(kept.live, flight, files=len(found.sources), size=reading.size, notes=said)
-    everything = resolve_ranks(reading.events, reading.tally)
-    found_jobs = separate_jobs(everything, reading.tally)
+    everything = assign_by_source(reading.events, reading.speakers)
+    found_jobs = separate_jobs(everything, reading.speakers)
     chosen = _choose_job(found_jobs, job)
     reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
     if chosen and len(found_jobs) > 1:

@@ -14,7 +14,7 @@ from nodedoctor.triage.model import NOBODY, Identity, Line
 _HEAD = "Traceback (most recent call last)"
 _GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
 _SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
-_LISTED = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")
+_IN_LIST = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")
 
 
 def attribute_lines(lines: Iterable[Line]) -> Iterable[Line]:
@@ -103,10 +103,7 @@ def _is_compatible(who: Identity, known: Identity) -> bool:
 
 
 class ElasticTraceOwner:
-    """Below an entry of torchelastic's list stands, indented as it is, what its rank raised.
-
-    Whoever prints the list, these lines are of that rank.
-    """
+    """An entry of torchelastic's list ends in what its rank raised, indented: its lines are of that rank."""
 
     def __init__(self) -> None:
         self._block = ElasticBlock()
@@ -122,7 +119,7 @@ class ElasticTraceOwner:
         return line
 
     def _attribute(self, line: Line, who: Identity) -> Line:
-        begins = _LISTED.match(line.text)
+        begins = _IN_LIST.match(line.text)
         if begins is not None:
             self._indent = begins[1]
             text = line.text[begins.end() :]
