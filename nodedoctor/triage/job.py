@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.debug import Log
 from nodedoctor.triage import verdict
 from nodedoctor.triage.document import of_kind
-from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, rank_of, read_dump
+from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.identity.assign import assign_by_source
+from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.node_reports import JoinedNodes, NodeFaults, join_nodes
 from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
@@ -203,7 +204,7 @@ def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightR
     dumps: list[RankDump] = []
     known: set[int | None] = set()
     for source in sorted(sources, key=lambda source: source.kind != "pickle"):
-        if source.kind == "json" and rank_of(source.path) in known:
+        if source.kind == "json" and rank_of_dump(source.path) in known:
             continue  # the same dump once more, without its stack frames
         try:
             began = time.perf_counter()

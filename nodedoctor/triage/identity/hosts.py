@@ -19,7 +19,7 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.model import Identity
 
 MOST_PER_HOST = 16
-"""GPUs of the largest common node: more files of one word are not those of the ranks of one host."""
+"""GPUs of the largest node: more files of one word are not those of the ranks of one host."""
 _ELSE = re.compile(
     r"(?:global|local|node)?[-_]?rank[-_]?\d+|\d{4}-\d\d-\d\d|\d{2}[-_]\d\d[-_]\d\d"
     r"|(?:slurm|job|jobid|sge|pbs|lsf|task|pid|attempt)[-_.]?\d+",
@@ -87,19 +87,19 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
     for words in _differing_words(list(sources)):
         if _are_hosts(words, ranks, line_hosts):
             hosts.update(words)
-    for source, named in line_hosts.items():
-        if len(named) == 1 and len(ranks[source]) == 1:
-            hosts[source] = next(iter(named))
+    for source, names in line_hosts.items():
+        if len(names) == 1 and len(ranks[source]) == 1:
+            hosts[source] = next(iter(names))
     return hosts
 
 
 def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
     """For each word in which files differ that are else named alike: the files and their words."""
-    alike: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
+    forms: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
     for name in names:
         words = list(_host_words(name))
-        alike[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
-    for form, group in alike.items():
+        forms[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
+    for form, group in forms.items():
         for column in range(len(form)):
             column_words = {name: words[column] for name, words in group}
             if len(set(column_words.values())) > 1:
@@ -114,14 +114,16 @@ def _host_words(path: str) -> Iterator[str]:
             yield word
 
 
-def _are_hosts(words: Mapping[str, str], ranks: Mapping[str, set[int]], said: Mapping[str, set[str]]) -> bool:
+def _are_hosts(
+    words: Mapping[str, str], ranks: Mapping[str, set[int]], hosts: Mapping[str, set[str]]
+) -> bool:
     """Whether the words are hosts, by how they look, by whose ranks they have, and by what the lines say."""
-    if any(not ranks[source] for source in words):
-        return False
     first = next(iter(words.values()))
-    if not _may_be(first) or any(not _lines_agree(word, said[source]) for source, word in words.items()):
+    if not all(ranks[source] for source in words) or not _may_be(first):
         return False
-    if all(not said[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
+    if not all(_lines_agree(word, hosts[source]) for source, word in words.items()):
+        return False
+    if all(not hosts[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
         return False
     seated: dict[str, set[int]] = defaultdict(set)
     for source, word in words.items():
@@ -138,12 +140,11 @@ def _are_hosts(words: Mapping[str, str], ranks: Mapping[str, set[int]], said: Ma
 
 def _may_be(word: str) -> bool:
     """Whether a word of this form can be a host's name."""
-    letters = re.split(r"[-\d]+", word.lower())
     padded = any(len(digits) > 1 and digits[0] == "0" for digits in _DIGITS.findall(word))
-    named = [part for part in letters if part]
-    if named == ["gpu"] or named == ["worker"]:
-        return padded or (named == ["worker"] and "-" in word)
-    return not set(named) <= _NO_HOST and (len("".join(named)) > 1 or named == ["n"])
+    letters = [part for part in re.split(r"[-\d]+", word.lower()) if part]
+    if letters in (["gpu"], ["worker"]):
+        return padded or (letters == ["worker"] and "-" in word)
+    return not set(letters) <= _NO_HOST and (len("".join(letters)) > 1 or letters == ["n"])
 
 
 def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
@@ -151,9 +152,9 @@ def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
     return ranks == {int(_DIGITS.findall(word)[-1])} and "rank" not in own_name(source).lower()
 
 
-def _lines_agree(word: str, named: set[str]) -> bool:
+def _lines_agree(word: str, hosts: set[str]) -> bool:
     """Whether the lines name no host, or this one."""
-    return not named or any(short_host(host) == word.lower() for host in named)
+    return not hosts or any(short_host(host) == word.lower() for host in hosts)
 
 
 def _in_rows(blocks: Sequence[set[int]]) -> bool:

@@ -70,8 +70,8 @@ class LabelStats:
 
     def agrees(self) -> bool | None:
         """Whether lines that name their rank say the same; None when too few do: a 0 agrees with anything."""
-        agree = all(ranks == {value} for value, ranks in self.ranks.items())
-        return agree if not agree or len(self.ranks) > 1 else None
+        same = all(ranks == {value} for value, ranks in self.ranks.items())
+        return same if not same or len(self.ranks) > 1 else None
 
 
 @dataclass(slots=True)
@@ -151,5 +151,5 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
 
 def is_permutation(values: Iterable[int], world: int | None) -> bool:
     """True for 0..N-1, of a world that is not known to be larger."""
-    found = set(values)
-    return len(found) > 1 and found == set(range(len(found))) and (world is None or world == len(found))
+    ranks = set(values)
+    return len(ranks) > 1 and ranks == set(range(len(ranks))) and world in (None, len(ranks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ _LOCAL_RANK = re.compile(
 """Of torchrun's --log-dir, and of Paddle's containers (`paddle/distributed/launch/job/pod.py`)."""
 _PID = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
 """Of Ray's sessions."""
+_DUMP = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -54,6 +56,12 @@ def _identity_from_path(path: str) -> Identity:
         local_rank=int(local[1] or local[2]) if local else None,
         pid=int(pid[1]) if pid else None,
     )
+
+
+def rank_of_dump(path: str) -> int | None:
+    """The rank in a flight recorder's file name: prefix and rank, and some add the host."""
+    match = _DUMP.search(os.path.basename(path))
+    return int(match[1] or match[2]) if match else None
 
 
 def _written_together(logs: Sequence[SourceStats]) -> bool:

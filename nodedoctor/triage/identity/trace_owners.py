@@ -28,8 +28,7 @@ def attribute_lines(lines: Iterable[Line]) -> Iterable[Line]:
 class CheckpointTraceOwner:
     """torch.distributed.checkpoint gathers the exceptions of all ranks, and each rank shows all of them.
 
-    Whoever prints it, a traceback is of the rank that its head names
-    (`torch/distributed/checkpoint/api.py`).
+    A traceback is of the rank that its head names (`torch/distributed/checkpoint/api.py`).
     """
 
     def __init__(self) -> None:
@@ -37,15 +36,13 @@ class CheckpointTraceOwner:
 
     def line(self, line: Line) -> Line:
         """The line as the rank said it whose traceback it is in."""
-        named = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
-        if named is not None:
-            self._of[line.key] = int(named[1])
-        elif not self._of:
-            return line
+        head = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
+        if head is not None:
+            self._of[line.key] = int(head[1])
         rank = self._of.get(line.key)
         if rank is None:
             return line
-        if named is None and not line.text[:1].isspace():
+        if head is None and not line.text[:1].isspace():
             del self._of[line.key]  # the line of the exception is the last one
         who = replace(line.who, rank=rank, pid=None, local_rank=None, gpu=None, labels=())
         return replace(line, who=who, key=f"{line.key}|{rank}")
@@ -59,9 +56,9 @@ class SpawnTraceOwner:
 
     def line(self, line: Line) -> Line:
         """The line, with its rank where it begins what the process raised."""
-        named = _SPAWNED.search(line.text) if "Process " in line.text else None
-        if named is not None:
-            self._next = (line.place.source, int(named[1]))
+        process = _SPAWNED.search(line.text) if "Process " in line.text else None
+        if process is not None:
+            self._next = (line.place.source, int(process[1]))
             return line
         if self._next is None or not line.text.startswith(_HEAD):
             return line

@@ -109,10 +109,10 @@ def _job_name(source: str, number: str, taken: set[str]) -> str:
 
 def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:
     """The ranks that speak in each log, or that its name says it is of."""
-    found = {source: heard.ranks for source, heard in speakers.items()}
-    for source, who in identities_from_paths(speakers, None).items():
-        found[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}
+    ranks = {source: stats.ranks for source, stats in speakers.items()}
+    for source, who in identities_from_paths(speakers, None).items():  # each job may have a size of its own
+        ranks[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}
     for event in events:
-        if event.who.rank is not None and event.place.source in found:
-            found[event.place.source].add(event.who.rank)
-    return found
+        if event.who.rank is not None and event.place.source in ranks:
+            ranks[event.place.source].add(event.who.rank)
+    return ranks
