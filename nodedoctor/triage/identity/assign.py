@@ -6,9 +6,9 @@ A number that is not proven names nobody: no culprit is better than a wrong one.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from nodedoctor.debug import Log
@@ -16,19 +16,15 @@ from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.system.kernel import XidReported
 from nodedoctor.triage.events.trace import ExceptionRaised
-from nodedoctor.triage.identity.gpus import BusTable, GpuTable, rank_communicators
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
 from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus, join_ray_tasks
 from nodedoctor.triage.identity.paths import identities_from_paths
-from nodedoctor.triage.identity.pids import ProcessTable
+from nodedoctor.triage.identity.processes import BusTable, GpuTable, ProcessTable, rank_communicators
 from nodedoctor.triage.identity.world import Seat, is_one_node, world_size
 from nodedoctor.triage.model import NOBODY, SEATED, Event, Identity
 
 _log = Log(__name__)
-
-Claims = Iterator[tuple[str, int | None]]
-"""What may tell a rank, and the rank that it tells; of those that disagree the first wins."""
 
 
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
@@ -49,24 +45,23 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     people += [Seat(event.who.rank, event.who.local_rank) for event in events]  # their hosts may be peers'
     alone = is_one_node(people, world) and len(set(seats)) == len(seats)
 
-    def describe(event: Event[Any]) -> Event[Any]:
-        """The event with all but its rank; of its labels those that are proven."""
-        source, labels = event.place.source, event.who.labels
-        owner = replace(owners.get(source, NOBODY), rank=None)
-        labels = tuple(label for label in labels if (source, label[0]) in proven)
-        seated = next((value for kind, value in labels if kind == SEATED), None)
-        who = replace(event.who, labels=labels).filled(owner).filled(Identity(local_rank=seated))
-        return event if who == event.who else replace(event, who=who)
+    @cache
+    def identify(source: str, who: Identity) -> Identity:
+        owner = owners.get(source, NOBODY)
+        labels = [(kind, value) for kind, value in who.labels if (source, kind) in proven]
+        label = next((value for kind, value in labels if kind != SEATED), None)
+        seats = (who.local_rank, owner.local_rank, *(value for kind, value in labels if kind == SEATED))
+        seat = next((number for number in seats if number is not None), None)
+        claims = {
+            "its line": who.rank,
+            "a label in front": label,
+            "the file's name": owner.rank,
+            "the host's name": by_host.get(who.host or ""),
+            "its local rank": seat if alone else None,
+        }
+        return replace(who.filled(owner), rank=_first_rank(source, claims), local_rank=seat, labels=())
 
-    def claims(event: Event[Any]) -> Claims:
-        who = event.who
-        yield "its line", who.rank
-        yield from (("a label", value) for kind, value in who.labels if kind != SEATED)
-        yield "a file's name", owners.get(event.place.source, NOBODY).rank
-        yield "a host's name", by_host.get(who.host or "")
-        yield "its local rank", who.local_rank if alone else None
-
-    return _with_ranks(map(describe, events), claims)
+    return [_with_speaker(event, identify(event.place.source, event.who)) for event in events]
 
 
 def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
@@ -76,36 +71,33 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     alone = is_one_node((event.who for event in events), world_size(events))
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
 
-    def claims(event: Event[Any]) -> Claims:
+    def identify(event: Event[Any]) -> Identity:
         who, what = event.who, event.what
-        yield "its line", who.rank
-        yield "a process id", processes.rank_of(who)
-        if isinstance(what, XidReported):
-            yield "a PCI bus", buses.rank_on(who.host, what.bus)
-        if alone and isinstance(what, ProcessExit):
-            yield "its local rank", who.local_rank
-        if alone and isinstance(what, GpuFull) and who.pid is None:
-            yield "a GPU", gpus.rank_on(who.gpu)
+        if who.rank is not None:
+            return who
+        claims = {
+            "its process id": processes.rank_of(who),
+            "its PCI bus": buses.rank_on(who.host, what.bus) if isinstance(what, XidReported) else None,
+            "its local rank": who.local_rank if alone and isinstance(what, ProcessExit) else None,
+            "its GPU": gpus.rank_on(who) if alone and isinstance(what, GpuFull) else None,
+        }
+        return replace(who, rank=_first_rank(event.place.source, claims))
 
-    return _with_ranks(events, claims)
+    return [_with_speaker(event, identify(event)) for event in events]
 
 
-def _with_ranks(events: Iterable[Event[Any]], claims: Callable[[Event[Any]], Claims]) -> list[Event[Any]]:
-    """The events with the ranks that the first of their claims tell; the debug log says which these are."""
-    reasons: Counter[tuple[int, str]] = Counter()
-    ranked = []
-    for event in events:
-        for reason, rank in claims(event):
-            if rank is not None:
-                reasons[rank, reason] += 1
-                break
-        else:
-            rank = None
-        who = replace(event.who, rank=rank, labels=())
-        ranked.append(event if who == event.who else replace(event, who=who))
-    for (rank, reason), count in sorted(reasons.items()):
-        _log.debug("rank %d is known by %s in %d events", rank, reason, count)
-    return ranked
+def _with_speaker(event: Event[Any], who: Identity) -> Event[Any]:
+    """The event as said by this process."""
+    return event if who == event.who else replace(event, who=who)
+
+
+def _first_rank(source: str, claims: Mapping[str, int | None]) -> int | None:
+    """The rank of the first claim that has one: it wins where they disagree, and the debug log says so."""
+    for reason, rank in claims.items():
+        if rank is not None:
+            _log.debug("%s: rank %d is known by %s", source, rank, reason)
+            return rank
+    return None
 
 
 def identify_waiting(who: Identity) -> Identity:
@@ -117,13 +109,15 @@ def _without_launcher_tasks(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     """Slurm's tasks are ranks, unless each of them is a launcher with several ranks of its own."""
     launched = {event.place.source for event in events if _is_of_launcher(event)}
 
-    def known(event: Event[Any]) -> Event[Any]:
-        if event.place.source not in launched or not _SRUN.search(event.text):
-            return event
-        what = replace(event.what, tasks=()) if isinstance(event.what, ProcessExit) else event.what
-        return replace(event, what=what, who=replace(event.who, rank=None))
+    def is_task(event: Event[Any]) -> bool:
+        return event.place.source in launched and _SRUN.search(event.text) is not None
 
-    return [known(event) for event in events]
+    return [_of_no_rank(event) if is_task(event) else event for event in events]
+
+
+def _of_no_rank(event: Event[Any]) -> Event[Any]:
+    what = replace(event.what, tasks=()) if isinstance(event.what, ProcessExit) else event.what
+    return replace(event, what=what, who=replace(event.who, rank=None))
 
 
 def _is_of_launcher(event: Event[Any]) -> bool:
