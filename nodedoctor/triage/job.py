@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.debug import Log
 from nodedoctor.triage import verdict
 from nodedoctor.triage.document import of_kind
-from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, rank_of, read_dump
+from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
+from nodedoctor.triage.identity.assign import assign_by_source
+from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.node_reports import JoinedNodes, NodeFaults, join_nodes
-from nodedoctor.triage.read.identity import resolve_ranks
 from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.parallel import read_all
@@ -88,8 +89,8 @@ def _examine(
         flight = _read_dumps(dumps, reading)
         said = (*kept.notes, *reading.notes)
         return judge_live(kept.live, flight, files=len(found.sources), size=reading.size, notes=said)
-    everything = resolve_ranks(reading.events, reading.tally)
-    found_jobs = separate_jobs(everything, reading.tally)
+    everything = assign_by_source(reading.events, reading.speakers)
+    found_jobs = separate_jobs(everything, reading.speakers)
     chosen = _choose_job(found_jobs, job)
     reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
     if chosen and len(found_jobs) > 1:
@@ -203,7 +204,7 @@ def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightR
     dumps: list[RankDump] = []
     known: set[int | None] = set()
     for source in sorted(sources, key=lambda source: source.kind != "pickle"):
-        if source.kind == "json" and rank_of(source.path) in known:
+        if source.kind == "json" and rank_of_dump(source.path) in known:
             continue  # the same dump once more, without its stack frames
         try:
             began = time.perf_counter()

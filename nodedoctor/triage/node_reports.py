@@ -20,6 +20,7 @@ from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
 from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Cause, Event, Identity, Place
 from nodedoctor.triage.story import Timeline
@@ -108,7 +109,7 @@ def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
     dated = any(event.time is not None for event in story.events)
     hosts = spoken_hosts(story)
     for node in nodes:
-        if node.host and hosts and short_name(node.host) not in hosts:
+        if node.host and hosts and short_host(node.host) not in hosts:
             notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
             continue
         for event in node.events:
@@ -218,7 +219,8 @@ def _kernel_line_events(path: str, host: str | None, text: str) -> Iterator[Even
     """Kernel lines among the evidence, read like those of a log."""
     lines = [line for raw in text.split("\n") for line in parse_line(raw, Place(path, 0))]
     for event in read_events(lines):
-        yield replace(event, who=replace(event.who, host=event.who.host or host, rank=None))
+        who = Identity(host=event.who.host or host, pid=event.who.pid, gpu=event.who.gpu)
+        yield replace(event, who=who)
 
 
 def _in_time(event: Event[Any], story: Timeline) -> bool:
@@ -233,16 +235,7 @@ def _in_time(event: Event[Any], story: Timeline) -> bool:
 def spoken_hosts(story: Timeline) -> set[str]:
     """Short names of the hosts that the logs name; addresses and localhost name nobody."""
     return {
-        short_name(event.who.host)
+        short_host(event.who.host)
         for event in story.events
-        if event.who.host and not _node_address(event.who.host)
+        if event.who.host and not is_address(event.who.host)
     }
-
-
-def short_name(host: str | None) -> str:
-    """A host's name without its domain, in small letters."""
-    return (host or "").partition(".")[0].lower()
-
-
-def _node_address(host: str) -> bool:
-    return host.replace(".", "").isdigit() or ":" in host or host == "localhost"

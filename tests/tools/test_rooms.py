@@ -71,3 +71,49 @@ def test_rooms_know_each_other_one_way():
         TopologicalSorter(known).prepare()
     except CycleError as circle:
         pytest.fail(f"a circle of rooms: {circle.args[1]}")
+
+
+def rank_decisions(tree: ast.AST) -> list[ast.Call]:
+    """Where an identity is given another rank: `replace(who, rank=...)`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [
+        call
+        for call in calls
+        if ast.unparse(call.func) in ("replace", "dataclasses.replace")
+        and any(keyword.arg == "rank" for keyword in call.keywords)
+    ]
+
+
+def test_only_identity_decides_a_rank():
+    """A prefix tells a rank, `identity` decides which one counts, and all others ask it."""
+    triage = [(module, tree) for module, tree in modules() if module.startswith("nodedoctor.triage.")]
+    deciding = {module for module, tree in triage if rank_decisions(tree)}
+    elsewhere = {
+        module
+        for module in deciding
+        if not module.startswith(("nodedoctor.triage.identity.", "nodedoctor.triage.lines.prefix"))
+    }
+    assert "nodedoctor.triage.identity.assign" in deciding and not elsewhere
+
+
+def test_identity_knows_lines_and_events_alone():
+    """It is asked by what reads, tells and judges, and asks nothing of these."""
+    known = {
+        ".".join(name.split(".")[:3])
+        for module, tree in modules()
+        if module.startswith("nodedoctor.triage.identity.")
+        for name in imported(ast.Module(list(used(tree)), []))  # type: ignore[arg-type]
+        if name.startswith("nodedoctor.triage.")
+    }
+    assert known == {"nodedoctor.triage.model", "nodedoctor.triage.events", "nodedoctor.triage.identity"}
+
+
+def test_events_are_read_without_identity():
+    """Events are what lines say; who is meant by them is decided behind."""
+    needing = [
+        module
+        for module, tree in modules()
+        if module.startswith(("nodedoctor.triage.events.", "nodedoctor.triage.lines."))
+        and any(name.startswith("nodedoctor.triage.identity") for name in imported(tree))
+    ]
+    assert needing == []

@@ -91,13 +91,13 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines = 0
-        read = job.resolve_ranks
+        read = job.assign_by_source
 
-        def resolve_ranks(*words: Any) -> Any:  # the first that follows reading
+        def assign_by_source(*words: Any) -> Any:  # the first that follows reading
             sys.settrace(self._call)
             return read(*words)
 
-        monkeypatch.setattr(job, "resolve_ranks", resolve_ranks)
+        monkeypatch.setattr(job, "assign_by_source", assign_by_source)
 
     def of(self, path: Path) -> int:
         self.lines = 0

@@ -9,8 +9,6 @@ from typing import Any
 from nodedoctor.triage.causes.describe import blameable_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import never_joined, people_of
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import WorldSize
 from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
 from nodedoctor.triage.events.system.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
@@ -72,11 +70,9 @@ def _all_that_failed(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Ident
     times = len(said)
     same = _is_one_error(said)
     unbegun = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
-    sizes = {event.what.ranks for event in story.of(WorldSize)} | {
-        e.what.ranks for e in story.of(Communicator)
-    }
-    if sizes == {1} or ((same or unbegun or _times_raised(story, said)) and story.expected == times):
-        return tuple(Identity(rank=rank) for rank in range(story.expected or 0))
+    all_said = (same or unbegun or _times_raised(story, said)) and story.expected == times
+    if story.expected == 1 or (story.expected and all_said):
+        return tuple(Identity(rank=rank) for rank in range(story.expected))
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
     ended = distinct_ranks(people) or [

@@ -65,7 +65,7 @@ def never_joined(story: Timeline) -> tuple[Identity, ...]:
     """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
     told = story.of(ClientsMissing)
     joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
-    came = {event.who.rank for event in story.events if event.who.rank is not None}
+    came = story.ranks_seen
     missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
     same = story.expected == expected or len(came) > 1

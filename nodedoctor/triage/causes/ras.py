@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look
@@ -29,7 +28,7 @@ def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
     processes = story.of(RasProcess)
     culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
-        culprits = (replace(processes[0].who, rank=ranks[0]),)
+        culprits = (culprits[0].filled(processes[0].who),)
     dead = story.of(RasDead)
     yield Candidate(
         "peer_died",

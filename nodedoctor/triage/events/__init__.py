@@ -12,7 +12,7 @@ from nodedoctor.triage.events.activity import ActivityDetector
 from nodedoctor.triage.events.assertion import assertion_of, is_warning, names_error
 from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.counters import StepCounters
-from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker
+from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
 from nodedoctor.triage.events.not_a_log import NotALog, ProseDetector, UnreadTrouble, trouble_announced
 from nodedoctor.triage.events.open_errors import OpenErrors
 from nodedoctor.triage.events.programs import (
@@ -44,9 +44,7 @@ from nodedoctor.triage.events.system import (
     schedulers,
 )
 from nodedoctor.triage.events.system.elastic import ElasticBlock
-from nodedoctor.triage.events.torn_lines import join_broken
-from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader, own_rank
-from nodedoctor.triage.events.trace_owners import CheckpointTraceOwner, PrefixOnceTraceOwner, SpawnTraceOwner
+from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader
 from nodedoctor.triage.events.unclassified import (
     LastComplaint,
     LastError,
@@ -56,8 +54,7 @@ from nodedoctor.triage.events.unclassified import (
     UnclassifiedError,
     unclassified_error,
 )
-from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Identity, Line
-from nodedoctor.whole_numbers import whole_number
+from nodedoctor.triage.model import SERIOUS, Event, Identity, Line
 
 SIGNS: tuple[LogPattern, ...] = (
     *watchdog.SIGNS,
@@ -152,12 +149,12 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     counters = StepCounters()
     traces, block, open_errors = TracebackReader(), ElasticBlock(), OpenErrors()
     prose, dumps, last_errors, last = ProseDetector(), StackDumps(), nccl.LastErrors(), None
-    continued, spawned, stalls = PrefixOnceTraceOwner(), SpawnTraceOwner(), horovod.StallReports()
-    gathered, beginnings, onward = CheckpointTraceOwner(), RestartDetector(), RecoveryDetector()
+    stalls, beginnings, onward = horovod.StallReports(), RestartDetector(), RecoveryDetector()
     complained, failed, retries = LastComplaint(), LastError(), RetryDetails()
     trials, tries, working = RayTuneTable(), RetryHeadings(), ActivityDetector()
-    told = map(gathered.line, map(continued.line, map(spawned.line, join_broken(lines))))
-    for line in map(_with_default_group_rank, map(block.said, told)):
+    for line in lines:
+        if "(default_pg) Rank " in line.text:
+            line = replace(line, who=rank_in_words(line.who, _DEFAULT_GROUP, line.text))
         last = line
         prose.read(line)
         yield from dumps.read(line)
@@ -192,13 +189,13 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
             if not all(isinstance(event.what, SIDE_FACTS) for event in events):
                 works = all(isinstance(event.what, LIVENESS) for event in events)
                 if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
-                    counters.read(line, _progress_speaker(line), *counted)
+                    counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
                 yield from counters.flush()
                 yield from events
                 continue
             yield from events
         if counted is not None:
-            counters.read(line, _progress_speaker(line), *counted)
+            counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
             traces.stepped()
         if shape.answers and progress.is_request_served(line.text):
             counters.answered(line, line.who)
@@ -218,16 +215,12 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
         yield Event(NotALog(), last.place, Identity(), None, last.text)
 
 
-_OF_ALL = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (\d{1,7})\]")
-
-
-def _with_default_group_rank(line: Line) -> Line:
-    """The line with its rank, where a watchdog gives that in the default group: of this all ranks are."""
-    if line.who.rank is not None or "(default_pg) Rank " not in line.text:
-        return line
-    found = _OF_ALL.search(line.text)
-    rank = whole_number(found[1], LARGEST_WORLD - 1) if found else None
-    return line if rank is None else replace(line, who=replace(line.who, rank=rank))
+_DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,7})\]")
+"""How a watchdog gives its rank in the default group: of this all ranks are."""
+_SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\b")
+"""How programs without a prefix report progress in their own words: `rank=3 finished`."""
+_OWN_RANK = re.compile(r"^\[?[Rr]ank[ :=]?(?P<rank>\d{1,7})(?:\]?: |, node )")
+"""The label with which an exception's message begins, `Rank 3: found NaN`: programs so say who speaks."""
 
 
 def _line_events(
@@ -236,8 +229,8 @@ def _line_events(
     """What one line says, other than how far a counter is."""
     listed = block.read(line)
     ended = [] if listed is not None else list(traces.read(line))
-    passing = any(from_helper_process(raised) or how == "handled" for raised, _, how in ended)
-    caught = next((how for _, _, how in ended if how != "plain"), "")
+    passing = any(from_helper_process(raised) or how == "handled" for raised, how in ended)
+    caught = next((how for _, how in ended if how != "plain"), "")
     found = False
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
@@ -249,9 +242,8 @@ def _line_events(
     if listed is not None:
         yield listed
         return
-    for raised, spawned, how in ended:
-        rank = own_rank(raised.message) if spawned is None else spawned
-        who = replace(line.who, rank=rank) if rank is not None and line.who.rank is None else line.who
+    for raised, how in ended:
+        who = rank_in_words(line.who, _OWN_RANK, raised.message)
         yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
         found = True
     if found:
@@ -262,7 +254,13 @@ def _line_events(
         alive = trouble_announced(line)
     if alive is not None:
         yield Event(
-            alive, line.place, _progress_speaker(line), line.time, line.text, line.repeated, line.origin
+            alive,
+            line.place,
+            rank_in_words(line.who, _SAYS_RANK, line.text),
+            line.time,
+            line.text,
+            line.repeated,
+            line.origin,
         )
 
 
@@ -322,12 +320,3 @@ def _can_be_missed(what: object) -> bool:
     """True for a library or a driver that does not fit: the program that only warns of it does without."""
     missed = ("version_mismatch", "driver_problem")
     return isinstance(what, Symptom) and what.cause in missed and not what.as_warning
-
-
-def _progress_speaker(line: Line) -> Identity:
-    """Who reports progress: programs without a prefix say it in their own words, `rank=3 finished`."""
-    said = _SAYS_RANK.search(line.text) if line.who.rank is None else None
-    return replace(line.who, rank=whole_number(said[1], LARGEST_WORLD - 1)) if said else line.who
-
-
-_SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(\d{1,6})\b")

@@ -118,6 +118,12 @@ def identify_speaker(who: Identity, found: re.Match[str]) -> Identity:
     return replace(who, **facts) if facts else who  # type: ignore[arg-type]
 
 
+def rank_in_words(who: Identity, pattern: re.Pattern[str], text: str) -> Identity:
+    """Who speaks, with the rank that a pattern finds in the words where no prefix tells one."""
+    match = pattern.search(text) if who.rank is None else None
+    return identify_speaker(who, match) if match else who
+
+
 _NUMBERS = {
     "rank": ("rank", LARGEST_WORLD),
     "grank": ("group_rank", LARGEST_WORLD),

@@ -11,8 +11,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.events.assertion import Assertion, assertion_of, is_heading, names_error
 from nodedoctor.triage.events.frames import StackFrame, of_onlookers
 from nodedoctor.triage.events.handling import counts_tries
-from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Line
-from nodedoctor.whole_numbers import whole_number
+from nodedoctor.triage.model import SERIOUS, Event, Line
 
 AFTER = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
@@ -31,7 +30,6 @@ _QUALIFIED = re.compile(
     r"^((?:[A-Za-z_]\w*\.)+(?:[A-Z]\w*|error|timeout|gaierror|herror)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$"
 )
 """Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
-SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
 _OF_A_SIGNAL = re.compile(
@@ -94,15 +92,6 @@ class _OpenTraceback:
     """The line that announces it, where that names an error: it may be another one."""
 
 
-def own_rank(message: str) -> int | None:
-    """The rank with which a message begins as a label, `Rank 3: found NaN`: programs so say who speaks."""
-    found = _OWN_RANK.match(message)
-    return whole_number(found[1], LARGEST_WORLD - 1) if found else None
-
-
-_OWN_RANK = re.compile(r"\[?[Rr]ank[ :=]?(\d{1,7})(?:\]?: |, node )")
-
-
 _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
 """Errors of a cleanup, and of a logger that could not write (`logging.Handler.handleError`): Python shows
 them and goes on."""
@@ -161,28 +150,25 @@ class TracebackReader:
         """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
         self._ignored_at: dict[str, int] = {}
         self._lines = 0
-        self._spawned: dict[str, int] = {}
         self._before: dict[str, Line] = {}
         self._thrown: dict[str, str] = {}
         self._steps = 0
 
-    def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, int | None, Assertion]]:
-        """Exceptions this line completes, with the rank that mp.spawn names and how they are told."""
+    def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, Assertion]]:
+        """Exceptions this line completes, and how they are told."""
         self._lines += 1
         before = self._before.get(line.key)
         self._before[line.key] = line
         yield from self._read(line, before)
 
-    def _read(
-        self, line: Line, before: Line | None
-    ) -> Iterator[tuple[ExceptionRaised, int | None, Assertion]]:
+    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         text = line.text
         if (begun := self._open.get(line.key)) is not None:
             text = text.removeprefix(begun.indent)
         if thrown := _THROWN.match(text):
             self._thrown[line.key] = thrown[1]
         elif (told := _WHAT.match(text)) and line.key in self._thrown:
-            yield ExceptionRaised(self._thrown.pop(line.key), told[1]), None, "plain"
+            yield ExceptionRaised(self._thrown.pop(line.key), told[1]), "plain"
             return
         if text.startswith("Traceback (most recent call last)"):
             later = line.key in self._again
@@ -206,9 +192,6 @@ class TracebackReader:
         if _IGNORED.match(text):
             self._ignored[line.key] += 1
             self._ignored_at[line.key] = self._lines
-        spawned = SPAWNED.search(text)
-        if spawned:
-            self._spawned[line.key] = int(spawned[1])
         current = self._open.get(line.key)
         if current is not None and self._grown(current, text):
             current.steps = self._steps
@@ -262,7 +245,7 @@ class TracebackReader:
         )
         threaded = current is not None and current.in_thread
         what = ExceptionRaised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
-        yield what, self._spawned.get(line.key), how
+        yield what, how
 
     def _is_ignored(self, line: Line) -> bool:
         """True where an announcement of an ignored error is not far, and its traceback has not ended."""

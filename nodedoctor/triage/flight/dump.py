@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from nodedoctor.debug import Log
@@ -30,13 +29,13 @@ from nodedoctor.triage.flight.unpickle import (
     load_pickle,
     salvage_pickle,
 )
+from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.whole_numbers import json_integer
 
 SMALLEST = 32
 """Bytes of a record: nine keys of two bytes and their values, in the oldest and shortest form."""
 
 _log = Log(__name__)
-_RANK = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
 
 
 @record
@@ -73,12 +72,6 @@ def parse_dump(path: str, data: bytes) -> RankDump:
     else:
         document, note = _read_json(data)
     return _make_dump(path, document, note, len(data))
-
-
-def rank_of(path: str) -> int | None:
-    """The global rank in a dump's file name: the recorder writes prefix + rank, some add the host."""
-    found = _RANK.search(Path(path).name)
-    return int(found[1] or found[2]) if found else None
 
 
 def _read_pickle(data: bytes) -> tuple[Any, str]:
@@ -188,7 +181,7 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
     apply_status(groups, local, document.get("pg_status"))
     return RankDump(
         path,
-        rank_of(path),
+        rank_of_dump(path),
         text_value(document.get("version")),
         groups,
         members_of(document.get("pg_config"), groups),

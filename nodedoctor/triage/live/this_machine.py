@@ -9,8 +9,9 @@ import socket
 import time
 from collections.abc import Sequence
 
+from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.lines.times import year_seconds
-from nodedoctor.triage.node_reports import NodeFaults, node_of, short_name, spoken_hosts
+from nodedoctor.triage.node_reports import NodeFaults, node_of, spoken_hosts
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import count_with_noun
 
@@ -29,7 +30,7 @@ _OWN_PLACES = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
 
 def evidence_for_machine(story: Timeline, paths: Sequence[str]) -> str:
     """Why the logs must come from this machine, as half a sentence; '' without evidence for it."""
-    ours = short_name(socket.gethostname())
+    ours = short_host(socket.gethostname())
     hosts = spoken_hosts(story)
     if (hosts and ours not in hosts) or not _is_recent(story, paths):
         return ""

@@ -19,8 +19,10 @@ from nodedoctor.triage.events.progress import JobFinished, TrainingStep, WorldSi
 from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import TimedOut
+from nodedoctor.triage.identity.labels import Sources, SourceStats
+from nodedoctor.triage.identity.paths import identities_from_paths
+from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.read.identity import SourceIndex, SourceStats, ranks_from_paths
 
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
@@ -53,20 +55,20 @@ class LoggedJob:
     def take(self, source: str, heard: SourceStats, ranks: set[int]) -> None:
         """Add a log."""
         self.sources.append(source)
-        self.hosts |= heard.hosts.keys()
+        self.hosts |= heard.hosts
         self.ranks |= ranks
         first, last = heard.span or (None, None)
         self.first = min((t for t in (self.first, first) if t is not None), default=None)
         self.last = max((t for t in (self.last, last) if t is not None), default=None)
 
 
-def separate_jobs(events: Sequence[Event[Any]], tally: SourceIndex) -> list[LoggedJob]:
+def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
-    worlds, ranks = _world_sizes(events), _ranks_by_log(events, tally)
-    speaking = {e.place.source for e in events if isinstance(e.what, _OF_A_JOB)} & tally.sources.keys()
+    ranks = _ranks_by_log(events, speakers)
+    speaking = {e.place.source for e in events if isinstance(e.what, _OF_A_JOB)} & speakers.keys()
     found: list[LoggedJob] = []
-    for source in sorted(speaking, key=lambda name: (tally.sources[name].first or 0.0, name)):
-        heard, number = tally.sources[source], _job_number(source)
+    for source in sorted(speaking, key=lambda name: (speakers[name].first or 0.0, name)):
+        heard, number = speakers[source], _job_number(source)
         able = [job for job in found if job.takes(number, heard, ranks[source])]
         if not able:
             able = [LoggedJob(_job_name(source, number, {job.id for job in found}))]
@@ -75,7 +77,9 @@ def separate_jobs(events: Sequence[Event[Any]], tally: SourceIndex) -> list[Logg
         near = [job for job in able if os.path.dirname(job.sources[0]) == folder] if able[0].sources else []
         job = (near or able)[-1]
         job.take(source, heard, ranks[source])
-        job.world = max((n for n in (job.world, worlds.get(source)) if n is not None), default=None)
+    for job in found:
+        sources = set(job.sources)
+        job.world = world_size([event for event in events if event.place.source in sources])
     return sorted(found, key=lambda job: (job.last or 0.0, job.id))
 
 
@@ -103,21 +107,12 @@ def _job_name(source: str, number: str, taken: set[str]) -> str:
     return name if name not in taken else source
 
 
-def _ranks_by_log(events: Iterable[Event[Any]], tally: SourceIndex) -> dict[str, set[int]]:
+def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:
     """The ranks that speak in each log, or that its name says it is of."""
-    found = {source: set(heard.ranks) for source, heard in tally.sources.items()}
-    for source, who in ranks_from_paths(tally, None).items():
-        found[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}
+    ranks = {source: stats.ranks for source, stats in speakers.items()}
+    for source, who in identities_from_paths(speakers, None).items():  # each job may have a size of its own
+        ranks[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}
     for event in events:
-        if event.who.rank is not None and event.place.source in found:
-            found[event.place.source].add(event.who.rank)
-    return found
-
-
-def _world_sizes(events: Iterable[Event[Any]]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for event in events:
-        if isinstance(event.what, (WorldSize, Communicator)):
-            source = event.place.source
-            sizes[source] = max(sizes.get(source, 0), event.what.ranks)
-    return sizes
+        if event.who.rank is not None and event.place.source in ranks:
+            ranks[event.place.source].add(event.who.rank)
+    return ranks

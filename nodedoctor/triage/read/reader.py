@@ -13,6 +13,8 @@ from typing import Any, BinaryIO
 from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.events import ras, read_events
+from nodedoctor.triage.identity.labels import SourceStats
+from nodedoctor.triage.identity.trace_owners import attribute_lines
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
@@ -26,7 +28,6 @@ from nodedoctor.triage.read.archives import (
     archive_parts,
 )
 from nodedoctor.triage.read.decode import decode_stream, encoding_of, is_text
-from nodedoctor.triage.read.identity import SourceIndex
 from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth
@@ -64,7 +65,7 @@ class SourceReading:
     unread: int = 0
     slow: int = 0
     dumps: list[tuple[str, bytes]] = field(default_factory=list)
-    tally: SourceIndex = field(default_factory=SourceIndex)
+    speakers: dict[str, SourceStats] = field(default_factory=dict)
     begun: dict[str, GrepSearch] = field(default_factory=dict)
     depth: ReadDepth = scan.DEEPEST
     members: dict[int, SourceReading] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class SourceReading:
         self.slow += part.slow
         self.dumps += part.dumps
         self.anchors |= part.anchors
-        self.tally.sources |= part.tally.sources
+        self.speakers |= part.speakers
         self.interrupted = self.interrupted or part.interrupted
 
 
@@ -263,7 +264,7 @@ def _collect_events(text: _LogText) -> None:
         with patience:
             while True:
                 try:
-                    for event in read_events(_in_blocks(_log_lines(text), patience)):
+                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), patience))):
                         thin.add(event)
                     break
                 except TooLong:
@@ -291,10 +292,10 @@ def _in_blocks(lines: Iterator[Line], patience: Patience) -> Iterator[Line]:
 def _log_lines(text: _LogText) -> Iterator[Line]:
     """The lines of a log; reading stops where Ctrl-C comes."""
     reading = text.reading
-    tally, lost = reading.tally.of(text.name), LostLines()
+    speakers, lost = reading.speakers.setdefault(text.name, SourceStats()), LostLines()
     try:
         for line in normalise_lines(text.lines, lost):
-            tally.observe(line)
+            speakers.observe(line)
             yield line
     except KeyboardInterrupt:
         _until_interrupt(text.name, reading)

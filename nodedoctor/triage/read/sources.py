@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import stat
 from collections.abc import Iterator
 from typing import Literal
@@ -15,7 +14,6 @@ from typing import Literal
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
-from nodedoctor.triage.model import Identity
 from nodedoctor.triage.read.decode import is_text
 from nodedoctor.triage.read.our_documents import READ_BY, document_kind
 
@@ -157,18 +155,3 @@ def kind_of(head: bytes) -> Kind:
     if head.lstrip()[:1] == b"{" and b'"nccl_version"' in head and b'"communicators' in head:
         return "ras"
     return "text"
-
-
-_ELASTIC = re.compile(r"/attempt_\d+/(\d{1,3})/(?:stdout\.log|stderr\.log|error\.json)$")
-_PADDLE = re.compile(r"(?:^|/)workerlog\.(\d{1,3})$")
-"""Of each container of a pod (`paddle/distributed/launch`, job/pod.py)."""
-_RAY_WORKER = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
-
-
-def log_owner(path: str) -> Identity:
-    """Whose log a file is, where a launcher lays them out: torchrun --log-dir, Paddle, Ray's sessions."""
-    elastic, worker = _ELASTIC.search(path) or _PADDLE.search(path), _RAY_WORKER.search(path)
-    return Identity(
-        local_rank=int(elastic[1]) if elastic else None,
-        pid=int(worker[1]) if worker else None,
-    )

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import TrainingStep, WorldSize
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.identity.assign import assign_by_events, identify_waiting
+from nodedoctor.triage.identity.world import world_size
 from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
 from nodedoctor.triage.story.model import QUIET, CollectiveWait, Timeline
-from nodedoctor.triage.story.ranks import assign_ranks
 from nodedoctor.triage.story.recovery.decide import decide_in_job, decide_in_log
 from nodedoctor.triage.story.recovery.of_the_job import describe_job
 from nodedoctor.triage.story.runs import separate_runs
@@ -35,8 +35,8 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
         for number, run in enumerate(reversed(earlier)):
             before += [[]] if len(before) == number else []
             before[number] += run.events
-    last = assign_ranks(last)
-    waits, expected = tuple(_collect_waits(last)), _expected_ranks(last)
+    last = assign_by_events(last)
+    waits, expected = tuple(_collect_waits(last)), world_size(last)
     last, handled = decide_in_job(last, describe_job(last, waits, expected))
     return Timeline(
         events=tuple(last),
@@ -81,13 +81,13 @@ def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
             work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
         if event.who.rank is None and any(_told_again(event, work, wait) for wait in seen.values()):
             continue
-        rank = event.who.rank if event.who.rank is not None else event.who.group_rank
-        key = (rank, event.who.world, work.seq, work.op)
+        who = identify_waiting(event.who)
+        key = (who.rank, who.world, work.seq, work.op)
         if key in seen:
             continue
         ran = what.ran_ms / 1000 if what.ran_ms is not None else None
         began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
-        seen[key] = CollectiveWait(replace(event.who, rank=rank), work, event, began)
+        seen[key] = CollectiveWait(who, work, event, began)
     return seen.values()
 
 
@@ -96,11 +96,3 @@ def _told_again(event: Event[TimedOut], work: CollectiveCall, wait: CollectiveWa
     same = work.signature == wait.work.signature and event.who.group_rank == wait.event.who.group_rank
     names = {work.group.name, wait.work.group.name} - {""}
     return not event.what.fresh and same and len(names) < 2 and event.who.world == wait.who.world
-
-
-def _expected_ranks(events: list[Event[Any]]) -> int | None:
-    """The number of ranks, from a line that says so; the most frequent one when they differ."""
-    sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (WorldSize, Communicator)))
-    said = max(sizes, key=lambda size: (sizes[size], size), default=None)
-    seen = [e.who.rank for e in events if e.who.rank is not None]
-    return said if said and said > max(seen, default=0) else None

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from say import caught, culprits
 
 from nodedoctor.triage.events.frames import StackFrame
-from nodedoctor.triage.flight.dump import RankDump, _make_dump, rank_of, read_dump
+from nodedoctor.triage.flight.dump import RankDump, _make_dump, read_dump
 from nodedoctor.triage.flight.judge import judge_dumps
 from nodedoctor.triage.flight.shorten import HEAD, TAIL, shorten_pickle
 from nodedoctor.triage.flight.unpickle import PickleRefused, load_pickle
+from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
@@ -366,8 +367,8 @@ def test_any_json_with_entries_is_read(value: Any) -> None:
 
 
 def test_ranks_in_file_names() -> None:
-    assert rank_of("/x/comm_lib_trace_rank_12") == 12
-    assert rank_of("/x/nccl_trace_rank_12.json") == 12
-    assert rank_of("/x/host-3_rank_12") == 12
-    assert rank_of("/x/rank7/dump_4") == 4
-    assert rank_of("/x/dump") is None
+    assert rank_of_dump("/x/comm_lib_trace_rank_12") == 12
+    assert rank_of_dump("/x/nccl_trace_rank_12.json") == 12
+    assert rank_of_dump("/x/host-3_rank_12") == 12
+    assert rank_of_dump("/x/rank7/dump_4") == 4
+    assert rank_of_dump("/x/dump") is None

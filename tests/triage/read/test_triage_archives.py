@@ -94,7 +94,7 @@ def read_on(cores: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[An
         reading.unread,
         reading.size,
         reading.dumps,
-        list(reading.tally.sources.items()),
+        list(reading.speakers.items()),
     )
 
 

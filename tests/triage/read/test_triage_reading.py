@@ -333,7 +333,7 @@ def test_every_recorded_log_is_read_alike_on_one_core_and_on_several(monkeypatch
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
         reading = SourceReading()
         parallel.read_all(sources, reading)
-        read.append((reading.events, reading.notes, reading.unread, reading.anchors, reading.tally.sources))
+        read.append((reading.events, reading.notes, reading.unread, reading.anchors, reading.speakers))
     assert read[0] == read[1] and len(read[0][0]) > 4 * len(sources)
 
 

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
-from nodedoctor.triage.events.trace import RAISED, SPAWNED
+from nodedoctor.triage.events.system.elastic import ENTRY, ElasticBlock
+from nodedoctor.triage.events.torn_lines import join_broken
+from nodedoctor.triage.events.trace import RAISED
 from nodedoctor.triage.model import NOBODY, Identity, Line
 
+_HEAD = "Traceback (most recent call last)"
 _GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")
+_SPAWNED = re.compile(r"^(?:-- )?Process (\d{1,6}) terminated with the following error:")
+_IN_LIST = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")
+
+
+def attribute_lines(lines: Iterable[Line]) -> Iterable[Line]:
+    """The lines of one log, each with all that the lines around it tell of who speaks."""
+    lines = join_broken(lines)
+    for owner in (SpawnTraceOwner(), PrefixOnceTraceOwner(), CheckpointTraceOwner(), ElasticTraceOwner()):
+        lines = map(owner.line, lines)
+    return lines
 
 
 class CheckpointTraceOwner:
     """torch.distributed.checkpoint gathers the exceptions of all ranks, and each rank shows all of them.
 
-    Whoever prints it, a traceback is of the rank that its head names
-    (`torch/distributed/checkpoint/api.py`).
+    A traceback is of the rank that its head names (`torch/distributed/checkpoint/api.py`).
     """
 
     def __init__(self) -> None:
@@ -23,15 +36,13 @@ class CheckpointTraceOwner:
 
     def line(self, line: Line) -> Line:
         """The line as the rank said it whose traceback it is in."""
-        named = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
-        if named is not None:
-            self._of[line.key] = int(named[1])
-        elif not self._of:
-            return line
+        head = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
+        if head is not None:
+            self._of[line.key] = int(head[1])
         rank = self._of.get(line.key)
         if rank is None:
             return line
-        if named is None and not line.text[:1].isspace():
+        if head is None and not line.text[:1].isspace():
             del self._of[line.key]  # the line of the exception is the last one
         who = replace(line.who, rank=rank, pid=None, local_rank=None, gpu=None, labels=())
         return replace(line, who=who, key=f"{line.key}|{rank}")
@@ -45,11 +56,11 @@ class SpawnTraceOwner:
 
     def line(self, line: Line) -> Line:
         """The line, with its rank where it begins what the process raised."""
-        named = SPAWNED.search(line.text) if "Process " in line.text else None
-        if named is not None:
-            self._next = (line.place.source, int(named[1]))
+        process = _SPAWNED.search(line.text) if "Process " in line.text else None
+        if process is not None:
+            self._next = (line.place.source, int(process[1]))
             return line
-        if self._next is None or not line.text.startswith("Traceback (most recent call last)"):
+        if self._next is None or not line.text.startswith(_HEAD):
             return line
         (source, rank), self._next = self._next, None
         return line if source != line.place.source else replace(line, who=replace(line.who, rank=rank))
@@ -64,7 +75,7 @@ class PrefixOnceTraceOwner:
     def line(self, line: Line) -> Line:
         """The line with the identity of the traceback that it continues."""
         first, text = self._first, line.text
-        if text.startswith("Traceback (most recent call last)"):
+        if text.startswith(_HEAD):
             self._first = line if line.who != NOBODY else None
             return line
         if first is None:
@@ -86,3 +97,34 @@ def _is_compatible(who: Identity, known: Identity) -> bool:
     return who == NOBODY or (
         who.filled(known) == replace(known, labels=who.labels) and who.labels in ((), known.labels)
     )
+
+
+class ElasticTraceOwner:
+    """An entry of torchelastic's list ends in what its rank raised, indented: its lines are of that rank."""
+
+    def __init__(self) -> None:
+        self._block = ElasticBlock()
+        self._of: Identity | None = None
+        self._indent: str | None = None
+
+    def line(self, line: Line) -> Line:
+        """The line as the process of the entry said it, where it is of the entry's traceback."""
+        line = line if self._of is None else self._attribute(line, self._of)
+        entry = self._block.read(line)
+        if entry is not None:
+            self._of, self._indent = (entry.who if entry.who.rank is not None else None), None
+        return line
+
+    def _attribute(self, line: Line, who: Identity) -> Line:
+        begins = _IN_LIST.match(line.text)
+        if begins is not None:
+            self._indent = begins[1]
+            text = line.text[begins.end() :]
+        elif self._indent is None:
+            return line
+        elif line.text.startswith((_HEAD, self._indent)) and not ENTRY.match(line.text):
+            text = line.text.removeprefix(self._indent)  # the reader has begun a line with the head
+        else:
+            self._of = self._indent = None
+            return line
+        return replace(line, text=text, who=who, key=f"{line.key}|{who.rank}")

@@ -12,15 +12,14 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from nodedoctor.triage.identity.labels import Sources, is_permutation
+from nodedoctor.triage.identity.paths import numbered_names, own_name
+from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.model import Identity
 
-if TYPE_CHECKING:
-    from nodedoctor.triage.read.identity import SourceIndex
-
 MOST_PER_HOST = 16
-"""GPUs of the largest common node: more files of one word are not those of the ranks of one host."""
+"""GPUs of the largest node: more files of one word are not those of the ranks of one host."""
 _ELSE = re.compile(
     r"(?:global|local|node)?[-_]?rank[-_]?\d+|\d{4}-\d\d-\d\d|\d{2}[-_]\d\d[-_]\d\d"
     r"|(?:slurm|job|jobid|sge|pbs|lsf|task|pid|attempt)[-_.]?\d+",
@@ -49,39 +48,62 @@ _HOSTLY = re.compile(
 _DIGITS = re.compile(r"\d+")
 
 
-def hosts_of(tally: SourceIndex, seats: Mapping[str, Identity]) -> dict[str, str]:
+_REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
+
+
+def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
+    """One process per host: the number in the hosts' names, where it is that of a whole world."""
+    seats = {seat for stats in sources.values() for seat in stats.seats}
+    ranks: dict[str, set[int]] = defaultdict(set)
+    for seat in seats:
+        if seat.host is not None:
+            ranks[seat.host] |= {seat.rank} if seat.rank is not None else set()
+    if {seat.local_rank for seat in seats} - {None, 0} or any(len(own) > 1 for own in ranks.values()):
+        return {}
+    known = {host: next(iter(own)) for host, own in ranks.items() if own}
+    for numbers in [*_replica_ranks(sorted(ranks)), *numbered_names(sorted(ranks))]:
+        agreed = all(numbers[host] == rank for host, rank in known.items() if host in numbers)
+        if agreed and (known or world == len(numbers)) and is_permutation(numbers.values(), world):
+            return numbers
+    return {}
+
+
+def _replica_ranks(hosts: Sequence[str]) -> list[dict[str, int]]:
+    """Pods of a PyTorchJob: its master is the first, and its workers are counted from 0 behind it."""
+    pods = {host: name for host in hosts if (name := _REPLICA.search(host))}
+    if not any(name[1] == "master" for name in pods.values()):
+        return []
+    return [{host: int(name[2]) + (name[1] == "worker") for host, name in pods.items()}]
+
+
+def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]:
     """The host of each source that is known to be of one."""
-    ranks = {source: set(heard.ranks) for source, heard in tally.sources.items()}
-    for source, who in seats.items():
+    ranks = {source: stats.ranks for source, stats in sources.items()}
+    for source, who in owners.items():
         if who.rank is not None:
             ranks.setdefault(source, set()).add(who.rank)
-    said = {source: set(heard.hosts) for source, heard in tally.sources.items()}
-    found: dict[str, str] = {}
-    for words in _differing_words(list(tally.sources)):
-        if _are_hosts(words, ranks, said):
-            found.update(words)
-    for source, named in said.items():
-        if len(named) == 1 and len(ranks[source]) == 1:
-            found[source] = next(iter(named))
-    return found
+    line_hosts = {source: stats.hosts for source, stats in sources.items()}
+    hosts: dict[str, str] = {}
+    for words in _differing_words(list(sources)):
+        if _are_hosts(words, ranks, line_hosts):
+            hosts.update(words)
+    for source, names in line_hosts.items():
+        if len(names) == 1 and len(ranks[source]) == 1:
+            hosts[source] = next(iter(names))
+    return hosts
 
 
 def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
     """For each word in which files differ that are else named alike: the files and their words."""
-    alike: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
+    forms: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
     for name in names:
         words = list(_host_words(name))
-        alike[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
-    for form, group in alike.items():
+        forms[tuple(_DIGITS.sub("0", word) for word in words)].append((name, words))
+    for form, group in forms.items():
         for column in range(len(form)):
             column_words = {name: words[column] for name, words in group}
             if len(set(column_words.values())) > 1:
                 yield column_words
-
-
-def own_name(path: str) -> str:
-    """A file's name with its folder's: `rank_3/stdout.log`. A folder further up is one of a whole run."""
-    return "/".join(path.split("/")[-2:])
 
 
 def _host_words(path: str) -> Iterator[str]:
@@ -92,14 +114,16 @@ def _host_words(path: str) -> Iterator[str]:
             yield word
 
 
-def _are_hosts(words: Mapping[str, str], ranks: Mapping[str, set[int]], said: Mapping[str, set[str]]) -> bool:
+def _are_hosts(
+    words: Mapping[str, str], ranks: Mapping[str, set[int]], hosts: Mapping[str, set[str]]
+) -> bool:
     """Whether the words are hosts, by how they look, by whose ranks they have, and by what the lines say."""
-    if any(not ranks[source] for source in words):
-        return False
     first = next(iter(words.values()))
-    if not _may_be(first) or any(not _lines_agree(word, said[source]) for source, word in words.items()):
+    if not all(ranks[source] for source in words) or not _may_be(first):
         return False
-    if all(not said[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
+    if not all(_lines_agree(word, hosts[source]) for source, word in words.items()):
+        return False
+    if all(not hosts[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
         return False
     seated: dict[str, set[int]] = defaultdict(set)
     for source, word in words.items():
@@ -116,12 +140,11 @@ def _are_hosts(words: Mapping[str, str], ranks: Mapping[str, set[int]], said: Ma
 
 def _may_be(word: str) -> bool:
     """Whether a word of this form can be a host's name."""
-    letters = re.split(r"[-\d]+", word.lower())
     padded = any(len(digits) > 1 and digits[0] == "0" for digits in _DIGITS.findall(word))
-    named = [part for part in letters if part]
-    if named == ["gpu"] or named == ["worker"]:
-        return padded or (named == ["worker"] and "-" in word)
-    return not set(named) <= _NO_HOST and (len("".join(named)) > 1 or named == ["n"])
+    letters = [part for part in re.split(r"[-\d]+", word.lower()) if part]
+    if letters in (["gpu"], ["worker"]):
+        return padded or (letters == ["worker"] and "-" in word)
+    return not set(letters) <= _NO_HOST and (len("".join(letters)) > 1 or letters == ["n"])
 
 
 def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
@@ -129,9 +152,9 @@ def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
     return ranks == {int(_DIGITS.findall(word)[-1])} and "rank" not in own_name(source).lower()
 
 
-def _lines_agree(word: str, named: set[str]) -> bool:
+def _lines_agree(word: str, hosts: set[str]) -> bool:
     """Whether the lines name no host, or this one."""
-    return not named or any(host.partition(".")[0].lower() == word.lower() for host in named)
+    return not hosts or any(short_host(host) == word.lower() for host in hosts)
 
 
 def _in_rows(blocks: Sequence[set[int]]) -> bool:

@@ -9,10 +9,11 @@ import pytest
 from say import caught, steps
 
 from nodedoctor.triage.document import make_document
+from nodedoctor.triage.identity.hosts import hosts_of
+from nodedoctor.triage.identity.labels import SourceStats
+from nodedoctor.triage.identity.world import Seat
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Identity
-from nodedoctor.triage.read.hosts import hosts_of
-from nodedoctor.triage.read.identity import SourceIndex
 
 HOSTS = [
     "rank_{r}_gpu-{h:03}.log", "rank{r}.gpu-{h:03}.out", "gpu-{h:03}/rank_{r}.log", "gpu{h:02}-rank-{r}.log",
@@ -29,12 +30,11 @@ NO_HOSTS = [
 ]  # fmt: skip
 
 
-def heard(names: Mapping[int, str]) -> tuple[SourceIndex, dict[str, Identity]]:
+def heard(names: Mapping[int, str]) -> tuple[dict[str, SourceStats], dict[str, Identity]]:
     """Files of ranks, in whose lines nothing names a host."""
-    tally = SourceIndex()
-    for name in names.values():
-        tally.of(name)
-    return tally, {name: Identity(rank=rank) for rank, name in names.items()}
+    return {name: SourceStats() for name in names.values()}, {
+        name: Identity(rank=rank) for rank, name in names.items()
+    }
 
 
 def named(form: str, ranks: int, per_host: int) -> dict[int, str]:
@@ -66,11 +66,9 @@ def test_ranks_dealt_out_in_turns():
 
 
 def test_the_same_rank_with_two_words_is_of_two_runs():
-    tally = SourceIndex()
     names = [f"gpu-{host:03}_rank_{rank}.log" for host in range(2) for rank in range(4)]
-    for name in names:
-        tally.of(name)
-    assert hosts_of(tally, {name: Identity(rank=number % 4) for number, name in enumerate(names)}) == {}
+    sources = {name: SourceStats() for name in names}
+    assert hosts_of(sources, {name: Identity(rank=number % 4) for number, name in enumerate(names)}) == {}
 
 
 def test_one_word_in_all_names_proves_nothing():
@@ -83,17 +81,17 @@ def test_ranks_in_no_order_are_of_something_else():
 
 
 def test_lines_that_name_another_host_refute_the_name():
-    tally, seats = heard(named("rank_{r}_gpu-{h:03}.log", 16, 4))
-    tally.of("rank_3_gpu-001.log").hosts["login-1"] = {3}
-    found = hosts_of(tally, seats)
+    sources, owners = heard(named("rank_{r}_gpu-{h:03}.log", 16, 4))
+    sources["rank_3_gpu-001.log"].seats.add(Seat(rank=3, host="login-1"))
+    found = hosts_of(sources, owners)
     assert found == {"rank_3_gpu-001.log": "login-1"}
 
 
 def test_the_host_that_the_lines_of_a_rank_name_is_that_of_its_other_lines():
-    tally, seats = heard({0: "a.log", 1: "b.log"})
-    tally.of("a.log").hosts["gpu-7"] = {0}
-    tally.of("b.log").hosts |= {"gpu-7": {1}, "gpu-8": set()}
-    assert hosts_of(tally, seats) == {"a.log": "gpu-7"}
+    sources, owners = heard({0: "a.log", 1: "b.log"})
+    sources["a.log"].seats.add(Seat(rank=0, host="gpu-7"))
+    sources["b.log"].seats |= {Seat(rank=1, host="gpu-7"), Seat(host="gpu-8")}
+    assert hosts_of(sources, owners) == {"a.log": "gpu-7"}
 
 
 def test_the_verdict_names_the_host(tmp_path: Path):

@@ -1,0 +1,155 @@
+"""Numbers in front of lines: which of them are ranks, by all lines of their source that have one.
+
+`[rank3]:` is a rank. `3:` of `srun --label` is the rank of a task, or the number of a node when the task is
+a launcher, or the line number of `grep -n`. So each kind of number is judged by all lines that have it:
+against the ranks that the same lines name, the size of the world, and how the numbers are spread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nodedoctor.triage.identity.world import Seat
+from nodedoctor.triage.model import DEFAULT_WORLD, SEATED, STATED, Line
+
+KINDS_AT_MOST = 4096
+"""Different values of one kind of number that are kept."""
+SEATS_AT_MOST = 1 << 17
+"""Different speakers of one log that are kept; the largest runs known have some 10^5 ranks."""
+TIMED = 3
+"""Lines with a time that tell when a log was written, where most have none: one may be pasted. Ours."""
+_LAUNCHER = re.compile(
+    r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
+    r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
+)
+_ABOVE = re.compile(
+    r"(?:srun|slurmstepd(?:-[\w.-]+)?|slurmd|raylet|kubelet|kernel|salloc|sbatch|mpirun|prterun): "
+)
+"""What speaks of many processes, and is itself none of a rank."""
+_FRAME = re.compile(r"\s*File \"")
+"""In a traceback: a launcher's code is also below the program that it started."""
+
+
+@dataclass(slots=True)
+class LabelStats:
+    """How one kind of number is spread over the lines of one source."""
+
+    lines: int = 0
+    last: int = -1
+    rising: bool = True
+    falls: bool = False
+    launcher: bool = False
+    above: bool = False
+    """What started the launcher, or ended it, speaks."""
+    values: Counter[int] = field(default_factory=Counter)
+    pids: set[int] = field(default_factory=set)
+    ranks: dict[int, set[int]] = field(default_factory=dict)
+
+    def observe(self, value: int, line: Line, own: bool = False) -> None:
+        """Count one line with this number; its `own` one stands behind the name of its actor."""
+        self.lines += 1
+        self.rising = self.rising and value > self.last
+        self.falls = self.falls or value < self.last  # a clock in seconds never does
+        self.last = value
+        if len(self.values) < KINDS_AT_MOST or value in self.values:
+            self.values[value] += 1
+        if line.who.pid is not None and len(self.pids) < 2:
+            self.pids.add(line.who.pid)
+        rank = line.who.rank
+        if rank is not None and len(self.ranks) < KINDS_AT_MOST:
+            self.ranks.setdefault(value, set()).add(rank)
+        self.above = self.above or _ABOVE.match(line.text) is not None
+        self.launcher = (
+            self.launcher
+            or (line.who.world != DEFAULT_WORLD and not own)
+            or (_LAUNCHER.search(f"{line.origin} {line.text}") is not None and not _FRAME.match(line.text))
+        )
+
+    def agrees(self) -> bool | None:
+        """Whether lines that name their rank say the same; None when too few do: a 0 agrees with anything."""
+        same = all(ranks == {value} for value, ranks in self.ranks.items())
+        return same if not same or len(self.ranks) > 1 else None
+
+
+@dataclass(slots=True)
+class SourceStats:
+    """Who speaks in one source, as far as its lines tell, and when."""
+
+    labels: dict[str, LabelStats] = field(default_factory=lambda: defaultdict(LabelStats))
+    seats: set[Seat] = field(default_factory=set)
+    first: float | None = None
+    last: float | None = None
+    lines: int = 0
+    timed: int = 0
+
+    def observe(self, line: Line) -> None:
+        """Take notice of who a line says it is from, and when."""
+        who = line.who
+        self.lines += 1
+        if line.time is not None:
+            self.timed += 1
+            self.first = line.time if self.first is None else self.first
+            self.last = line.time
+        for kind, value in who.labels:
+            self.labels[kind].observe(value, line, kind.startswith("own "))
+        rank = who.rank
+        if rank is None and who.labels and who.labels[0][0] == STATED:
+            rank = who.labels[0][1]
+        seat = Seat(rank, who.local_rank, who.host)
+        if seat != NO_SEAT and len(self.seats) < SEATS_AT_MOST:
+            self.seats.add(seat)
+
+    @property
+    def ranks(self) -> set[int]:
+        """The ranks that speak."""
+        return {seat.rank for seat in self.seats if seat.rank is not None}
+
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts that are named in front of lines."""
+        return {seat.host for seat in self.seats if seat.host is not None}
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """When its first and its last line were printed; None when hardly any line has a time."""
+        if self.first is None or self.last is None or (self.timed < TIMED and 2 * self.timed < self.lines):
+            return None
+        return self.first, self.last
+
+
+NO_SEAT = Seat()
+
+Sources = dict[str, SourceStats]
+"""By the name of the source."""
+
+
+def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool:
+    """Whether this kind of number is the rank of the lines that have it, of so many in its source."""
+    agrees = stats.agrees()
+    if agrees is False or kind == "node":
+        return False
+    # Around all that a launcher or several processes print it is their seat, not a rank.
+    if kind in (STATED, SEATED):
+        alone = len(stats.values) == 1
+        only = alone and 0 in stats.values and 2 * stats.lines > lines  # as below: it tells nobody apart
+        return agrees or not (stats.launcher or stats.above or only or (alone and len(stats.pids) > 1))
+    if world is not None and max(stats.values, default=0) >= world:
+        return False
+    if agrees or kind == "inner":
+        return True
+    line_or_step = stats.rising and stats.lines > 2
+    if stats.launcher or line_or_step or 2 * stats.lines < lines:
+        return False
+    if kind == "label":
+        return set(stats.values) != {0}  # a launcher's, or the only task's: either way it tells nobody apart
+    several = stats.lines > len(stats.values) and stats.falls
+    return several and is_permutation(stats.values, world)
+
+
+def is_permutation(values: Iterable[int], world: int | None) -> bool:
+    """True for 0..N-1, of a world that is not known to be larger."""
+    ranks = set(values)
+    return len(ranks) > 1 and ranks == set(range(len(ranks))) and world in (None, len(ranks))

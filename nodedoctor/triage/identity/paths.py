@@ -1,0 +1,84 @@
+"""What the names of files say about the processes that wrote them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nodedoctor.triage.identity.labels import Sources, SourceStats, is_permutation
+from nodedoctor.triage.model import Identity
+
+_RANK = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[._-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_GPU = re.compile(r"(?<![a-z])gpu[_-]?(0|[1-9]\d?)(?!\d)", re.IGNORECASE)
+"""A GPU's index is not padded: `gpu-005` is a host."""
+_LOCAL_RANK = re.compile(
+    r"/attempt_\d+/(\d{1,3})/(?:stdout\.log|stderr\.log|error\.json)$|(?:^|/)workerlog\.(\d{1,3})$"
+)
+"""Of torchrun's --log-dir, and of Paddle's containers (`paddle/distributed/launch/job/pod.py`)."""
+_PID = re.compile(r"/worker-[0-9a-f]{16,}-[0-9a-f]{2,}-(\d{1,7})\.(?:out|err)$")
+"""Of Ray's sessions."""
+_DUMP = re.compile(r"rank[_-]?(\d{1,6})(?!.*rank[_-]?\d)|(\d{1,6})(?:\.json|\.pkl|\.pickle)?$")
+_DIGITS = re.compile(r"\d+")
+
+
+def own_name(path: str) -> str:
+    """A file's name with its folder's: `rank_3/stdout.log`. A folder further up is one of a whole run."""
+    return "/".join(path.split("/")[-2:])
+
+
+def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Identity]:
+    """Who each file is from: by the word in front of its number, or by the number that tells them apart."""
+    owners = {source: _identity_from_path(source) for source in sources}
+    for numbers in numbered_names(list(sources)):
+        contradicted = any(sources[source].ranks - {number} for source, number in numbers.items())
+        agreed = any(sources[source].ranks == {number} for source, number in numbers.items())
+        likely = agreed or world == len(numbers) or _written_together([sources[name] for name in numbers])
+        if not contradicted and likely and is_permutation(numbers.values(), world):
+            for source, number in numbers.items():
+                if owners[source].rank is None and owners[source].local_rank is None:
+                    owners[source] = replace(owners[source], rank=number)
+    for source, who in owners.items():
+        if who.rank is not None and sources[source].ranks - {who.rank}:
+            owners[source] = replace(who, rank=None)
+    return owners
+
+
+def _identity_from_path(path: str) -> Identity:
+    """What a path says about the process that wrote it."""
+    ranks, gpus = _RANK.findall(own_name(path)), _GPU.findall(path)
+    local, pid = _LOCAL_RANK.search(path), _PID.search(path)
+    return Identity(
+        rank=int(ranks[-1]) if ranks else None,
+        gpu=int(gpus[-1]) if gpus and ranks else None,
+        local_rank=int(local[1] or local[2]) if local else None,
+        pid=int(pid[1]) if pid else None,
+    )
+
+
+def rank_of_dump(path: str) -> int | None:
+    """The rank in a flight recorder's file name: prefix and rank, and some add the host."""
+    match = _DUMP.search(os.path.basename(path))
+    return int(match[1] or match[2]) if match else None
+
+
+def _written_together(logs: Sequence[SourceStats]) -> bool:
+    """True for logs that were written at the same time: those of attempts follow each other."""
+    spans = [span for log in logs if (span := log.span)]
+    return all(begin <= other and start <= end for begin, end in spans for start, other in spans)
+
+
+def numbered_names(names: Sequence[str]) -> list[dict[str, int]]:
+    """For each number in which some names differ that are else alike: the names and their numbers."""
+    forms: dict[str, list[tuple[str, list[int]]]] = defaultdict(list)
+    for name in names:
+        numbers = [int(digits) for digits in _DIGITS.findall(name) if len(digits) < 12]
+        forms[_DIGITS.sub("0", name)].append((name, numbers))
+    columns = (
+        {name: numbers[column] for name, numbers in group}
+        for group in forms.values()
+        for column in reversed(range(min(len(numbers) for _, numbers in group)))
+    )
+    return [column for column in columns if len(set(column.values())) == len(column) > 1]

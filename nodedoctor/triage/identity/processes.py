@@ -1,0 +1,121 @@
+"""Ranks by process id, PCI bus and GPU: one line names the rank of a process, another what happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.progress import PidRoster
+from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
+from nodedoctor.triage.identity.world import is_address, short_host
+from nodedoctor.triage.model import Event, Identity
+
+ANY, ADDRESS, NAME = "any place", "any address", "any name"
+
+
+class ProcessTable:
+    """Ranks by process id and place, two of each at most: only a single one is of use.
+
+    A place is a host, "" where none is named, or ANY, ADDRESS and NAME for all, all with an address and all
+    with a name.
+    """
+
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
+        self._ranks: dict[tuple[int, str], set[int]] = {}
+        events = list(events)
+        for event in events:
+            if event.who.pid is not None and event.who.rank is not None:
+                self._add(event.who.pid, short_host(event.who.host), event.who.rank)
+        for event in events:
+            if isinstance(event.what, PidRoster):
+                self._add_roster(event.what)
+
+    def rank_of(self, who: Identity) -> int | None:
+        """The rank of a process, when only one fits: containers on several hosts give the same process ids.
+
+        Two hosts differ by their names, or by their addresses; an address and a name may be of the same one.
+        """
+        if who.pid is None:
+            return None
+        host = short_host(who.host)
+        places = (host, "", NAME if is_address(host) else ADDRESS) if host else (ANY,)
+        ranks = set().union(*(self._ranks.get((who.pid, place), ()) for place in places))
+        return ranks.pop() if len(ranks) == 1 else None
+
+    def _add(self, pid: int, host: str, rank: int) -> None:
+        places = (host, ANY, ADDRESS if is_address(host) else NAME) if host else ("", ANY)
+        for place in places:
+            ranks = self._ranks.setdefault((pid, place), set())
+            if len(ranks) < 2:
+                ranks.add(rank)
+
+    def _add_roster(self, roster: PidRoster) -> None:
+        """A list of process ids is in the order of ranks where two or more that are known agree."""
+        ranks = {pid: rank for rank, pid in enumerate(roster.pids)}
+        sure = [pid for pid in ranks if (pid, ANY) in self._ranks]
+        if len(sure) > 1 and all(self._ranks[pid, ANY] == {ranks[pid]} for pid in sure):
+            for pid in ranks.keys() - set(sure):
+                self._add(pid, "", ranks[pid])
+
+
+def rank_communicators(events: Sequence[Event[Any]]) -> list[Event[Any]]:
+    """The events, those of the largest communicator with its ranks: these are global ones."""
+    largest = max((event.what.ranks for event in events if isinstance(event.what, Communicator)), default=0)
+
+    def is_global(event: Event[Any]) -> bool:
+        what = event.what
+        return isinstance(what, Communicator) and what.ranks == largest and event.who.rank is None
+
+    return [
+        replace(event, who=replace(event.who, rank=event.what.rank)) if is_global(event) else event
+        for event in events
+    ]
+
+
+class BusTable:
+    """Which rank used the GPU on a PCI bus of a host."""
+
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
+        self._ranks = {
+            (short_host(event.who.host), event.what.bus): event.who.rank
+            for event in events
+            if isinstance(event.what, Communicator) and event.what.bus and event.who.rank is not None
+        }
+
+    def rank_on(self, host: str | None, bus: int) -> int | None:
+        """The rank on a GPU; a kernel's log without a host is of the only one that has a GPU on that bus."""
+        if host is not None:
+            return self._ranks.get((short_host(host), bus))
+        ranks = [rank for (_, bus_number), rank in self._ranks.items() if bus_number == bus]
+        return ranks[0] if len(ranks) == 1 else None
+
+
+class GpuTable:
+    """The ranks of a single node by the GPUs of their numbers."""
+
+    def __init__(self, events: Sequence[Event[Any]]) -> None:
+        failures = [e.who for e in events if isinstance(e.what, (ProcessExit, ExceptionRaised, CutShort))]
+        ranks = (who.rank if who.rank is not None else who.local_rank for who in failures)
+        self._failed_ranks = {rank for rank in ranks if rank is not None}
+        full = [
+            event.who for event in events if isinstance(event.what, GpuFull) and event.who.gpu is not None
+        ]
+        ranked = [who for who in full if who.rank is not None]
+        same = all(who.gpu == who.rank for who in ranked)
+        self._gpu_is_rank = bool(ranked) and same and len({who.gpu for who in full}) > 1
+
+    def rank_on(self, who: Identity) -> int | None:
+        """The rank of a process that says only which GPU it used.
+
+        It is that of the GPU's number where several tell of GPUs and those with a rank are on the one of
+        their number, and where the rank of this number failed. Each rank of a node takes the GPU of its own
+        number, or sees no other than its own: that is GPU 0 to all of them, so that a 0 counts only where
+        rank 0 alone failed.
+        """
+        gpu = who.gpu if who.pid is None else None
+        failed = gpu in self._failed_ranks and (gpu != 0 or self._failed_ranks == {0})
+        return gpu if self._gpu_is_rank or failed else None
