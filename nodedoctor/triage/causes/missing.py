@@ -293,10 +293,8 @@ def ranks_without_timeout(story: Timeline) -> tuple[Identity, ...]:
         return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
     if story.folded or len(waited) < 2 or len({wait.work.signature for wait in story.waits}) > 1:
         return ()
-    group = _group_size(story) or 0
-    known = set(story.ranks_seen) | set(range(max(story.expected or 0, max(waited) + 1)))
-    if group > max(waited) and not story.expected:
-        known |= set(range(group))
+    size = story.expected or groups.size_of(story) or 0
+    known = set(story.ranks_seen) | set(range(max(size, max(waited) + 1)))
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in story.waits):
         known &= {rank for rank in known if rank in waited}
     missing = sorted(known - set(waited))
@@ -314,15 +312,6 @@ def _gloo_waits(story: Timeline) -> list[Event[Any]]:
     }
     raised = [e for e in story.of(ExceptionRaised) if (e.place.source, e.place.offset) in places]
     return [*story.of(GlooTimeout), *raised]
-
-
-def _group_size(story: Timeline) -> int | None:
-    """Ranks of the waiting group, from the ratio of an all-gather's or reduce-scatter's sizes."""
-    for wait in story.waits:
-        small, large = sorted((wait.work.numel_in or 0, wait.work.numel_out or 0))
-        if small and large > small and large % small == 0:
-            return large // small
-    return None
 
 
 def unjoined_ranks(story: Timeline) -> Iterator[Candidate]:
