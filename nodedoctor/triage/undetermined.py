@@ -17,13 +17,13 @@ from nodedoctor.triage.causes.describe import (
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.first_exits import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.unclassified import unclassified_errors
+from nodedoctor.triage.events.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
 from nodedoctor.triage.events.ras import HangConfirmed
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.stacks import ThreadStack
 from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,

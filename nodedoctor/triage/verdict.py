@@ -12,9 +12,16 @@ from nodedoctor.triage.causes.describe import distinct_ranks
 from nodedoctor.triage.causes.unclassified import unclassified_errors
 from nodedoctor.triage.causes.weigh import WeighedCandidate
 from nodedoctor.triage.events.activity import TrainingActivity
+from nodedoctor.triage.events.exits import (
+    OF_A_SCRIPT,
+    SIGTERM,
+    LauncherSignalled,
+    PeersTerminated,
+    ProcessExit,
+)
+from nodedoctor.triage.events.lifecycle import CancelledByUser, ShutDown
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
 from nodedoctor.triage.events.not_a_log import NotALog
-from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import (
     JobFinished,
     LongWork,
@@ -25,14 +32,6 @@ from nodedoctor.triage.events.progress import (
 )
 from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.events.store import GlooTimeout, PeerGone
-from nodedoctor.triage.events.system.exits import (
-    OF_A_SCRIPT,
-    SIGTERM,
-    LauncherSignalled,
-    PeersTerminated,
-    ProcessExit,
-)
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser
 from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,

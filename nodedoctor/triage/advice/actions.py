@@ -13,13 +13,13 @@ from nodedoctor.triage.advice.remedies import fixes_for_event
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.describe import rank_ranges
 from nodedoctor.triage.causes.ras import kept
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.progress import SettingMentioned
 from nodedoctor.triage.events.ras import HangConfirmed, RasMissing
 from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.events.stacks import ThreadStack
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.watchdog import GilHeld, TimedOut, WatchdogStuck
 from nodedoctor.triage.model import Cause, Event, Verdict
 from nodedoctor.triage.story import Timeline, follows_timeout

@@ -11,14 +11,13 @@ from nodedoctor.steps import look, looks, repair
 from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.causes.symptoms import COLOCATED, of_program
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.frames import source_place
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.machine import NodeLost, XidReported
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.store import ClientsMissing, CollectiveMismatch
-from nodedoctor.triage.events.system.exits import LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.model import Event

@@ -11,8 +11,8 @@ from nodedoctor.model import Fix
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.events.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.programs.accelerate import DIFFER, CollectiveShape
 from nodedoctor.triage.events.progress import JobFinished
 from nodedoctor.triage.events.store import (
     CALLED_DIFFERENT,

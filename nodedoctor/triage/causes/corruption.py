@@ -23,7 +23,7 @@ from nodedoctor.triage.events.corruption import (
     RepeatDiffers,
     ReplicasDiffer,
 )
-from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.events.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.story import QUIET, Timeline

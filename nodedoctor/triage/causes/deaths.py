@@ -11,11 +11,11 @@ from nodedoctor.triage.causes import crashes
 from nodedoctor.triage.causes.culprits import sole_failure
 from nodedoctor.triage.causes.describe import blameable_identities, describe_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import before_stop, people_of
+from nodedoctor.triage.events.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.events.machine import NodeLost
 from nodedoctor.triage.events.nccl import NcclError
 from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
-from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
-from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.story import Timeline, follows_timeout

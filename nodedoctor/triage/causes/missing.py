@@ -10,6 +10,7 @@ from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import never_joined
 from nodedoctor.triage.causes.long_work import last_long_work, save_waits
+from nodedoctor.triage.events.exits import ForceKilled, ProcessExit
 from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.progress import DeliberateSleep, LongWork
 from nodedoctor.triage.events.store import (
@@ -20,7 +21,6 @@ from nodedoctor.triage.events.store import (
     PeerGone,
     StoreWait,
 )
-from nodedoctor.triage.events.system.exits import ForceKilled, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import CollectiveFailed, CollectiveStatus, GilHeld
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity

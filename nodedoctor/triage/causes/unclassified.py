@@ -10,9 +10,9 @@ from nodedoctor.triage.causes.culprits import shows_who_failed, sole_failure
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family_of
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
 from nodedoctor.triage.events.progress import JobFinished
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.unclassified import OutputContinued, UnclassifiedError
 from nodedoctor.triage.model import Candidate, Confidence, Event

@@ -7,24 +7,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events import corruption, cuda, nccl, nccl_diag, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events import (
+    corruption,
+    cuda,
+    exits,
+    frameworks,
+    lifecycle,
+    machine,
+    nccl,
+    nccl_diag,
+    progress,
+    ras,
+    ray,
+    store,
+    watchdog,
+)
 from nodedoctor.triage.events.activity import ActivityDetector
 from nodedoctor.triage.events.assertion import assertion_of, is_warning
 from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.counters import StepCounters
+from nodedoctor.triage.events.elastic import ElasticBlock
 from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker
 from nodedoctor.triage.events.not_a_log import NotALog, ProseDetector, UnreadTrouble, trouble_announced
 from nodedoctor.triage.events.open_errors import OpenErrors
-from nodedoctor.triage.events.programs import (
-    accelerate,
-    amd,
-    ascend,
-    horovod,
-    jax,
-    mindspore,
-    paddle,
-    serving,
-)
 from nodedoctor.triage.events.ray_tune import RayTuneTable
 from nodedoctor.triage.events.recovery import RecoveryDetector
 from nodedoctor.triage.events.restarts import RestartDetector
@@ -32,18 +37,6 @@ from nodedoctor.triage.events.retry_headings import RetryHeadings
 from nodedoctor.triage.events.secondary_errors import from_helper_process
 from nodedoctor.triage.events.shapes import LineShape, LineShapes
 from nodedoctor.triage.events.stacks import StackDumps
-from nodedoctor.triage.events.system import (
-    exits,
-    helpers,
-    kernel,
-    lifecycle,
-    limits,
-    mpi,
-    nodes,
-    oom,
-    schedulers,
-)
-from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.torn_lines import join_broken
 from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader, own_rank
 from nodedoctor.triage.events.trace_owners import CheckpointTraceOwner, PrefixOnceTraceOwner, SpawnTraceOwner
@@ -66,25 +59,12 @@ SIGNS: tuple[LogPattern, ...] = (
     *nccl_diag.SIGNS,
     *cuda.SIGNS,
     *corruption.SIGNS,
-    *oom.SIGNS,
-    *limits.SIGNS,
+    *machine.SIGNS,
     *exits.SIGNS,
-    *mpi.SIGNS,
-    *helpers.SIGNS,
-    *nodes.SIGNS,
     *ray.SIGNS,
     *ras.SIGNS,
-    *kernel.SIGNS,
     *lifecycle.SIGNS,
-    *schedulers.SIGNS,
-    *jax.SIGNS,
-    *horovod.SIGNS,
-    *paddle.SIGNS,
-    *mindspore.SIGNS,
-    *serving.SIGNS,
-    *accelerate.SIGNS,
-    *ascend.SIGNS,
-    *amd.SIGNS,
+    *frameworks.SIGNS,
     *progress.SIGNS,
 )
 """Every sign of every family."""
@@ -93,7 +73,7 @@ LIVENESS = (progress.TrainingStep, progress.JobFinished, progress.LongWork, prog
 """What does not count as trouble."""
 
 SIDE_FACTS = (
-    accelerate.CollectiveShape,
+    frameworks.CollectiveShape,
     *corruption.ASIDE,
     cuda.OfGpu,
     ras.HangFolder,
@@ -112,19 +92,20 @@ ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, exits.Force
 """Behind which somebody may have started the program again."""
 
 SUSPICIONS = (
-    Symptom, cuda.GpuFull, oom.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
+    Symptom, cuda.GpuFull, machine.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
     *corruption.SUSPICIONS,
 )  # fmt: skip
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 ERRORS_LOGGED_AS_WARNING = (
-    exits.PeersTerminated, exits.ForceKilled, exits.LauncherSignalled, nodes.NodeLost, watchdog.DumpRequested,
-    watchdog.CollectiveStatus, watchdog.CommunicatorDestroyed, watchdog.GilHeld, watchdog.WatchdogStuck,
-    lifecycle.RestartAttempt, lifecycle.LauncherStarted, lifecycle.CancelledByUser, serving.ShutDown,
+    exits.PeersTerminated, exits.ForceKilled, exits.LauncherSignalled, machine.NodeLost,
+    watchdog.DumpRequested, watchdog.CollectiveStatus, watchdog.CommunicatorDestroyed, watchdog.GilHeld,
+    watchdog.WatchdogStuck,
+    lifecycle.RestartAttempt, lifecycle.LauncherStarted, lifecycle.CancelledByUser, lifecycle.ShutDown,
     nccl.Communicator,
-    progress.DeliberateSleep, progress.ResourceTrackerWarning, UnreadTrouble, kernel.KernelTaskHung,
-    kernel.XidReported, ras.RasCount, ras.RasRunning,
-    ras.RasProcess, ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
+    progress.DeliberateSleep, progress.ResourceTrackerWarning, UnreadTrouble, machine.KernelTaskHung,
+    machine.XidReported, ras.RasCount, ras.RasRunning,
+    ras.RasProcess, ray.ActorPid, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -152,7 +133,7 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     counters = StepCounters()
     traces, block, open_errors = TracebackReader(), ElasticBlock(), OpenErrors()
     prose, dumps, last_errors, last = ProseDetector(), StackDumps(), nccl.LastErrors(), None
-    continued, spawned, stalls = PrefixOnceTraceOwner(), SpawnTraceOwner(), horovod.StallReports()
+    continued, spawned, stalls = PrefixOnceTraceOwner(), SpawnTraceOwner(), frameworks.StallReports()
     gathered, beginnings, onward = CheckpointTraceOwner(), RestartDetector(), RecoveryDetector()
     complained, failed, retries = LastComplaint(), LastError(), RetryDetails()
     trials, tries, working = RayTuneTable(), RetryHeadings(), ActivityDetector()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, optional_integer, ranks_in
+from nodedoctor.triage.events.log_pattern import optional_integer, rank_number
+from nodedoctor.triage.events.rows import read_rows
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Place
 from nodedoctor.whole_numbers import whole_number
 
@@ -66,32 +67,34 @@ def _ranks_behind(found: re.Match[str]) -> RasCount | None:
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
 
 
-SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
-    log_pattern(r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
-    log_pattern(
-        r"^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)",
-        lambda _: RasProcess(),
-    ),
-    log_pattern(r"(?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _ranks_behind),
-    log_pattern(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
-    # Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
-    log_pattern(
-        r"\bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b",
-        lambda _: HangConfirmed(),
-    ),
-    log_pattern(
-        r"(?P<path>/[^\s'\",]{0,160}hang_detector[^\s'\",/]{0,40})",
-        lambda found: HangFolder(found["path"]),
-    ),
-    log_pattern(
-        r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)"
-        r"(?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
-        lambda found: (
-            RasMissing((optional_integer(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer()
-        ),
-    ),
-)
+def _hang_reported(found: re.Match[str]) -> RasMissing | LaunchedFewer:
+    return RasMissing((rank_number(found["rank"]),)) if found["silent"] else LaunchedFewer()
+
+
+SIGNS = read_rows(
+    r"""
+# NVIDIA/nccl, src/ras/client_support.cc
+RasMissing
+    [Tt]he missing ranks?: (?P<ranks>[\d, -]+)
+RasDead
+    process(?:es)? (?:is|are) considered dead
+RasProcess
+    ^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)
+_ranks_behind
+    (?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)
+RasRunning
+    \bRUNNING\s+OK\b
+# Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
+HangConfirmed
+    \bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b
+HangFolder
+    (?P<path>/[^\s'",]{0,160}hang_detector[^\s'",/]{0,40})
+_hang_reported
+    World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)
+    (?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))
+""",
+    RasMissing, RasDead, RasProcess, RasRunning, HangConfirmed, HangFolder, _ranks_behind, _hang_reported,
+)  # fmt: skip
 
 
 def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:

@@ -11,11 +11,11 @@ from nodedoctor.triage.causes.describe import describe_identities
 from nodedoctor.triage.causes.stacks import held_up, waited_for
 from nodedoctor.triage.events import read_events
 from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.events.machine import HostOom
 from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.progress import LongWork
 from nodedoctor.triage.events.progress import read_liveness as read_progress
 from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.live.rank_groups import RankGroupActivity, group_by_activity
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
@@ -118,7 +118,7 @@ def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
     known = {(process.host or live.host, process.pid): process for process in live.processes}
     for host, raw in live.kernel:
         for event in read_events(parse_line(raw, Place("kernel log", 0))):
-            killed = event.what.killed_pid if isinstance(event.what, HostOom) else None
+            killed = event.what.pid if isinstance(event.what, HostOom) else None
             process = known.get((host, event.who.pid or killed or -1))
             if process is not None:
                 yield replace(event, who=_process_identity(live, process))

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import JobFinished, TrainingStep, WorldSize
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import TimedOut
 from nodedoctor.triage.model import Event

@@ -10,10 +10,12 @@ from nodedoctor.record import record
 from nodedoctor.triage.events import LIVENESS, corruption
 from nodedoctor.triage.events.activity import TrainingActivity
 from nodedoctor.triage.events.cuda import OfGpu
+from nodedoctor.triage.events.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.events.frameworks import CollectiveShape
+from nodedoctor.triage.events.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt, ShutDown
+from nodedoctor.triage.events.machine import MemoryUser, NodeLost
 from nodedoctor.triage.events.nccl import Communicator, SetUp
 from nodedoctor.triage.events.not_a_log import NotALog, ProcessState
-from nodedoctor.triage.events.programs.accelerate import CollectiveShape
-from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import (
     DeliberateSleep,
     JobFinished,
@@ -31,10 +33,6 @@ from nodedoctor.triage.events.ray import ActorDied, ActorPid
 from nodedoctor.triage.events.recovery import RecoveredFromError
 from nodedoctor.triage.events.restarts import Restarted
 from nodedoctor.triage.events.retry_headings import RetryStarted
-from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
-from nodedoctor.triage.events.system.nodes import NodeLost
-from nodedoctor.triage.events.system.oom import MemoryUser
 from nodedoctor.triage.events.unclassified import OutputContinued, SurvivedError, UnclassifiedError
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull, OfGpu
+from nodedoctor.triage.events.exits import ProcessExit
+from nodedoctor.triage.events.machine import XidReported
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import PidRoster, WorldSize
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.secondary_errors import is_secondary
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.model import Event, Identity
 

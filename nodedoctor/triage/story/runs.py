@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.frames import program_file
+from nodedoctor.triage.events.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, TrainingStep, WorldSize
 from nodedoctor.triage.events.restarts import Restarted
 from nodedoctor.triage.events.retry_headings import RetryStarted
 from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_secondary
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET

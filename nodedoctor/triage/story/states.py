@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.triage.document import event_name
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.progress import JobFinished, TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event, Identity, RankState, Verdict
 from nodedoctor.triage.story.counts import last_steps

@@ -12,9 +12,9 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.progress import TrainingStep
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import CollectiveWait

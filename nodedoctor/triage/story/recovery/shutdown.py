@@ -6,17 +6,16 @@ import re
 from itertools import dropwhile, takewhile
 from typing import Any
 
+from nodedoctor.triage.events.exits import ForceKilled, LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.frames import source_place
+from nodedoctor.triage.events.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt, ShutDown
 from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
 from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.programs.serving import ShutDown
 from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, TrainingStep
 from nodedoctor.triage.events.ray import ActorDied, TaskFailed
 from nodedoctor.triage.events.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.events.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,

@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from nodedoctor.triage.events.exits import ProcessExit
+from nodedoctor.triage.events.lifecycle import CancelledByUser
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.machine import HostOom, XidReported
 from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.progress import JobFinished, TrainingStep
 from nodedoctor.triage.events.recovery import RecoveredFromError
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.unclassified import SurvivedError
 from nodedoctor.triage.model import Event

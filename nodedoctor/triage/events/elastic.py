@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.model import LARGEST_PID, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
