@@ -174,6 +174,7 @@ class RankState:
 
 
 W = TypeVar("W", covariant=True)
+What = TypeVar("What")
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,12 @@ class Event(Generic[W]):
     repeated: int = 0
     origin: str = ""
     manner: str = "plain"
+
+    @staticmethod
+    def at(line: Line, what: What, **changes: Any) -> Event[What]:
+        """What a line says, by who printed it, and as often as it was printed."""
+        event = Event(what, line.place, line.who, line.time, line.text, line.repeated, line.origin)
+        return replace(event, **changes) if changes else event
 
 
 ErrorFate = Literal["handled", "survived", "echoed", "quoted"]

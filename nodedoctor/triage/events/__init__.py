@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from nodedoctor.triage.events import (
     corruption,
@@ -35,7 +35,7 @@ from nodedoctor.triage.events.recovery import RecoveryDetector
 from nodedoctor.triage.events.restarts import RestartDetector
 from nodedoctor.triage.events.retry_headings import RetryHeadings
 from nodedoctor.triage.events.secondary_errors import from_helper_process
-from nodedoctor.triage.events.shapes import LineShape, LineShapes
+from nodedoctor.triage.events.shapes import Count, LineShape, LineShapes
 from nodedoctor.triage.events.stacks import StackDumps
 from nodedoctor.triage.events.torn_lines import join_broken
 from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader, own_rank
@@ -130,73 +130,123 @@ _SHAPES = LineShapes(SIGNS)
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
-    counters = StepCounters()
-    traces, block, open_errors = TracebackReader(), ElasticBlock(), OpenErrors()
-    prose, dumps, last_errors, last = ProseDetector(), StackDumps(), nccl.LastErrors(), None
-    continued, spawned, stalls = PrefixOnceTraceOwner(), SpawnTraceOwner(), frameworks.StallReports()
-    gathered, beginnings, onward = CheckpointTraceOwner(), RestartDetector(), RecoveryDetector()
-    complained, failed, retries = LastComplaint(), LastError(), RetryDetails()
-    trials, tries, working = RayTuneTable(), RetryHeadings(), ActivityDetector()
-    told = map(gathered.line, map(continued.line, map(spawned.line, join_broken(lines))))
-    for line in map(_with_default_group_rank, map(block.said, told)):
-        last = line
-        prose.read(line)
-        yield from dumps.read(line)
-        yield from stalls.read(line)
+    reader = EventReader()
+    for line in reader.attribute(lines):
+        yield from reader.read(line)
+    yield from reader.flush()
+
+
+class Detector(Protocol):
+    """Sees all lines, and says at one of them what several together tell."""
+
+    def read(self, line: Line) -> object | None:
+        """What is clear with this line."""
+
+
+class EventReader:
+    """Reads one stream of lines: what each of them says, and what only several together tell."""
+
+    def __init__(self) -> None:
+        self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
+        self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
+        self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
+        self._trials, self._asides = RayTuneTable(), (RetryHeadings(), ActivityDetector())
+        self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
+        self._last_error, self._last_complaint = LastError(), LastComplaint()
+        self._prose = ProseDetector()
+        self._last: Line | None = None
+
+    def attribute(self, lines: Iterable[Line]) -> Iterator[Line]:
+        """The lines, put together where they were broken, each with the process that it is of."""
+        whole = join_broken(lines)
+        for owner in (SpawnTraceOwner().line, PrefixOnceTraceOwner().line, CheckpointTraceOwner().line):
+            whole = map(owner, whole)
+        return map(_with_default_group_rank, map(self._block.said, whole))
+
+    def read(self, line: Line) -> Iterator[Event[Any]]:
+        """What a line says, and what it makes clear about those before it."""
+        self._last = line
+        self._prose.read(line)
+        yield from self._dumps.read(line)
+        yield from self._stalls.read(line)
         shape = _SHAPES.of(line.text)
-        events = last_errors.told(line, list(_line_events(line, shape, traces, block)))
-        if retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
-            events = [replace(event, what=UnclassifiedError(aside=True)) for event in events]
-        yield from open_errors.told(line)
-        if failed.read(line, erred=any(not isinstance(event.what, NON_ERRORS) for event in events)):
-            yield Event(SurvivedError(), line.place, line.who, line.time, line.text)
-        counted = trials.read(line.text) or next(
+        events = self._said(line, shape)
+        yield from self._open_errors.told(line)
+        if self._last_error.read(line, erred=any(not isinstance(e.what, NON_ERRORS) for e in events)):
+            yield Event.at(line, SurvivedError())
+        counted = self._trials.read(line.text) or next(
             (found for read in shape.counters if (found := read(line.text))), None
         )
-        for aside in (tries.read(line), working.read(line.text)):
-            if aside is not None:
-                yield Event(aside, line.place, line.who, line.time, line.text)
-        if counted is None and (anew := beginnings.read(line)) is not None:
-            yield from open_errors.released()
-            yield Event(anew, line.place, line.who, line.time, line.text)
-        if (went_on := onward.read(line)) is not None:
-            yield from open_errors.released()
-            yield Event(went_on, line.place, line.who, line.time, line.text)
-        if events:
-            if any(isinstance(event.what, ENDS) for event in events):
-                beginnings.ended(line)
-            yield from open_errors.released()
-            if any(isinstance(event.what, ExceptionRaised) for event in events):
-                yield from counters.flush()
-                open_errors.hold(line, events)
-                continue
-            if not all(isinstance(event.what, SIDE_FACTS) for event in events):
-                works = all(isinstance(event.what, LIVENESS) for event in events)
-                if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
-                    counters.read(line, _progress_speaker(line), *counted)
-                yield from counters.flush()
-                yield from events
-                continue
+        yield from _detected(line, self._asides)
+        restarts = () if counted is not None else (self._restarts,)
+        for event in _detected(line, (*restarts, self._recovery)):
+            yield from self._open_errors.released()
+            yield event
+        decided = yield from self._hand_out(line, events, counted)
+        if not decided:
+            yield from self._read_rest(line, shape, counted)
+
+    def flush(self) -> Iterator[Event[Any]]:
+        """What is open when the lines end."""
+        yield from self._open_errors.released()
+        yield from self._counters.flush()
+        yield from self._traces.left()
+        yield from self._dumps.flush()
+        if self._last is not None and self._prose.is_article:
+            yield Event(NotALog(), self._last.place, Identity(), None, self._last.text)
+
+    def _said(self, line: Line, shape: LineShape) -> list[Event[Any]]:
+        """What a line says by itself."""
+        events = self._last_warning.told(line, list(_line_events(line, shape, self._traces, self._block)))
+        if self._retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
+            return [replace(event, what=UnclassifiedError(aside=True)) for event in events]
+        return events
+
+    def _hand_out(
+        self, line: Line, events: list[Event[Any]], counted: Count | None
+    ) -> Generator[Event[Any], None, bool]:
+        """The events of a line, once it is clear how; True where nothing else is looked for in it."""
+        if not events:
+            return False
+        if any(isinstance(event.what, ENDS) for event in events):
+            self._restarts.ended(line)
+        yield from self._open_errors.released()
+        if any(isinstance(event.what, ExceptionRaised) for event in events):
+            yield from self._counters.flush()
+            self._open_errors.hold(line, events)
+            return True
+        if all(isinstance(event.what, SIDE_FACTS) for event in events):
             yield from events
+            return False
+        works = all(isinstance(event.what, LIVENESS) for event in events)
+        if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
+            self._counters.read(line, _progress_speaker(line), *counted)
+        yield from self._counters.flush()
+        yield from events
+        return True
+
+    def _read_rest(self, line: Line, shape: LineShape, counted: Count | None) -> Iterator[Event[Any]]:
+        """Counters, what a server answers, and words of failure that no pattern reads."""
         if counted is not None:
-            counters.read(line, _progress_speaker(line), *counted)
-            traces.stepped()
+            self._counters.read(line, _progress_speaker(line), *counted)
+            self._traces.stepped()
         if shape.answers and progress.is_request_served(line.text):
-            counters.answered(line, line.who)
+            self._counters.answered(line, line.who)
         elif shape.answers and progress.REFUSED.search(line.text):
-            yield from open_errors.released()
-            yield Event(progress.RequestRefused(), line.place, line.who, line.time, line.text)
-        said = unclassified_error(line) if shape.complains and not traces.holds(line) else None
-        if said is not None:
-            yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
-        if complained.read(complains=said is not None):
-            yield Event(OutputContinued(), line.place, line.who, line.time, line.text)
-    yield from open_errors.released()
-    yield from counters.flush()
-    yield from traces.left()
-    yield from dumps.flush()
-    if last is not None and prose.is_article:
-        yield Event(NotALog(), last.place, Identity(), None, last.text)
+            yield from self._open_errors.released()
+            yield Event.at(line, progress.RequestRefused())
+        complains = shape.complains and not self._traces.holds(line)
+        complaint = unclassified_error(line) if complains else None
+        if complaint is not None:
+            yield Event.at(line, complaint)
+        if self._last_complaint.read(complains=complaint is not None):
+            yield Event.at(line, OutputContinued())
+
+
+def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]:
+    for detector in detectors:
+        if (what := detector.read(line)) is not None:
+            yield Event.at(line, what)
 
 
 _OF_ALL = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (\d{1,7})\]")
@@ -233,7 +283,7 @@ def _line_events(
     for raised, spawned, how in ended:
         rank = own_rank(raised.message) if spawned is None else spawned
         who = replace(line.who, rank=rank) if rank is not None and line.who.rank is None else line.who
-        yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+        yield Event.at(line, raised, who=who, manner=how)
         found = True
     if found:
         return
@@ -242,9 +292,7 @@ def _line_events(
     if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = trouble_announced(line)
     if alive is not None:
-        yield Event(
-            alive, line.place, _progress_speaker(line), line.time, line.text, line.repeated, line.origin
-        )
+        yield Event.at(line, alive, who=_progress_speaker(line))
 
 
 def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[Any]]:
@@ -271,8 +319,7 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         told_by = Identity(world=line.who.world) if of_another else line.who
         if isinstance(what, ray.TaskFailed):
             what = replace(what, teller=line.who.pid)
-        who = identify_speaker(told_by, match)
-        yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+        yield Event.at(line, what, who=identify_speaker(told_by, match), manner=how)
 
 
 def _words_at(sign: LogPattern, match: re.Match[str]) -> int:

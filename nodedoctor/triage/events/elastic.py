@@ -71,7 +71,7 @@ class ElasticBlock:
         self._of, self._indent = (who if who.rank is not None else None), None
         what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""))
         said = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
-        return Event(what, line.place, who, line.time, said, line.repeated)
+        return Event.at(line, what, who=who, text=said)
 
 
 def _list_identity(line: Line, row: dict[str, str]) -> Identity:

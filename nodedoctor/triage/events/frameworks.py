@@ -125,4 +125,4 @@ class StallReports:
         self._open = self._open and label is not None and line.text.startswith("[")
         if self._open and label is not None and label < LARGEST_WORLD:
             missed = BarrierMissed((label,), _OF_HOROVOD, passing=True)
-            yield Event(missed, line.place, Identity(), line.time, line.text)
+            yield Event.at(line, missed, who=Identity())

@@ -67,7 +67,7 @@ class LastErrors:
             self._key = line.key
         elif expected and not events and line.text.strip():
             what = NcclError("Last error", line.text.strip()[:300])
-            return [Event(what, line.place, line.who, line.time, line.text, line.repeated, line.origin)]
+            return [Event.at(line, what)]
         return events
 
 
