@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from nodedoctor.model import Fix
 from nodedoctor.record import record
 from nodedoctor.triage.live.rank_groups import RankGroupActivity
+from nodedoctor.triage.marks import Kind, Mark, kind_of
 
 Cause = Literal[
     "gpu_hardware_xid",
@@ -189,6 +190,16 @@ class Event(Generic[W]):
     repeated: int = 0
     origin: str = ""
     manner: str = "plain"
+
+    @property
+    def kind(self) -> Kind:
+        """The class of what happened, or the mark that it is."""
+        return kind_of(self.what)
+
+    @property
+    def kind_name(self) -> str:
+        """Its name in the code."""
+        return self.what.name if isinstance(self.what, Mark) else type(self.what).__name__
 
     @staticmethod
     def at(line: Line, what: What, **changes: Any) -> Event[What]:

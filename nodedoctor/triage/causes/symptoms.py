@@ -22,7 +22,7 @@ from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.machine import HostOom, MemoryUser, XidReported
 from nodedoctor.triage.events.nccl import DuplicateGpu
 from nodedoctor.triage.events.progress import SettingMentioned
-from nodedoctor.triage.events.watchdog import CommunicatorDestroyed
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Identity, Owner
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import sentences
@@ -285,7 +285,7 @@ def left_early(story: Timeline) -> Iterator[Candidate]:
     waiting = {wait.who.rank for wait in story.waits}
     gone = [
         e
-        for e in story.of(CommunicatorDestroyed)
+        for e in story.marked(Mark.COMMUNICATOR_DESTROYED)
         if not story.late(e) and e.who.rank not in waiting and waiting
     ]
     culprits = tuple(distinct_ranks(event.who for event in gone))

@@ -28,7 +28,7 @@ from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.counters import StepCounters
 from nodedoctor.triage.events.elastic import ElasticBlock
 from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker
-from nodedoctor.triage.events.not_a_log import NotALog, ProseDetector, UnreadTrouble, trouble_announced
+from nodedoctor.triage.events.not_a_log import ProseDetector, trouble_announced
 from nodedoctor.triage.events.open_errors import OpenErrors
 from nodedoctor.triage.events.ray_tune import RayTuneTable
 from nodedoctor.triage.events.recovery import RecoveryDetector
@@ -43,12 +43,11 @@ from nodedoctor.triage.events.trace_owners import CheckpointTraceOwner, PrefixOn
 from nodedoctor.triage.events.unclassified import (
     LastComplaint,
     LastError,
-    OutputContinued,
     RetryDetails,
-    SurvivedError,
     UnclassifiedError,
     unclassified_error,
 )
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import LARGEST_WORLD, SERIOUS, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
@@ -69,18 +68,18 @@ SIGNS: tuple[LogPattern, ...] = (
 )
 """Every sign of every family."""
 
-LIVENESS = (progress.TrainingStep, progress.JobFinished, progress.LongWork, progress.ServerReady)
+LIVENESS = (progress.TrainingStep, Mark.JOB_FINISHED, progress.LongWork, Mark.SERVER_READY)
 """What does not count as trouble."""
 
 SIDE_FACTS = (
     frameworks.CollectiveShape,
     *corruption.ASIDE,
-    cuda.OfGpu,
+    Mark.OF_GPU,
     ras.HangFolder,
-    progress.RankOfPid,
+    Mark.RANK_OF_PID,
     progress.WorldSize,
     progress.SettingMentioned,
-    progress.ResourceTrackerWarning,
+    Mark.RESOURCE_TRACKER_WARNING,
     UnclassifiedError,
 )
 """What a line tells in passing: it may still be one about progress."""
@@ -88,7 +87,7 @@ SIDE_FACTS = (
 NON_ERRORS = SIDE_FACTS + LIVENESS
 """What a line may tell without speaking of trouble."""
 
-ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, exits.ForceKilled, watchdog.TimedOut)
+ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, Mark.FORCE_KILLED, watchdog.TimedOut)
 """Behind which somebody may have started the program again."""
 
 SUSPICIONS = (
@@ -98,14 +97,14 @@ SUSPICIONS = (
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 ERRORS_LOGGED_AS_WARNING = (
-    exits.PeersTerminated, exits.ForceKilled, exits.LauncherSignalled, machine.NodeLost,
-    watchdog.DumpRequested, watchdog.CollectiveStatus, watchdog.CommunicatorDestroyed, watchdog.GilHeld,
+    exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
+    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.GIL_HELD,
     watchdog.WatchdogStuck,
-    lifecycle.RestartAttempt, lifecycle.LauncherStarted, lifecycle.CancelledByUser, lifecycle.ShutDown,
+    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,
-    progress.DeliberateSleep, progress.ResourceTrackerWarning, UnreadTrouble, machine.KernelTaskHung,
-    machine.XidReported, ras.RasCount, ras.RasRunning,
-    ras.RasProcess, ray.ActorPid, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
+    Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,
+    machine.XidReported, ras.RasCount, Mark.RAS_RUNNING,
+    Mark.RAS_PROCESS, Mark.ACTOR_PID, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -172,8 +171,8 @@ class EventReader:
         shape = _SHAPES.of(line.text)
         events = self._said(line, shape)
         yield from self._open_errors.told(line)
-        if self._last_error.read(line, erred=any(not isinstance(e.what, NON_ERRORS) for e in events)):
-            yield Event.at(line, SurvivedError())
+        if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
+            yield Event.at(line, Mark.SURVIVED_ERROR)
         counted = self._trials.read(line.text) or next(
             (found for read in shape.counters if (found := read(line.text))), None
         )
@@ -193,12 +192,12 @@ class EventReader:
         yield from self._traces.left()
         yield from self._dumps.flush()
         if self._last is not None and self._prose.is_article:
-            yield Event(NotALog(), self._last.place, Identity(), None, self._last.text)
+            yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 
     def _said(self, line: Line, shape: LineShape) -> list[Event[Any]]:
         """What a line says by itself."""
         events = self._last_warning.told(line, list(_line_events(line, shape, self._traces, self._block)))
-        if self._retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
+        if self._retries.detail(line) and all(event.what is Mark.UNREAD_TROUBLE for event in events):
             return [replace(event, what=UnclassifiedError(aside=True)) for event in events]
         return events
 
@@ -208,17 +207,17 @@ class EventReader:
         """The events of a line, once it is clear how; True where nothing else is looked for in it."""
         if not events:
             return False
-        if any(isinstance(event.what, ENDS) for event in events):
+        if any(event.kind in ENDS for event in events):
             self._restarts.ended(line)
         yield from self._open_errors.released()
         if any(isinstance(event.what, ExceptionRaised) for event in events):
             yield from self._counters.flush()
             self._open_errors.hold(line, events)
             return True
-        if all(isinstance(event.what, SIDE_FACTS) for event in events):
+        if all(event.kind in SIDE_FACTS for event in events):
             yield from events
             return False
-        works = all(isinstance(event.what, LIVENESS) for event in events)
+        works = all(event.kind in LIVENESS for event in events)
         if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
             self._counters.read(line, _progress_speaker(line), *counted)
         yield from self._counters.flush()
@@ -234,13 +233,13 @@ class EventReader:
             self._counters.answered(line, line.who)
         elif shape.answers and progress.REFUSED.search(line.text):
             yield from self._open_errors.released()
-            yield Event.at(line, progress.RequestRefused())
+            yield Event.at(line, Mark.REQUEST_REFUSED)
         complains = shape.complains and not self._traces.holds(line)
         complaint = unclassified_error(line) if complains else None
         if complaint is not None:
             yield Event.at(line, complaint)
         if self._last_complaint.read(complains=complaint is not None):
-            yield Event.at(line, OutputContinued())
+            yield Event.at(line, Mark.OUTPUT_CONTINUED)
 
 
 def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]:
@@ -273,9 +272,9 @@ def _line_events(
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
             continue
-        if caught and event.manner == "plain" and not isinstance(event.what, ALSO_AT_WARNING):
+        if caught and event.manner == "plain" and event.kind not in ALSO_AT_WARNING:
             event = replace(event, manner=caught)  # one line says one thing in one way
-        found = found or not isinstance(event.what, SIDE_FACTS)
+        found = found or event.kind not in SIDE_FACTS
         yield event
     if listed is not None:
         yield listed
@@ -304,16 +303,16 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         how = assertion_of(line, match.start(), match.end(), _words_at(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
-        elif isinstance(what, SIDE_FACTS) or (how == "warning" and _level_alone(what, line, match)):
+        elif kind_of(what) in SIDE_FACTS or (how == "warning" and _level_alone(what, line, match)):
             how = "plain"
-        elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
+        elif how == "quoted" or (how == "described" and kind_of(what) in SUSPICIONS):
             continue
         elif how == "described" or (how == "handled" and _is_report(what, line, match)):
             how = "plain"
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"
         # A dead actor is told of by another process: what stands in front of the line is not the dead one.
-        of_another = isinstance(what, (*ray.OF_ANOTHER, corruption.RepeatDiffers)) or (
+        of_another = kind_of(what) in (*ray.OF_ANOTHER, Mark.REPEAT_DIFFERS) or (
             isinstance(what, Symptom) and what.of_another
         )
         told_by = Identity(world=line.who.world) if of_another else line.who
@@ -330,7 +329,7 @@ def _words_at(sign: LogPattern, match: re.Match[str]) -> int:
 
 def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what its program tells as a warning although it is none, if only the level says so."""
-    own = isinstance(what, ERRORS_LOGGED_AS_WARNING) or (isinstance(what, Symptom) and what.as_warning)
+    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
     return own and not is_warning(line.text, match.end())
 
 

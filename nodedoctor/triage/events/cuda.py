@@ -29,11 +29,6 @@ class GpuFull:
         return self.others is not None and self.others > self.total / 2
 
 
-@record
-class OfGpu:
-    """The line goes on with a message of a full GPU, and names the GPU: who pasted it broke the message."""
-
-
 _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _HELD = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
@@ -88,7 +83,7 @@ _gpu_full
     |Ran out of memory in memory space (?:hbm|HBM)|cudaErrorMemoryAllocation
     |[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory)
 # torch, c10/cuda/CUDACachingAllocator.cpp
-OfGpu
+OF_GPU
     ^GPU (?P<gpu>\d{1,3}) has a total capacity of[ ]
 # TensorFlow
 GpuFull
@@ -173,5 +168,5 @@ cuda-not-started  hint  personal
   CUDA could not be started in a process
     failure (?:3 )?'?initialization error
 """,
-    _gpu_full, OfGpu, GpuFull,
+    _gpu_full, GpuFull,
 )  # fmt: skip

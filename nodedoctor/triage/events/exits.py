@@ -8,7 +8,6 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.events.lifecycle import CancelledByUser
 from nodedoctor.triage.events.log_pattern import SIGNALS, bounded_integer, signal_number
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.rows import read_rows
 
 SIGTERM = SIGNALS["SIGTERM"]
@@ -49,11 +48,6 @@ class ProcessExit:
     def signal(self) -> int | None:
         """The signal that ended it, None when it ended by itself."""
         return -self.code if self.code < 0 else self.code - 128 if 128 < self.code < 160 else None
-
-
-@record
-class ForceKilled:
-    """A process ignored SIGTERM for 30 s and had to be killed: it was frozen, or stuck in a call."""
 
 
 @record
@@ -106,7 +100,7 @@ ProcessExit  first
 _launcher_signalled
     Received (?:Signals\.)?(SIG[A-Z]+|\d+) death signal
     |SignalException: Process \d+ got signal: (?:Signals\.)?(\d+|SIG[A-Z]+)
-ForceKilled
+FORCE_KILLED
     Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit
 PeersTerminated
     Sending process (?P<pid>\d+) closing signal
@@ -166,7 +160,7 @@ ProcessExit
     pod (?P<host>[\w.-]+) container \S+ exitCode: (?P<code>[1-9]\d*)
     |Pod: (?:[\w-]+\.)?[\w-]+ exited with code (?P<code2>[1-9]\d*)
 # Kubernetes, about a pod that has not begun
-UnreadTrouble
+UNREAD_TROUBLE
     \b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b
 [peer_died]
 crash-loop  hint
@@ -214,7 +208,7 @@ assertion  quoted  personal
   a check in compiled code failed
     : Assertion [`'].{1,300}' failed\.|\bCheck failed: |^Assertion failed:[ ]
 # systemd, of a unit: the job's or any other one's, so that a mere code says little
-UnreadTrouble
+UNREAD_TROUBLE
     \.(?:service|scope): Main process exited, code=exited, status=[1-9]\d*
 ProcessExit
     \.(?:service|scope): Main process exited, code=(?:killed|dumped), status=(?P<signal>[1-9]\d*)
@@ -347,6 +341,6 @@ PeersTerminated  by_kill
 
 SIGNS = read_rows(
     _LAUNCHERS + _MPI + _HELPERS + _SCHEDULERS + _FRAMEWORKS,
-    ProcessExit, ForceKilled, PeersTerminated, LauncherSignalled, UnreadTrouble,
+    ProcessExit, PeersTerminated, LauncherSignalled,
     _launcher_signalled, _hydra_exit, _mpich_abort,
 )  # fmt: skip

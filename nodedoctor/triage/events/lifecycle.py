@@ -29,21 +29,6 @@ OUTSIDE = ("time limit", "job requeue", "preemption")
 """Reasons that slurmstepd tells behind CANCELLED ... DUE TO (src/slurmd/slurmstepd/req.c)."""
 
 
-@record
-class RestartAttempt:
-    """A new attempt begins; what stands before it is an earlier incident."""
-
-
-@record
-class LauncherStarted:
-    """A launcher starts, or workers meet at a rendezvous: after a death, this is a new run."""
-
-
-@record
-class ShutDown:
-    """A server takes itself down: it was asked to, or something in it failed before."""
-
-
 def _cancelled_by_slurm(found: re.Match[str]) -> CancelledByUser | None:
     why = found["why"] or found["lower"] or "cancelled"
     return None if why.startswith(("NODE FAIL", "TASK FAIL")) else CancelledByUser(why.strip().lower())
@@ -52,7 +37,7 @@ def _cancelled_by_slurm(found: re.Match[str]) -> CancelledByUser | None:
 SIGNS = read_rows(
     r"""
 # torchrun, Ray, DeepSpeed, Megatron-LM, Slurm, accelerate; the last, at a prompt of a shell
-LauncherStarted
+LAUNCHER_STARTED
     Setting OMP_NUM_THREADS environment variable for each process
     |\] (?:Starting|Rendezvous'ing) worker group|Rendezvous complete for workers
     |starting workers for entrypoint|Started a local Ray instance|Connect(?:ing|ed) to existing Ray cluster
@@ -75,7 +60,7 @@ CancelledByUser  why=interrupted from the keyboard
 CancelledByUser  why=preempted
     DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION
 # torchelastic; nohup says so at the start of what somebody runs with it, in his language
-RestartAttempt
+RESTART_ATTEMPT
     will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)
 # LSF (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS and Torque (src/resmom/mom_main.c),
 # HTCondor's event log (manual, "Job Event Log Codes")
@@ -87,10 +72,10 @@ CancelledByUser  why=cancelled
 CancelledByUser  why=preempted
     ^TERM_PREEMPT: |^004 \(\d+\.\d+\.\d+\) .{1,40} Job was evicted\b
 # SGLang (srt/managers), vLLM, uvicorn
-ShutDown
+SHUT_DOWN
     \[shutdown\] (?:API server: shutdown triggered|\w+: trigger received signal)
     |SIG(?:TERM|INT) received\b.{0,60}(?:[Dd]raining|[Ss]hutting down)|Shutting down FastAPI HTTP server
     |[Ss]ignal received, starting graceful shutdown|^Application shutdown complete\.$
 """,
-    CancelledByUser, RestartAttempt, LauncherStarted, ShutDown, _cancelled_by_slurm,
+    CancelledByUser, _cancelled_by_slurm,
 )  # fmt: skip

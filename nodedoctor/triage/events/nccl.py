@@ -24,11 +24,6 @@ class NcclError:
 
 
 @record
-class SetUp:
-    """NCCL is being set up in a process: its first lines."""
-
-
-@record
 class DuplicateGpu:
     """Two ranks were given the same GPU."""
 
@@ -79,7 +74,7 @@ def _make_communicator(found: re.Match[str]) -> Communicator:
 SIGNS = read_rows(
     r"""
 # NVIDIA/nccl, src/init.cc and src/transport
-SetUp
+SET_UP
     ^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)
 DuplicateGpu
     Duplicate GPU detected : rank (?P<ranks>\d+ and rank \d+)
@@ -195,5 +190,5 @@ message-truncated  hint
   a peer sent more than this rank expected
     Message truncated : received \d+ bytes instead of \d+
 """,
-    SetUp, DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
+    DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
 )  # fmt: skip

@@ -10,6 +10,7 @@ from nodedoctor.triage.events import ends
 from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.log_pattern import world_size
 from nodedoctor.triage.events.rows import read_rows
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole_number
 
@@ -63,21 +64,6 @@ class TrainingStep:
 
 
 @record
-class ServerReady:
-    """A server says that it is up."""
-
-
-@record
-class RequestRefused:
-    """A server told a client that its request was at fault: what it logs of that request is no failure."""
-
-
-@record
-class JobFinished:
-    """The job says it ended well."""
-
-
-@record
 class LongWork:
     """Legitimate work that others may have to wait for: saving, tokenising, evaluating, compiling."""
 
@@ -85,25 +71,10 @@ class LongWork:
 
 
 @record
-class DeliberateSleep:
-    """A rank says it is waiting or sleeping on purpose."""
-
-
-@record
-class ResourceTrackerWarning:
-    """Python's tracker of shared resources outlived its processes: all that used them have ended."""
-
-
-@record
 class WorldSize:
     """The number of ranks of the job, from a line that says so."""
 
     ranks: int
-
-
-@record
-class RankOfPid:
-    """A line that ties this process to a global rank."""
 
 
 @record
@@ -196,12 +167,12 @@ def read_liveness(text: str) -> object | None:
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
     if ends.says_done(text):
-        return JobFinished()
+        return Mark.JOB_FINISHED
     for kind, pattern in _WORKS:
         if pattern.search(text) and not _soon_done(text):
             return LongWork(kind)
     if _SERVING.search(text):
-        return ServerReady()
+        return Mark.SERVER_READY
     return None
 
 
@@ -272,14 +243,14 @@ def _setting_mentioned(found: re.Match[str]) -> SettingMentioned:
 SIGNS = read_rows(
     r"""
 # LSF's report of a job, HTCondor's event log, the logs of Kaldi's and ESPnet's jobs
-JobFinished
+JOB_FINISHED
     ^Successfully completed\.$|^\s*\(1\) Normal termination \(return value 0\)|^(?:# )?Ended \(code 0+\) at[ ]
 # programs and pdb, which wait for somebody
-DeliberateSleep
+DELIBERATE_SLEEP
     (?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)
     |Enter your choice|\[y/N\])
 # Lib/multiprocessing/resource_tracker.py, main()
-ResourceTrackerWarning
+RESOURCE_TRACKER_WARNING
     resource_tracker: There appear to be \d+ leaked \w+ objects to clean up at shutdown
 # launchers and programs
 _world_size
@@ -297,9 +268,9 @@ _setting_mentioned
     |(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)|(?P<transformers>transformers)
 SettingMentioned  name=multimodal
     vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
-RankOfPid
+RANK_OF_PID
     \brank=(?P<rank>\d+)\b
 """,
-    JobFinished, DeliberateSleep, ResourceTrackerWarning, SettingMentioned, RankOfPid,
+    SettingMentioned,
     _world_size, _setting_mentioned,
 )  # fmt: skip

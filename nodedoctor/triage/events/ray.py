@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.rows import read_rows
+from nodedoctor.triage.marks import Mark
 
 
 @record
@@ -13,12 +14,7 @@ class ActorDied:
     exit_type: str = ""
 
 
-@record
-class ActorPid:
-    """The pid line under an ActorDiedError."""
-
-
-OF_ANOTHER = (ActorDied, ActorPid)
+OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
 """What a process says of another one: the driver, or an actor that waits, of the actor that is dead."""
 
 
@@ -46,13 +42,13 @@ ActorDied
     Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: (?P<exit_type>[A-Z_]+))?
 ActorDied
     worker process has died\.(?: Worker exit type: (?P<exit_type>[A-Z_]+))?
-ActorPid
+ACTOR_PID
     ^\s+pid: (?P<pid>\d+)$
 # verl ends the names of its actors in the number of their node and their rank on it
-ActorPid
+ACTOR_PID
     ^\s+name: \w+_0:(?P<rank>\d{1,3})$
 # Ray Train's index of the worker whose task failed first (ray/train/_internal/utils.py)
-ActorPid
+ACTOR_PID
     ^Worker (?P<rank>\d+) has failed\.$
 # python/ray/exceptions.py
 TaskFailed
@@ -61,5 +57,5 @@ TaskFailed
 ActorDied  exit_type=CRASHED
     WorkerCrashedError|worker died or was killed while executing a task
 """,
-    ActorDied, ActorPid, TaskFailed,
+    ActorDied, TaskFailed,
 )  # fmt: skip

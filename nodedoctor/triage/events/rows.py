@@ -37,6 +37,7 @@ from nodedoctor.triage.events.log_pattern import (
     task_numbers,
 )
 from nodedoctor.triage.events.required_literals import required_literals
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause
 
 Maker = Callable[..., Any]
@@ -65,7 +66,7 @@ _NUMBERED = "0123456789"
 
 
 def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
-    """The patterns of a table; `makers` are the events and the functions that its rows begin with."""
+    """The patterns of a table; `makers` are the classes and functions that its rows begin with."""
     known = {maker.__name__: maker for maker in makers}
     cause = ""
     patterns = []
@@ -80,6 +81,8 @@ def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
         pattern, values = "".join(pieces), _read_values(flags)
         if sentence:
             make = _symptom_maker(cause, name, sentence, values)
+        elif name.isupper():
+            make = _mark_maker(Mark[name])
         else:
             make = _event_maker(known[name], values)
         patterns.append(LogPattern(required_literals(pattern), pattern, make))
@@ -97,6 +100,10 @@ def _symptom_maker(cause: str, name: str, sentence: str, values: dict[str, Any])
     quoted, hint = values.pop("quoted", False), values.pop("hint", False)
     what = Symptom(cast(Cause, cause), name, sentence, decisive=not hint, **values)
     return (lambda found: replace(what, words=quoted_text(found))) if quoted else lambda _: what
+
+
+def _mark_maker(mark: Mark) -> Maker:
+    return lambda _: mark
 
 
 def _event_maker(maker: Maker, values: Mapping[str, Any]) -> Maker:

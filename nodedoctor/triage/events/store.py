@@ -31,11 +31,6 @@ class PeerGone:
 
 
 @record
-class PeerHost:
-    """Open MPI's name of the node whose process it lost; the line stands below what it says of the loss."""
-
-
-@record
 class BarrierMissed:
     """A monitored barrier, or who counts who came, names the ranks that did not come."""
 
@@ -43,16 +38,6 @@ class BarrierMissed:
     where: str = "the barrier"
     passing: bool = False
     """They may still come: the others went on waiting."""
-
-
-@record
-class HeartbeatLost:
-    """A coordinator hears nothing of some tasks any more; lines behind it name them."""
-
-
-@record
-class BarrierVictim:
-    """This rank reached the monitored barrier and was let down."""
 
 
 @record
@@ -201,7 +186,7 @@ PeerGone
 # Open MPI
 PeerGone
     communication peer process has unexpectedly disconnected|ORTE has lost communication with
-PeerHost
+PEER_HOST
     ^\W*Peer host:\s+(?P<host>[\w.-]{1,255})\s*$
 # torch, ProcessGroupWrapper.cpp and ProcessGroupGloo.cpp
 BarrierMissed
@@ -211,9 +196,9 @@ _task_missing
     ^\W*/job:\w+/replica:\d+/task:(\d+)\W*$
 _task_missing
     ^/job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7})$
-HeartbeatLost
+HEARTBEAT_LOST
     (?:tasks? (?:are|is) unhealthy|stopped sending heartbeats)
-BarrierVictim
+BARRIER_VICTIM
     Rank (?P<rank>\d+) successfully reached monitoredBarrier
 # gloo, transport/tcp/pair.cc
 SizeMismatch
@@ -292,7 +277,7 @@ name-unresolved  hint
     Name or service not known|in name resolution|Name does not resolve|cannot be resolved
     |No address associated with hostname
 """,
-    GlooTimeout, PeerGone, PeerHost, BarrierMissed, HeartbeatLost, BarrierVictim, SizeMismatch,
+    GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
     ClientsMissing, StoreWait, _section_missed, _task_missing, _fingerprints_differ, _differs_from_rank_0,
     _parameter_mismatch, _store_wait, _unjoined_ranks,
 )  # fmt: skip

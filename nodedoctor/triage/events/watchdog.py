@@ -67,11 +67,6 @@ class WatchdogStuck:
 
 
 @record
-class GilHeld:
-    """The process could not get Python's lock: some thread of it sits inside a call that keeps it."""
-
-
-@record
 class DesyncMissing:
     """The desync report names ranks that never joined: the most trusted line there is."""
 
@@ -84,11 +79,6 @@ class DesyncJoined:
 
     ranks: tuple[int, ...]
     seq: int
-
-
-@record
-class CommunicatorDestroyed:
-    """A rank took its communicators down: if others still wait, it left early."""
 
 
 @record
@@ -194,7 +184,7 @@ DumpRequested
     (?:<GROUP>.*?)?due to a collective timeout from +(?:rank (?P<from_rank>\d+)|this local rank)
 WatchdogStuck
     (?:watchdog got stuck for (?P<seconds_stuck>\d+) seconds|Heartbeat monitor timed out)
-GilHeld
+GIL_HELD
     Could not acquire GIL within \d+ ms
 DesyncMissing
     To our best knowledge, (?:ranks? )?
@@ -205,7 +195,7 @@ DesyncJoined
     \[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)
 _lagging
     \[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)
-CommunicatorDestroyed
+COMMUNICATOR_DESTROYED
     ^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)
 ProcessAborting
     (?:<GROUP> |\[Rank \d+\] )?(?:Process group|NCCL) watchdog thread terminated with exception:[ ]
@@ -214,6 +204,6 @@ ProcessAborting
 
 SIGNS = read_rows(
     _ROWS.replace("<GROUP>", GROUP),
-    ProcessAborting, DumpRequested, WatchdogStuck, GilHeld, DesyncMissing, DesyncJoined,
-    CommunicatorDestroyed, _aborting, _async_error, _timed_out, _group_status, _lagging,
+    ProcessAborting, DumpRequested, WatchdogStuck, DesyncMissing, DesyncJoined,
+    _aborting, _async_error, _timed_out, _group_status, _lagging,
 )  # fmt: skip

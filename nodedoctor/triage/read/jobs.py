@@ -16,16 +16,17 @@ from typing import Any
 
 from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import JobFinished, TrainingStep, WorldSize
+from nodedoctor.triage.events.progress import TrainingStep, WorldSize
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import TimedOut
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.read.identity import SourceIndex, SourceStats, ranks_from_paths
 
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
-_OF_A_JOB = (TrainingStep, JobFinished, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
+_OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class LoggedJob:
 def separate_jobs(events: Sequence[Event[Any]], tally: SourceIndex) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
     worlds, ranks = _world_sizes(events), _ranks_by_log(events, tally)
-    speaking = {e.place.source for e in events if isinstance(e.what, _OF_A_JOB)} & tally.sources.keys()
+    speaking = {e.place.source for e in events if e.kind in _OF_A_JOB} & tally.sources.keys()
     found: list[LoggedJob] = []
     for source in sorted(speaking, key=lambda name: (tally.sources[name].first or 0.0, name)):
         heard, number = tally.sources[source], _job_number(source)

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.cuda import GpuFull, OfGpu
+from nodedoctor.triage.events.cuda import GpuFull
 from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.machine import XidReported
 from nodedoctor.triage.events.nccl import Communicator
@@ -14,6 +14,7 @@ from nodedoctor.triage.events.progress import PidRoster, WorldSize
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.secondary_errors import is_secondary
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 
 
@@ -74,7 +75,7 @@ def _with_their_gpus(events: list[Event[Any]]) -> list[Event[Any]]:
         source, at = event.place.source, full.get(event.place.source)
         if isinstance(event.what, GpuFull):
             full[source] = len(found)
-        elif isinstance(event.what, OfGpu) and at is not None and found[at].who.gpu is None:
+        elif event.what is Mark.OF_GPU and at is not None and found[at].who.gpu is None:
             near = event.place.offset - found[at].place.offset < MESSAGE
             gpu = event.who.gpu if near else None
             found[at] = replace(found[at], who=replace(found[at].who, gpu=gpu))
