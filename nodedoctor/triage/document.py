@@ -11,6 +11,7 @@ from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.live.rank_groups import RankGroupActivity
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
     CollectiveCall,
     EarlierRun,
@@ -222,32 +223,18 @@ _PUBLISHED = {
     "CollectiveFailed": "failed",
     "CollectiveMismatch": "mismatch",
     "CollectiveShape": "passed",
-    "CommunicatorDestroyed": "left",
-    "DeliberateSleep": "asleep",
     "DesyncJoined": "joined",
     "DesyncMissing": "lagging",
     "DumpRequested": "blamed",
     "ExceptionRaised": "raised",
-    "ForceKilled": "forced",
-    "JobFinished": "finished",
     "KernelTaskHung": "stalled",
     "LauncherSignalled": "ended",
-    "LauncherStarted": "begun",
-    "NotALog": "article",
-    "OutputContinued": "talked_on",
     "PeersTerminated": "stopped",
     "PidRoster": "roster",
     "ProcessAborting": "dying",
     "ProcessState": "seen",
-    "RecoveredFromError": "went_on",
-    "RequestRefused": "refused",
-    "ResourceTrackerWarning": "gone",
-    "RestartAttempt": "attempt",
     "Restarted": "anew",
-    "RetryStarted": "tried",
-    "ServerReady": "serving",
     "SettingMentioned": "mentions",
-    "SurvivedError": "outlived",
     "ThreadStack": "stack",
     "TrainingActivity": "worked",
     "UnclassifiedError": "complaint",
@@ -260,6 +247,8 @@ _PUBLISHED = {
 
 def event_name(event: Event[Any]) -> str:
     """The event's kind as a word: `timed_out`, `gpu_full`; for a symptom its own name."""
+    if isinstance(event.what, Mark):
+        return str(event.what.value)
     name = getattr(event.what, "name", None)
     word = name if isinstance(name, str) and name else type(event.what).__name__
     word = _PUBLISHED.get(word, word)

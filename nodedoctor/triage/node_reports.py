@@ -18,8 +18,7 @@ from nodedoctor.report.json import document
 from nodedoctor.report.saved import damage
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
-from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.machine import HostOom, KernelTaskHung, XidReported
 from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Cause, Event, Identity, Place

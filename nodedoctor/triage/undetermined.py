@@ -17,13 +17,11 @@ from nodedoctor.triage.causes.describe import (
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.first_exits import FirstEnd, first_end, people_of
 from nodedoctor.triage.causes.unclassified import unclassified_errors
+from nodedoctor.triage.events.exits import SIGTERM, ProcessExit
 from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
-from nodedoctor.triage.events.ras import HangConfirmed
 from nodedoctor.triage.events.ray import TaskFailed
 from nodedoctor.triage.events.stacks import ThreadStack
-from nodedoctor.triage.events.store import BarrierVictim, GlooTimeout, PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import SIGTERM, ProcessExit
+from nodedoctor.triage.events.store import GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,
@@ -31,6 +29,7 @@ from nodedoctor.triage.events.watchdog import (
     ProcessAborting,
     WatchdogStuck,
 )
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Identity
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import decimal
@@ -38,13 +37,13 @@ from nodedoctor.wording import decimal
 _ONE = " of one element (a barrier, or a check of overflow or gradient norm)"
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
-_OWN_WORDS = (ExceptionRaised, BarrierVictim, GlooTimeout, PeerGone, NcclError, StoreWait)
+_OWN_WORDS = (ExceptionRaised, Mark.BARRIER_VICTIM, GlooTimeout, PeerGone, NcclError, StoreWait)
 """What a process says itself when it ends because of another one."""
 
 
 def open_question(story: Timeline) -> str:
     """What is known of a failure whose cause is not."""
-    if story.of(NotALog):
+    if story.marked(Mark.NOT_A_LOG):
         return "this is a page about a failure and not its log: what it quotes does not decide"
     first = story.first_wait
     if first is None:
@@ -53,7 +52,7 @@ def open_question(story: Timeline) -> str:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(ThreadStack):
             return "processes were looked at, and their stacks do not show who holds the job up"
-        if story.of(HangConfirmed):
+        if story.marked(Mark.HANG_CONFIRMED):
             return "the job hung: Ray's detector saw collectives stand still, and no line names a rank"
         if waited := story.of(GlooTimeout):
             most = max(event.what.milliseconds or 0 for event in waited)
@@ -123,7 +122,7 @@ def stopped_processes(story: Timeline) -> tuple[Identity, ...] | None:
     """Who was seen to end by SIGTERM, where nothing else was seen; None where anything was."""
     exits = [event for event in story.of(ProcessExit) if not event.what.helper]
     told = {event.place for event in exits}  # where a launcher raises what it saw
-    others = [e for e in story.trouble if not isinstance(e.what, (ProcessExit, UnreadTrouble))]
+    others = [e for e in story.trouble if e.kind not in (ProcessExit, Mark.UNREAD_TROUBLE)]
     if not exits or any(event.what.signal != SIGTERM for event in exits):
         return None
     if any(event.place not in told for event in others):
@@ -158,7 +157,7 @@ def in_a_traceback(story: Timeline) -> tuple[Identity, ...]:
     others = [
         e for e in story.trouble if not isinstance(e.what, (CutShort, TaskFailed)) and not shows_who_failed(e)
     ]
-    only = not others and not story.of(NotALog)
+    only = not others and not story.marked(Mark.NOT_A_LOG)
     waits = any(_COLLECTIVE.search(frame.file) for event in cut for frame in event.what.frames[-2:])
     if not only or waits or any(event.what.echo for event in cut):
         return ()
@@ -178,7 +177,7 @@ def _first_words(story: Timeline) -> str:
     if not story.trouble:
         begin = f"; they begin with: {said}" if said else ""
         return f"no progress was read, but lines about a failure that do not say why{begin}"
-    if all(isinstance(event.what, UnreadTrouble) for event in story.trouble):
+    if all(event.what is Mark.UNREAD_TROUBLE for event in story.trouble):
         return f"a line of an error was read, and nothing that shows whether the job failed of it: {said}"
     begin = f"; it begins with: {said}" if said else ""
     return f"the job failed, and what was read does not say why{begin}"
@@ -220,9 +219,9 @@ def unexplained_end(story: Timeline) -> FirstEnd | None:
     said = [
         event
         for event in story.trouble
-        if isinstance(event.what, _OWN_WORDS)
+        if event.kind in _OWN_WORDS
         and not shows_who_failed(event)
         and (event.place.source, event.place.offset) not in told  # a launcher's, which names who ended
     ]
     victims = story.given_up or story.of(CollectiveFailed) or story.of(WatchdogStuck)
-    return None if said or victims or story.of(NotALog) else first_end(story)
+    return None if said or victims or story.marked(Mark.NOT_A_LOG) else first_end(story)

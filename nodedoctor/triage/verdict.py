@@ -12,36 +12,26 @@ from nodedoctor.triage.causes.describe import distinct_ranks
 from nodedoctor.triage.causes.unclassified import unclassified_errors
 from nodedoctor.triage.causes.weigh import WeighedCandidate
 from nodedoctor.triage.events.activity import TrainingActivity
-from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
-from nodedoctor.triage.events.not_a_log import NotALog
-from nodedoctor.triage.events.programs.serving import ShutDown
-from nodedoctor.triage.events.progress import (
-    JobFinished,
-    LongWork,
-    ResourceTrackerWarning,
-    ServerReady,
-    SettingMentioned,
-    TrainingStep,
-)
-from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.events.store import GlooTimeout, PeerGone
-from nodedoctor.triage.events.system.exits import (
+from nodedoctor.triage.events.exits import (
     OF_A_SCRIPT,
     SIGTERM,
     LauncherSignalled,
     PeersTerminated,
     ProcessExit,
 )
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser
+from nodedoctor.triage.events.lifecycle import CancelledByUser
+from nodedoctor.triage.events.nccl import Communicator, NcclError
+from nodedoctor.triage.events.progress import LongWork, SettingMentioned, TrainingStep
+from nodedoctor.triage.events.store import GlooTimeout, PeerGone
 from nodedoctor.triage.events.trace import CutShort
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
-    GilHeld,
     ProcessAborting,
     TimedOut,
     WatchdogStuck,
 )
+from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
 from nodedoctor.triage.story import Timeline
 from nodedoctor.triage.undetermined import in_a_traceback, open_question, stopped_processes, unexplained_end
@@ -65,7 +55,7 @@ def judge_incident(
     quiet = not story.trouble or _is_teardown(story) or _is_clean_cancellation(story)
     if quiet and not more and (story.alive or calm or not unclassified_errors(story)):
         return _no_failure(story, coverage, calm)
-    if not found or story.of(NotALog):
+    if not found or story.marked(Mark.NOT_A_LOG):
         return _undetermined_verdict(story, coverage, weighed)
     best = found[0].candidate
     return Verdict(
@@ -113,9 +103,9 @@ def _other_causes(found: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:
 def _no_failure(story: Timeline, coverage: Coverage, rested: bool) -> Verdict:
     """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
     stops = story.of(CancelledByUser)
-    done = story.of(JobFinished)
-    running, serving = story.of(RasRunning), story.of(ServerReady)
-    left_off = "" if stops or done or story.of(ShutDown) else _left_off(story)
+    done = story.marked(Mark.JOB_FINISHED)
+    running, serving = story.marked(Mark.RAS_RUNNING), story.marked(Mark.SERVER_READY)
+    left_off = "" if stops or done or story.marked(Mark.SHUT_DOWN) else _left_off(story)
     worked = [] if story.alive else story.of(TrainingActivity)
     destroyed = [e for e in story.of(Communicator) if e.what.step.startswith("Destroy")]
     alive = (story.alive or rested or bool(worked or destroyed)) and not left_off
@@ -133,7 +123,7 @@ def _no_failure(story: Timeline, coverage: Coverage, rested: bool) -> Verdict:
             "in the flight recorder's dumps no rank waits for another; they hold neither gloo's"
             " point-to-point calls nor the groups of TORCH_DISTRIBUTED_DEBUG=DETAIL, nor the job's end"
         )
-    elif story.of(ShutDown) and story.alive:
+    elif story.marked(Mark.SHUT_DOWN) and story.alive:
         headline = "no failure: the server was shut down in order"
     elif story.answers:
         headline = "no failure in what was read: the server was answering requests where it ends"
@@ -147,7 +137,7 @@ def _no_failure(story: Timeline, coverage: Coverage, rested: bool) -> Verdict:
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
     elif destroyed:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
-    elif story.of(SetUp):
+    elif story.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
     else:
         headline = "nothing was read that shows a failure or progress"
@@ -170,7 +160,7 @@ def _no_failure(story: Timeline, coverage: Coverage, rested: bool) -> Verdict:
 
 def _left_off(story: Timeline) -> str:
     """How far a bar of known length was when all of its processes were gone; '' unless one was not full."""
-    gone = {event.place.source: event.place.offset for event in story.of(ResourceTrackerWarning)}
+    gone = {event.place.source: event.place.offset for event in story.marked(Mark.RESOURCE_TRACKER_WARNING)}
     before = [e for e in story.of(TrainingStep) if e.place.offset <= gone.get(e.place.source, -1)]
     last = max(reversed(before), key=lambda event: event.place.offset, default=None)
     if last is None or last.what.length is None or last.what.is_full:
@@ -196,8 +186,10 @@ def _nothing_recognised(coverage: Coverage) -> str:
 
 def _is_teardown(story: Timeline) -> bool:
     """True when the job had said that it was done first: trouble while it took itself down."""
-    done = {e.place.source: e.place.offset for e in reversed(story.of(JobFinished)) if "rain" in e.text}
-    finished = {e.who.rank for e in story.of(JobFinished)}
+    done = {
+        e.place.source: e.place.offset for e in reversed(story.marked(Mark.JOB_FINISHED)) if "rain" in e.text
+    }
+    finished = {e.who.rank for e in story.marked(Mark.JOB_FINISHED)}
     others = {e.who.rank for e in story.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
@@ -209,10 +201,10 @@ def _is_teardown(story: Timeline) -> bool:
         CollectiveFailed,
         PeerGone,
         NcclError,
-        GilHeld,
+        Mark.GIL_HELD,
     )
     return bool(done) and all(
-        (isinstance(event.what, kinds) and event.place.offset > done.get(event.place.source, 1 << 62))
+        (event.kind in kinds and event.place.offset > done.get(event.place.source, 1 << 62))
         or _of_a_helper(story, event)
         for event in story.trouble
     )
@@ -227,8 +219,8 @@ def _of_a_helper(story: Timeline, event: Event[Any]) -> bool:
         return False
     here = [e for e in story.events if e.place.source == event.place.source]
     before = [e for e in here if e.place.offset < event.place.offset]
-    told = [e for e in before if isinstance(e.what, (JobFinished, TrainingStep, LongWork))]
-    return bool(told) and isinstance(max(told, key=lambda e: e.place.offset).what, JobFinished)
+    told = [e for e in before if e.kind in (Mark.JOB_FINISHED, TrainingStep, LongWork)]
+    return bool(told) and max(told, key=lambda e: e.place.offset).what is Mark.JOB_FINISHED
 
 
 def _is_clean_cancellation(story: Timeline) -> bool:
@@ -306,9 +298,9 @@ def _pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
 
 def _make_timeline(story: Timeline) -> tuple[Event[Any], ...]:
     """The first of each kind of trouble per rank, in order of time."""
-    first: dict[tuple[type, int | None], Event[Any]] = {}
+    first: dict[tuple[Kind, int | None], Event[Any]] = {}
     for event in sorted(story.trouble, key=story.moment):
-        first.setdefault((type(event.what), event.who.rank), event)
+        first.setdefault((event.kind, event.who.rank), event)
     return tuple(first.values())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.machine import HostOom
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
 from nodedoctor.triage.node_reports import node_of

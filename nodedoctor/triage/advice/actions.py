@@ -13,14 +13,15 @@ from nodedoctor.triage.advice.remedies import fixes_for_event
 from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.describe import rank_ranges
 from nodedoctor.triage.causes.ras import kept
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.not_a_log import ProcessState
 from nodedoctor.triage.events.progress import SettingMentioned
-from nodedoctor.triage.events.ras import HangConfirmed, RasMissing
+from nodedoctor.triage.events.ras import RasMissing
 from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.events.stacks import ThreadStack
 from nodedoctor.triage.events.store import BarrierMissed, GlooTimeout, StoreWait
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.watchdog import GilHeld, TimedOut, WatchdogStuck
+from nodedoctor.triage.events.watchdog import TimedOut, WatchdogStuck
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause, Event, Verdict
 from nodedoctor.triage.story import Timeline, follows_timeout
 from nodedoctor.triage.story.pace import step_seconds
@@ -42,8 +43,8 @@ NO_SUCH_VARIABLE = (
 
 
 _HANGS = (
-    TimedOut, WatchdogStuck, GilHeld, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
-    RasMissing, HangConfirmed,
+    TimedOut, WatchdogStuck, Mark.GIL_HELD, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
+    RasMissing, Mark.HANG_CONFIRMED,
 )  # fmt: skip
 """Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
@@ -157,7 +158,7 @@ def next_measurements(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         )
     if verdict.cause == "gpu_hardware_xid":
         return tuple(told)
-    if not any(story.of(kind) for kind in _HANGS):
+    if not story.has_any(_HANGS):
         text = "Let a crash leave its stack and the last lines of every process, and run it again."
         told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
         return tuple(told)

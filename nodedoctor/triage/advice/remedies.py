@@ -11,16 +11,15 @@ from nodedoctor.steps import look, looks, repair
 from nodedoctor.triage.causes.families import family_of
 from nodedoctor.triage.causes.symptoms import COLOCATED, of_program
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.frames import source_place
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.machine import NodeLost, XidReported
 from nodedoctor.triage.events.nccl import DuplicateGpu
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.store import ClientsMissing, CollectiveMismatch
-from nodedoctor.triage.events.system.exits import LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.system.nodes import NodeLost
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.unclassified import UnclassifiedError
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.node_reports import NodeFault
 
@@ -57,7 +56,7 @@ def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
         return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
             source_place(what.frames)
         )
-    if isinstance(what, (UnclassifiedError, UnreadTrouble)):
+    if kind_of(what) in (UnclassifiedError, Mark.UNREAD_TROUBLE):
         return _fix_by_message(event.text)
     if isinstance(what, NodeLost):
         return _UNSTARTED if what.unstarted else _NODE_LOST

@@ -11,9 +11,8 @@ from nodedoctor.model import Fix
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.groups import of_several
 from nodedoctor.triage.events.frames import StackFrame
+from nodedoctor.triage.events.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.programs.accelerate import DIFFER, CollectiveShape
-from nodedoctor.triage.events.progress import JobFinished
 from nodedoctor.triage.events.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
@@ -24,6 +23,7 @@ from nodedoctor.triage.events.store import (
 )
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import DesyncMissing
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event, Identity
 from nodedoctor.triage.story import CollectiveWait, Timeline
 from nodedoctor.triage.story.pace import ended_bars
@@ -193,7 +193,7 @@ def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
     """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
     if _point_to_point(story):
         return  # who sends and receives may come to its end before the others
-    done = distinct_ranks(e.who for e in story.of(JobFinished) if not story.late(e))
+    done = distinct_ranks(e.who for e in story.marked(Mark.JOB_FINISHED) if not story.late(e))
     gave_up = [wait.event.who.rank for wait in story.waits]
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
     victims = {rank for rank in gave_up if rank is not None}
@@ -201,7 +201,8 @@ def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
     done = distinct_ranks([*done, *(e.who for e in bars if short & victims)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
-        events = [e for e in [*story.of(JobFinished), *bars] if e.who.rank in {who.rank for who in early}]
+        ranks = {who.rank for who in early}
+        events = [e for e in [*story.marked(Mark.JOB_FINISHED), *bars] if e.who.rank in ranks]
         yield Candidate(
             "collective_mismatch",
             "different",

@@ -15,16 +15,9 @@ from nodedoctor.record import record
 from nodedoctor.steps import looks
 from nodedoctor.triage.causes.culprits import find_culprits
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.events.corruption import (
-    NotANumber,
-    OddHash,
-    PrintedNan,
-    RepeatAgrees,
-    RepeatDiffers,
-    ReplicasDiffer,
-)
-from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.events.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.story import QUIET, Timeline
 from nodedoctor.wording import count_with_noun, singular_or_plural
@@ -73,13 +66,13 @@ def nan_beside_peers(story: Timeline) -> Alone | None:
     A peer counts that is heard of after it, or that its launcher had to end: it was alive then. What only
     rank 0 says need not be its own: many programs look at the mean loss there, and nowhere else.
     """
-    local = story.of(NotANumber)
+    local = story.marked(Mark.NOT_A_NUMBER)
     told = [*local, *(event for event in story.of(ExceptionRaised) if _tells_of_nan(event.what))]
     people = find_culprits(story, told) if told and not story.folded else ()
     ranks = {who.rank for who in people}
-    if not ranks or None in ranks or (ranks == {0} and not local) or story.of(RepeatAgrees):
+    if not ranks or None in ranks or (ranks == {0} and not local) or story.marked(Mark.REPEAT_AGREES):
         return None
-    printed = {event.who.rank for event in story.of(PrintedNan)}
+    printed = {event.who.rank for event in story.marked(Mark.PRINTED_NAN)}
     if {event.who.rank for event in told} not in (ranks, {None}) or not printed <= ranks:
         return None  # who else had it is not known, or known
     first = min(told, key=story.moment)
@@ -104,7 +97,7 @@ def _is_after(event: Event[Any], first: Event[Any]) -> bool:
     """True for what was told after another event, as far as clocks or places tell, and for any trouble."""
     if event.time is not None and first.time is not None:
         return event.time >= first.time
-    if not isinstance(event.what, QUIET):
+    if event.kind not in QUIET:
         return True
     return event.place.source == first.place.source and event.place.offset > first.place.offset
 
@@ -132,7 +125,7 @@ def odd_number(story: Timeline) -> Iterator[Candidate]:
 
 def replicas(story: Timeline) -> Iterator[Candidate]:
     """Parameters that differ between replicas: the rank in the minority, where one is."""
-    told, odd = story.of(ReplicasDiffer), story.of(OddHash)
+    told, odd = story.marked(Mark.REPLICAS_DIFFER), story.marked(Mark.ODD_HASH)
     if not told:
         return
     group = distinct_ranks(event.who for event in told)
@@ -168,7 +161,7 @@ def _among(people: list[Identity]) -> str:
 
 def repeated(story: Timeline) -> Iterator[Candidate]:
     """A step that gave another result when it was computed again; some programs name the first rank."""
-    told = story.of(RepeatDiffers)
+    told = story.marked(Mark.REPEAT_DIFFERS)
     if not told:
         return
     culprits = tuple(distinct_ranks(event.who for event in told))

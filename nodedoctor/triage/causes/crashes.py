@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import ProcessAborting
 from nodedoctor.triage.model import Event

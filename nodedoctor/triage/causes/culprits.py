@@ -8,9 +8,9 @@ from typing import Any
 
 from nodedoctor.triage.causes.describe import blameable_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import never_joined, people_of
+from nodedoctor.triage.events.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.events.log_pattern import Symptom
 from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
-from nodedoctor.triage.events.system.exits import SIGTERM, PeersTerminated, ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.story import Timeline

@@ -11,12 +11,13 @@ from nodedoctor.triage.causes import crashes
 from nodedoctor.triage.causes.culprits import sole_failure
 from nodedoctor.triage.causes.describe import blameable_identities, describe_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import before_stop, people_of
+from nodedoctor.triage.events.exits import LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.events.machine import NodeLost
 from nodedoctor.triage.events.nccl import NcclError
-from nodedoctor.triage.events.ray import ActorDied, ActorPid
-from nodedoctor.triage.events.store import PeerGone, PeerHost, StoreWait
-from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
-from nodedoctor.triage.events.system.nodes import NodeLost
+from nodedoctor.triage.events.ray import ActorDied
+from nodedoctor.triage.events.store import PeerGone, StoreWait
 from nodedoctor.triage.events.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.story import Timeline, follows_timeout
 
@@ -40,7 +41,7 @@ _SIGNALS = {
 
 def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
     """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
-    forced = {event.who.pid for event in story.of(ForceKilled)}
+    forced = {event.who.pid for event in story.marked(Mark.FORCE_KILLED)}
     aborts = {e.place.source: e.place.offset for e in reversed(story.of(ProcessExit)) if e.what.ends_all}
     began = min((event.what.at for event in story.of(ProcessExit) if event.what.at), default="")
     deaths = [
@@ -93,9 +94,9 @@ def ray_deaths(story: Timeline) -> Iterator[Candidate]:
     died = [event for event in story.of(ActorDied) if not follows_timeout(story, event)]
     if not died:
         return
-    told: list[Event[Any]] = [*died, *story.of(ActorPid)]
+    told: list[Event[Any]] = [*died, *story.marked(Mark.ACTOR_PID)]
     named = [
-        e for e in told if e.who.pid is not None or (isinstance(e.what, ActorPid) and e.who.rank is not None)
+        e for e in told if e.who.pid is not None or (e.what is Mark.ACTOR_PID and e.who.rank is not None)
     ]
     named = [event for event in named if not follows_timeout(story, event)]
     culprits = blameable_identities(*(_with_its_pid(event, named) for event in named))
@@ -220,9 +221,9 @@ def connections_closed(story: Timeline) -> Iterator[Candidate]:
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
-def _lost_peer(story: Timeline) -> Event[PeerHost] | None:
+def _lost_peer(story: Timeline) -> Event[Mark] | None:
     """The notice that names the node of the lost process, where all that name one name the same."""
-    notices = story.of(PeerHost)
+    notices = story.marked(Mark.PEER_HOST)
     return notices[0] if len({event.who.host for event in notices}) == 1 else None
 
 

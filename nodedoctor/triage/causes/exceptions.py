@@ -29,7 +29,7 @@ def first_exception(story: Timeline) -> Iterator[Candidate]:
     explained = [
         e
         for e in story.events
-        if not isinstance(e.what, (*QUIET, ExceptionRaised))
+        if e.kind not in (*QUIET, ExceptionRaised)
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
     known = _ExplainedPlaces(explained)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from nodedoctor.record import record
 from nodedoctor.triage.causes.describe import blameable_identities
+from nodedoctor.triage.events.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.events.machine import HostOom
 from nodedoctor.triage.events.store import ClientsMissing
-from nodedoctor.triage.events.system.exits import PeersTerminated, ProcessExit
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.story import Timeline
 

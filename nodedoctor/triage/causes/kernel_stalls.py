@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.events.system.kernel import KernelTaskHung
+from nodedoctor.triage.events.machine import KernelTaskHung
 from nodedoctor.triage.events.watchdog import WatchdogStuck
 from nodedoctor.triage.model import Candidate, Ground
 from nodedoctor.triage.story import Timeline

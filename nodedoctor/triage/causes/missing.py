@@ -10,19 +10,13 @@ from nodedoctor.triage.causes import groups
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.first_exits import never_joined
 from nodedoctor.triage.causes.long_work import last_long_work, save_waits
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.progress import DeliberateSleep, LongWork
-from nodedoctor.triage.events.store import (
-    BarrierMissed,
-    ClientsMissing,
-    GlooTimeout,
-    HeartbeatLost,
-    PeerGone,
-    StoreWait,
-)
-from nodedoctor.triage.events.system.exits import ForceKilled, ProcessExit
+from nodedoctor.triage.events.progress import LongWork
+from nodedoctor.triage.events.store import BarrierMissed, ClientsMissing, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.events.trace import ExceptionRaised
-from nodedoctor.triage.events.watchdog import CollectiveFailed, CollectiveStatus, GilHeld
+from nodedoctor.triage.events.watchdog import CollectiveFailed, CollectiveStatus
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import singular_or_plural
@@ -41,7 +35,7 @@ def barrier_report(story: Timeline) -> Iterator[Candidate]:
     culprits = tuple(
         Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
     )
-    lost = story.of(HeartbeatLost)
+    lost = story.marked(Mark.HEARTBEAT_LOST)
     if lost:
         headline = (
             f"{describe_identities(culprits)} stopped sending heartbeats: its process ended, or its node"
@@ -144,7 +138,7 @@ def silent_ranks(story: Timeline) -> Iterator[Candidate]:
         heard = {
             e.who.rank
             for e in story.events
-            if story.late(e) and not isinstance(e.what, (ProcessExit, ForceKilled))
+            if story.late(e) and e.kind not in (ProcessExit, Mark.FORCE_KILLED)
         }
         alive = [e for e in story.of(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         waited = [*(wait.event for wait in story.waits), *story.of(GlooTimeout)]
@@ -157,7 +151,7 @@ def silent_ranks(story: Timeline) -> Iterator[Candidate]:
 
 def frozen_process(story: Timeline) -> Iterator[Candidate]:
     """A process that ignored SIGTERM for half a minute was stopped or stuck in a call."""
-    forced = story.of(ForceKilled)
+    forced = story.marked(Mark.FORCE_KILLED)
     pids = {event.who.pid for event in forced}
     waited = {wait.who.rank for wait in story.waits}
     named = distinct_ranks(
@@ -172,14 +166,14 @@ def frozen_process(story: Timeline) -> Iterator[Candidate]:
 
 def gil_held(story: Timeline) -> Iterator[Candidate]:
     """One rank's Python lock was held inside a call."""
-    held = tuple(distinct_ranks(event.who for event in story.of(GilHeld)))
+    held = tuple(distinct_ranks(event.who for event in story.marked(Mark.GIL_HELD)))
     waited = {wait.who.rank for wait in story.waits}
     odd = tuple(who for who in held if who.rank not in waited)
     if odd and len(odd) < max(2, len(story.ranks_seen)):
         yield absent_rank(
             story,
             odd,
-            tuple(story.of(GilHeld)[:3]),
+            tuple(story.marked(Mark.GIL_HELD)[:3]),
             "held Python's lock inside a call",
             "absence",
             "medium",
@@ -248,7 +242,7 @@ def absent_rank(
     """
     ranks = {who.rank for who in culprits}
     work = last_long_work(story, ranks) if then == UNTIL else None
-    asleep = [event for event in story.of(DeliberateSleep) if event.who.rank in ranks]
+    asleep = [event for event in story.marked(Mark.DELIBERATE_SLEEP) if event.who.rank in ranks]
     doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(story) else ""
     excuse = "" if asleep else doing
     cause: Cause = "timeout_too_short_legit_work" if excuse else "cpu_stuck_or_slow_rank"

@@ -7,14 +7,8 @@ from collections.abc import Iterator
 from nodedoctor.model import Fix
 from nodedoctor.steps import look
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
-from nodedoctor.triage.events.ras import (
-    HangConfirmed,
-    HangFolder,
-    LaunchedFewer,
-    RasDead,
-    RasMissing,
-    RasProcess,
-)
+from nodedoctor.triage.events.ras import HangFolder, RasMissing
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Identity
 from nodedoctor.triage.story import Timeline
 
@@ -25,11 +19,11 @@ def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
     if not missing:
         return
     ranks = sorted({rank for event in missing for rank in event.what.ranks})
-    processes = story.of(RasProcess)
+    processes = story.marked(Mark.RAS_PROCESS)
     culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
         culprits = (culprits[0].filled(processes[0].who),)
-    dead = story.of(RasDead)
+    dead = story.marked(Mark.RAS_DEAD)
     yield Candidate(
         "peer_died",
         "death",
@@ -43,14 +37,14 @@ def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
 
 def fewer(story: Timeline) -> Iterator[Candidate]:
     """Whom Ray's detector names: the others wait for a rank that launched fewer collectives than they did."""
-    told = story.of(LaunchedFewer)
+    told = story.marked(Mark.LAUNCHED_FEWER)
     culprits = tuple(distinct_ranks(event.who for event in told))
     if culprits:
         headline = (
             f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's "
             "hang detector"
         )
-        evidence = (*told[:3], *story.of(HangConfirmed)[:1])
+        evidence = (*told[:3], *story.marked(Mark.HANG_CONFIRMED)[:1])
         yield Candidate(
             "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)
         )
@@ -58,7 +52,7 @@ def fewer(story: Timeline) -> Iterator[Candidate]:
 
 def kept(story: Timeline) -> tuple[Fix, ...]:
     """The step that reads what Ray's detector kept of the hang."""
-    if not story.of(HangConfirmed):
+    if not story.marked(Mark.HANG_CONFIRMED):
         return ()
     folder = next((event.what.path for event in story.of(HangFolder)), "")
     steps = (look("nodedoctor triage {}", folder),) if folder else ()

@@ -16,14 +16,13 @@ from nodedoctor.triage.causes.describe import (
 )
 from nodedoctor.triage.causes.first_exits import people_of
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.exits import ProcessExit
+from nodedoctor.triage.events.frameworks import CollectiveShape
 from nodedoctor.triage.events.log_pattern import Symptom
+from nodedoctor.triage.events.machine import HostOom, MemoryUser, XidReported
 from nodedoctor.triage.events.nccl import DuplicateGpu
-from nodedoctor.triage.events.programs.accelerate import CollectiveShape
 from nodedoctor.triage.events.progress import SettingMentioned
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.system.oom import HostOom, MemoryUser
-from nodedoctor.triage.events.watchdog import CommunicatorDestroyed
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Identity, Owner
 from nodedoctor.triage.story import Timeline
 from nodedoctor.wording import sentences
@@ -213,9 +212,7 @@ def _who_filled_it(
         return blameable_identities(hog.who)
     personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
     ranks = tuple(distinct_ranks(who for e in personal for who in people_of(e) if who.rank is not None))
-    return ranks or (
-        blameable_identities(*(e.who for e in ooms if e.what.killed_pid)) if by == "the kernel" else ()
-    )
+    return ranks or (blameable_identities(*(e.who for e in ooms if e.what.pid)) if by == "the kernel" else ())
 
 
 def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
@@ -225,7 +222,7 @@ def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) 
         where = f" of {full.who.host}" if full.who.host else ""
         return (
             f"the memory{where} was full ({full.what.share}), and Ray killed process"
-            f" {full.what.killed_pid}, its newest, which need not be the one that filled it"
+            f" {full.what.pid}, its newest, which need not be the one that filled it"
         )
     return f"the memory of {nodes[0].host} was used up; {ooms[0].what.said_by} says so" if nodes else ""
 
@@ -288,7 +285,7 @@ def left_early(story: Timeline) -> Iterator[Candidate]:
     waiting = {wait.who.rank for wait in story.waits}
     gone = [
         e
-        for e in story.of(CommunicatorDestroyed)
+        for e in story.marked(Mark.COMMUNICATOR_DESTROYED)
         if not story.late(e) and e.who.rank not in waiting and waiting
     ]
     culprits = tuple(distinct_ranks(event.who for event in gone))

@@ -10,11 +10,10 @@ from nodedoctor.triage.causes.culprits import shows_who_failed, sole_failure
 from nodedoctor.triage.causes.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.causes.exceptions import SAID
 from nodedoctor.triage.causes.families import family_of
-from nodedoctor.triage.events.not_a_log import NotALog, UnreadTrouble
-from nodedoctor.triage.events.progress import JobFinished
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort
-from nodedoctor.triage.events.unclassified import OutputContinued, UnclassifiedError
+from nodedoctor.triage.events.unclassified import UnclassifiedError
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Candidate, Confidence, Event
 from nodedoctor.triage.story import Timeline
 
@@ -25,7 +24,7 @@ def last_words(story: Timeline) -> Iterator[Candidate]:
     What a program calls an error counts more than what only speaks of one. The latter is nothing long before
     the end.
     """
-    talked = {event.place.source: event.place.offset for event in story.of(OutputContinued)}
+    talked = {event.place.source: event.place.offset for event in story.marked(Mark.OUTPUT_CONTINUED)}
     for event in sorted(unclassified_errors(story), key=_error_weight):
         if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(
             event.place.source, 0
@@ -44,7 +43,7 @@ def last_words(story: Timeline) -> Iterator[Candidate]:
 
 def _error_weight(event: Event[Any]) -> tuple[bool, bool]:
     """What comes first: a program's own errors, and lines that say more than one word."""
-    return not isinstance(event.what, UnreadTrouble), " " not in event.text
+    return event.what is not Mark.UNREAD_TROUBLE, " " not in event.text
 
 
 def unclassified_errors(story: Timeline) -> Sequence[Event[Any]]:
@@ -52,9 +51,9 @@ def unclassified_errors(story: Timeline) -> Sequence[Event[Any]]:
 
     A job that went on afterwards, or came to its end, has none: then only errors by name are left.
     """
-    if story.of(NotALog) or not all(_unexplained_end(event) for event in story.trouble):
+    if story.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in story.trouble):
         return ()
-    told = story.of(UnreadTrouble)
+    told = story.marked(Mark.UNREAD_TROUBLE)
     if story.alive:
         return sorted([*told, *_behind_the_end(story)], key=_source_line)
     plain = [event for event in story.of(UnclassifiedError) if not event.what.aside]
@@ -63,7 +62,7 @@ def unclassified_errors(story: Timeline) -> Sequence[Event[Any]]:
 
 def _behind_the_end(story: Timeline) -> list[Event[Any]]:
     """What a script says behind a program that came to its end, in front of the code that it ends with."""
-    done = {event.place.source: event.place.offset for event in story.of(JobFinished)}
+    done = {event.place.source: event.place.offset for event in story.marked(Mark.JOB_FINISHED)}
     ends = {event.place.source: event.place.offset for event in story.of(ProcessExit)}
     return [
         event
@@ -81,7 +80,7 @@ def _source_line(event: Event[Any]) -> tuple[str, int]:
 def _unexplained_end(event: Event[Any]) -> bool:
     what = event.what
     coded = isinstance(what, ProcessExit) and what.signal is None
-    return coded or isinstance(what, (UnreadTrouble, CutShort)) or shows_who_failed(event)
+    return coded or kind_of(what) in (Mark.UNREAD_TROUBLE, CutShort) or shows_who_failed(event)
 
 
 RULES = (last_words,)

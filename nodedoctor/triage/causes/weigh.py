@@ -15,11 +15,9 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.causes.corruption import nan_beside_peers
 from nodedoctor.triage.causes.describe import describe_identities
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
-from nodedoctor.triage.events.system.nodes import NodeLost
-from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.events.machine import HostOom, KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.model import Candidate, Event, Ground, Identity
 from nodedoctor.triage.story import Timeline

@@ -3,57 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from nodedoctor.triage.events import corruption, cuda, nccl, nccl_diag, progress, ras, ray, store, watchdog
+from nodedoctor.triage.events import (
+    corruption,
+    cuda,
+    exits,
+    frameworks,
+    lifecycle,
+    machine,
+    nccl,
+    nccl_diag,
+    progress,
+    ras,
+    ray,
+    store,
+    watchdog,
+)
 from nodedoctor.triage.events.activity import ActivityDetector
 from nodedoctor.triage.events.assertion import assertion_of, is_warning, names_error
 from nodedoctor.triage.events.bars import parse_bar
 from nodedoctor.triage.events.counters import StepCounters
+from nodedoctor.triage.events.elastic import ElasticBlock
 from nodedoctor.triage.events.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
-from nodedoctor.triage.events.not_a_log import NotALog, ProseDetector, UnreadTrouble, trouble_announced
+from nodedoctor.triage.events.not_a_log import ProseDetector, trouble_announced
 from nodedoctor.triage.events.open_errors import OpenErrors
-from nodedoctor.triage.events.programs import (
-    accelerate,
-    amd,
-    ascend,
-    horovod,
-    jax,
-    mindspore,
-    paddle,
-    serving,
-)
 from nodedoctor.triage.events.ray_tune import RayTuneTable
 from nodedoctor.triage.events.recovery import RecoveryDetector
 from nodedoctor.triage.events.restarts import RestartDetector
 from nodedoctor.triage.events.retry_headings import RetryHeadings
 from nodedoctor.triage.events.secondary_errors import from_helper_process
-from nodedoctor.triage.events.shapes import LineShape, LineShapes
+from nodedoctor.triage.events.shapes import Count, LineShape, LineShapes
 from nodedoctor.triage.events.stacks import StackDumps
-from nodedoctor.triage.events.system import (
-    exits,
-    helpers,
-    kernel,
-    lifecycle,
-    limits,
-    mpi,
-    nodes,
-    oom,
-    schedulers,
-)
-from nodedoctor.triage.events.system.elastic import ElasticBlock
 from nodedoctor.triage.events.trace import ExceptionRaised, TracebackReader
 from nodedoctor.triage.events.unclassified import (
     LastComplaint,
     LastError,
-    OutputContinued,
     RetryDetails,
-    SurvivedError,
     UnclassifiedError,
     unclassified_error,
 )
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import SERIOUS, Event, Identity, Line
 
 SIGNS: tuple[LogPattern, ...] = (
@@ -63,41 +55,28 @@ SIGNS: tuple[LogPattern, ...] = (
     *nccl_diag.SIGNS,
     *cuda.SIGNS,
     *corruption.SIGNS,
-    *oom.SIGNS,
-    *limits.SIGNS,
+    *machine.SIGNS,
     *exits.SIGNS,
-    *mpi.SIGNS,
-    *helpers.SIGNS,
-    *nodes.SIGNS,
     *ray.SIGNS,
     *ras.SIGNS,
-    *kernel.SIGNS,
     *lifecycle.SIGNS,
-    *schedulers.SIGNS,
-    *jax.SIGNS,
-    *horovod.SIGNS,
-    *paddle.SIGNS,
-    *mindspore.SIGNS,
-    *serving.SIGNS,
-    *accelerate.SIGNS,
-    *ascend.SIGNS,
-    *amd.SIGNS,
+    *frameworks.SIGNS,
     *progress.SIGNS,
 )
 """Every sign of every family."""
 
-LIVENESS = (progress.TrainingStep, progress.JobFinished, progress.LongWork, progress.ServerReady)
+LIVENESS = (progress.TrainingStep, Mark.JOB_FINISHED, progress.LongWork, Mark.SERVER_READY)
 """What does not count as trouble."""
 
 SIDE_FACTS = (
-    accelerate.CollectiveShape,
+    frameworks.CollectiveShape,
     *corruption.ASIDE,
-    cuda.OfGpu,
+    Mark.OF_GPU,
     ras.HangFolder,
-    progress.RankOfPid,
+    Mark.RANK_OF_PID,
     progress.WorldSize,
     progress.SettingMentioned,
-    progress.ResourceTrackerWarning,
+    Mark.RESOURCE_TRACKER_WARNING,
     UnclassifiedError,
 )
 """What a line tells in passing: it may still be one about progress."""
@@ -105,23 +84,24 @@ SIDE_FACTS = (
 NON_ERRORS = SIDE_FACTS + LIVENESS
 """What a line may tell without speaking of trouble."""
 
-ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, exits.ForceKilled, watchdog.TimedOut)
+ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, Mark.FORCE_KILLED, watchdog.TimedOut)
 """Behind which somebody may have started the program again."""
 
 SUSPICIONS = (
-    Symptom, cuda.GpuFull, oom.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
+    Symptom, cuda.GpuFull, machine.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
     *corruption.SUSPICIONS,
 )  # fmt: skip
 """What may be handled by the program that says it, so that it matters how it is said."""
 
 ERRORS_LOGGED_AS_WARNING = (
-    exits.PeersTerminated, exits.ForceKilled, exits.LauncherSignalled, nodes.NodeLost, watchdog.DumpRequested,
-    watchdog.CollectiveStatus, watchdog.CommunicatorDestroyed, watchdog.GilHeld, watchdog.WatchdogStuck,
-    lifecycle.RestartAttempt, lifecycle.LauncherStarted, lifecycle.CancelledByUser, serving.ShutDown,
+    exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
+    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.GIL_HELD,
+    watchdog.WatchdogStuck,
+    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,
-    progress.DeliberateSleep, progress.ResourceTrackerWarning, UnreadTrouble, kernel.KernelTaskHung,
-    kernel.XidReported, ras.RasCount, ras.RasRunning,
-    ras.RasProcess, ray.ActorPid, oom.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
+    Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,
+    machine.XidReported, ras.RasCount, Mark.RAS_RUNNING,
+    Mark.RAS_PROCESS, Mark.ACTOR_PID, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
 """What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
 
@@ -146,73 +126,118 @@ _SHAPES = LineShapes(SIGNS)
 
 def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     """Every event in a stream of lines, in the order of the lines."""
-    counters = StepCounters()
-    traces, block, open_errors = TracebackReader(), ElasticBlock(), OpenErrors()
-    prose, dumps, last_errors, last = ProseDetector(), StackDumps(), nccl.LastErrors(), None
-    stalls, beginnings, onward = horovod.StallReports(), RestartDetector(), RecoveryDetector()
-    complained, failed, retries = LastComplaint(), LastError(), RetryDetails()
-    trials, tries, working = RayTuneTable(), RetryHeadings(), ActivityDetector()
+    reader = EventReader()
     for line in lines:
+        yield from reader.read(line)
+    yield from reader.flush()
+
+
+class Detector(Protocol):
+    """Sees all lines, and says at one of them what several together tell."""
+
+    def read(self, line: Line) -> object | None:
+        """What is clear with this line."""
+
+
+class EventReader:
+    """Reads one stream of lines: what each of them says, and what only several together tell."""
+
+    def __init__(self) -> None:
+        self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
+        self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
+        self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
+        self._trials, self._asides = RayTuneTable(), (RetryHeadings(), ActivityDetector())
+        self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
+        self._last_error, self._last_complaint = LastError(), LastComplaint()
+        self._prose = ProseDetector()
+        self._last: Line | None = None
+
+    def read(self, line: Line) -> Iterator[Event[Any]]:
+        """What a line says, and what it makes clear about those before it."""
         if "(default_pg) Rank " in line.text:
             line = replace(line, who=rank_in_words(line.who, _DEFAULT_GROUP, line.text))
-        last = line
-        prose.read(line)
-        yield from dumps.read(line)
-        yield from stalls.read(line)
+        self._last = line
+        self._prose.read(line)
+        yield from self._dumps.read(line)
+        yield from self._stalls.read(line)
         shape = _SHAPES.of(line.text)
-        events = last_errors.told(line, list(_line_events(line, shape, traces, block)))
-        if retries.detail(line) and all(isinstance(event.what, UnreadTrouble) for event in events):
-            events = [replace(event, what=UnclassifiedError(aside=True)) for event in events]
-        yield from open_errors.told(line)
-        if failed.read(line, erred=any(not isinstance(event.what, NON_ERRORS) for event in events)):
-            yield Event(SurvivedError(), line.place, line.who, line.time, line.text)
-        counted = trials.read(line.text) or next(
+        events = self._said(line, shape)
+        yield from self._open_errors.told(line)
+        if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
+            yield Event.at(line, Mark.SURVIVED_ERROR)
+        counted = self._trials.read(line.text) or next(
             (found for read in shape.counters if (found := read(line.text))), None
         )
-        for aside in (tries.read(line), working.read(line.text)):
-            if aside is not None:
-                yield Event(aside, line.place, line.who, line.time, line.text)
-        if counted is None and (anew := beginnings.read(line)) is not None:
-            yield from open_errors.released()
-            yield Event(anew, line.place, line.who, line.time, line.text)
-        if (went_on := onward.read(line)) is not None:
-            yield from open_errors.released()
-            yield Event(went_on, line.place, line.who, line.time, line.text)
-        if events:
-            if any(isinstance(event.what, ENDS) for event in events):
-                beginnings.ended(line)
-            yield from open_errors.released()
-            if any(isinstance(event.what, ExceptionRaised) for event in events):
-                yield from counters.flush()
-                open_errors.hold(line, events)
-                continue
-            if not all(isinstance(event.what, SIDE_FACTS) for event in events):
-                works = all(isinstance(event.what, LIVENESS) for event in events)
-                if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
-                    counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
-                yield from counters.flush()
-                yield from events
-                continue
+        yield from _detected(line, self._asides)
+        restarts = () if counted is not None else (self._restarts,)
+        for event in _detected(line, (*restarts, self._recovery)):
+            yield from self._open_errors.released()
+            yield event
+        decided = yield from self._hand_out(line, events, counted)
+        if not decided:
+            yield from self._read_rest(line, shape, counted)
+
+    def flush(self) -> Iterator[Event[Any]]:
+        """What is open when the lines end."""
+        yield from self._open_errors.released()
+        yield from self._counters.flush()
+        yield from self._traces.left()
+        yield from self._dumps.flush()
+        if self._last is not None and self._prose.is_article:
+            yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
+
+    def _said(self, line: Line, shape: LineShape) -> list[Event[Any]]:
+        """What a line says by itself."""
+        events = self._last_warning.told(line, list(_line_events(line, shape, self._traces, self._block)))
+        if self._retries.detail(line) and all(event.what is Mark.UNREAD_TROUBLE for event in events):
+            return [replace(event, what=UnclassifiedError(aside=True)) for event in events]
+        return events
+
+    def _hand_out(
+        self, line: Line, events: list[Event[Any]], counted: Count | None
+    ) -> Generator[Event[Any], None, bool]:
+        """The events of a line, once it is clear how; True where nothing else is looked for in it."""
+        if not events:
+            return False
+        if any(event.kind in ENDS for event in events):
+            self._restarts.ended(line)
+        yield from self._open_errors.released()
+        if any(isinstance(event.what, ExceptionRaised) for event in events):
+            yield from self._counters.flush()
+            self._open_errors.hold(line, events)
+            return True
+        if all(event.kind in SIDE_FACTS for event in events):
             yield from events
+            return False
+        works = all(event.kind in LIVENESS for event in events)
+        if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
+            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
+        yield from self._counters.flush()
+        yield from events
+        return True
+
+    def _read_rest(self, line: Line, shape: LineShape, counted: Count | None) -> Iterator[Event[Any]]:
+        """Counters, what a server answers, and words of failure that no pattern reads."""
         if counted is not None:
-            counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
-            traces.stepped()
+            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
+            self._traces.stepped()
         if shape.answers and progress.is_request_served(line.text):
-            counters.answered(line, line.who)
+            self._counters.answered(line, line.who)
         elif shape.answers and progress.REFUSED.search(line.text):
-            yield from open_errors.released()
-            yield Event(progress.RequestRefused(), line.place, line.who, line.time, line.text)
-        said = unclassified_error(line) if shape.complains and not traces.holds(line) else None
-        if said is not None:
-            yield Event(said, line.place, line.who, line.time, line.text, line.repeated, line.origin)
-        if complained.read(complains=said is not None):
-            yield Event(OutputContinued(), line.place, line.who, line.time, line.text)
-    yield from open_errors.released()
-    yield from counters.flush()
-    yield from traces.left()
-    yield from dumps.flush()
-    if last is not None and prose.is_article:
-        yield Event(NotALog(), last.place, Identity(), None, last.text)
+            yield from self._open_errors.released()
+            yield Event.at(line, Mark.REQUEST_REFUSED)
+        complains = shape.complains and not self._traces.holds(line)
+        complaint = unclassified_error(line) if complains else None
+        if complaint is not None:
+            yield Event.at(line, complaint)
+        if self._last_complaint.read(complains=complaint is not None):
+            yield Event.at(line, Mark.OUTPUT_CONTINUED)
+
+
+def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]:
+    for detector in detectors:
+        if (what := detector.read(line)) is not None:
+            yield Event.at(line, what)
 
 
 _DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,7})\]")
@@ -235,16 +260,16 @@ def _line_events(
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
             continue
-        if caught and event.asserted and not isinstance(event.what, ALSO_AT_WARNING):
+        if caught and event.asserted and event.kind not in ALSO_AT_WARNING:
             event = replace(event, manner=caught)  # one line says one thing in one way
-        found = found or not isinstance(event.what, SIDE_FACTS)
+        found = found or event.kind not in SIDE_FACTS
         yield event
     if listed is not None:
         yield listed
         return
     for raised, how in ended:
         who = rank_in_words(line.who, _OWN_RANK, raised.message)
-        yield Event(raised, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+        yield Event.at(line, raised, who=who, manner=how)
         found = True
     if found:
         return
@@ -253,15 +278,7 @@ def _line_events(
     if alive is None and not begins and (shape.announces or line.level in SERIOUS):
         alive = trouble_announced(line)
     if alive is not None:
-        yield Event(
-            alive,
-            line.place,
-            rank_in_words(line.who, _SAYS_RANK, line.text),
-            line.time,
-            line.text,
-            line.repeated,
-            line.origin,
-        )
+        yield Event.at(line, alive, who=rank_in_words(line.who, _SAYS_RANK, line.text))
 
 
 def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[Any]]:
@@ -273,11 +290,11 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         how = assertion_of(line, match.start(), match.end(), _words_at(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
-        elif isinstance(what, SIDE_FACTS):
+        elif kind_of(what) in SIDE_FACTS:
             how = "plain"
         elif how == "warning" and _level_alone(what, line, match):
             how = "retold" if names_error(line.text[: match.end()]) else "plain"
-        elif how == "quoted" or (how == "described" and isinstance(what, SUSPICIONS)):
+        elif how == "quoted" or (how == "described" and kind_of(what) in SUSPICIONS):
             continue
         elif (
             how == "described"
@@ -288,14 +305,13 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         elif how == "plain" and line.level == "W" and _can_be_missed(what):
             how = "warning"
         # A dead actor is told of by another process: what stands in front of the line is not the dead one.
-        of_another = isinstance(what, (*ray.OF_ANOTHER, corruption.RepeatDiffers)) or (
+        of_another = kind_of(what) in (*ray.OF_ANOTHER, Mark.REPEAT_DIFFERS) or (
             isinstance(what, Symptom) and what.of_another
         )
         told_by = Identity(world=line.who.world) if of_another else line.who
         if isinstance(what, ray.TaskFailed):
             what = replace(what, teller=line.who.pid)
-        who = identify_speaker(told_by, match)
-        yield Event(what, line.place, who, line.time, line.text, line.repeated, line.origin, manner=how)
+        yield Event.at(line, what, who=identify_speaker(told_by, match), manner=how)
 
 
 def _words_at(sign: LogPattern, match: re.Match[str]) -> int:
@@ -306,7 +322,7 @@ def _words_at(sign: LogPattern, match: re.Match[str]) -> int:
 
 def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what its program tells as a warning although it is none, if only the level says so."""
-    own = isinstance(what, ERRORS_LOGGED_AS_WARNING) or (isinstance(what, Symptom) and what.as_warning)
+    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
     return own and not is_warning(line.text, match.end())
 
 

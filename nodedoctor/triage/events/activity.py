@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.triage.model import Line
 
 ENOUGH = 10
 """Values of a loss, each other than the one before: an evaluation at the end has fewer. Ours."""
@@ -37,8 +38,9 @@ class ActivityDetector:
         self._left = ENOUGH
         self._saved = False
 
-    def read(self, text: str) -> TrainingActivity | None:
+    def read(self, line: Line) -> TrainingActivity | None:
         """Once at the line with which a loss has changed often enough, and once at the first results."""
+        text = line.text
         if not self._saved and any(word in text for word in _WORDS) and _SAVED.search(text):
             self._saved = True
             return TrainingActivity("saved results")

@@ -62,7 +62,7 @@ class _Counter:
         if line is None:
             return None
         what = TrainingStep(self.series, self.part, self.first, self.last, self.rises, self.stride)
-        return Event(what, line.place, self.who, line.time, line.text, line.repeated, line.origin)
+        return Event.at(line, what, who=self.who)
 
 
 def counter_owner(place: Place, who: Identity) -> str:

@@ -12,7 +12,6 @@ from functools import cache
 from textwrap import shorten
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.required_literals import required_literals
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Identity, Owner
 from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
@@ -72,34 +71,8 @@ class Symptom:
     of_another: bool = False
 
 
-def log_pattern(pattern: str, make: Callable[[re.Match[str]], object | None]) -> LogPattern:
-    """A sign; the words that a fast search finds are read from its pattern."""
-    return LogPattern(required_literals(pattern), pattern, make)
-
-
-def symptom_pattern(
-    cause: Cause,
-    name: str,
-    pattern: str,
-    says: str,
-    *,
-    decisive: bool = True,
-    personal: bool = False,
-    of_node: bool = False,
-    as_warning: bool = False,
-    owner: Owner | None = None,
-    quoted: bool = False,
-    of_another: bool = False,
-) -> LogPattern:
-    """A sign that is nothing but a symptom of one cause; `quoted`: it says which of its forms it was."""
-    what = Symptom(cause, name, says, decisive, personal, of_node, as_warning, owner, of_another=of_another)
-    if not quoted:
-        return log_pattern(pattern, lambda _: what)
-    return log_pattern(pattern, lambda found: replace(what, words=_text_from(found)))
-
-
-def _text_from(found: re.Match[str]) -> str:
-    """What a line says from a match on."""
+def quoted_text(found: re.Match[str]) -> str:
+    """What a line says from a match on, for a headline."""
     said = shorten(found.string[found.start() :], WORDS, placeholder=" ...").rstrip(" .,;:")
     whole_quotes = said.count("'") % 2 == 0 and said.count('"') % 2 == 0
     return said if whole_quotes else said.rstrip("'\"")
@@ -161,6 +134,35 @@ def world_size(text: str) -> int:
 def rank_number(text: str) -> int:
     """A rank out of a match; BeyondBounds for one that no job has."""
     return bounded_integer(text, LARGEST_WORLD - 1)
+
+
+SIGNALS = {
+    "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9,
+    "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15,
+    "Hangup": 1, "Interrupt": 2, "Illegal instruction": 4, "Aborted": 6, "Bus error": 7, "Killed": 9,
+    "Floating point exception": 8, "floating-point exception": 8, "Segmentation fault": 11,
+    "segmentation fault": 11, "Terminated": 15,
+}  # fmt: skip
+"""Signals by their names and by strsignal(3)'s words, which shells and torch's data loader write."""
+_LARGEST_SIGNAL = 64
+
+
+def signal_number(text: str) -> int:
+    """A signal by its name, a shell's word or its number; a name without a row is taken for SIGKILL."""
+    return bounded_integer(text, _LARGEST_SIGNAL) if text.isdigit() else SIGNALS.get(text, 9)
+
+
+TASKS = 4096
+"""Tasks of one list that are kept."""
+
+
+def task_numbers(text: str) -> tuple[int, ...]:
+    """The numbers in `0-3,7` or in `'1', '2'`; BeyondBounds for one that no job has."""
+    told: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        begin = rank_number(first)
+        told += range(begin, min(rank_number(last or first), begin + TASKS) + 1)
+    return tuple(told[:TASKS])
 
 
 def ranks_in(text: str) -> tuple[int, ...]:

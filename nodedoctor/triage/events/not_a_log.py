@@ -7,6 +7,7 @@ import re
 from nodedoctor.record import record
 from nodedoctor.triage.events.assertion import assertion_of
 from nodedoctor.triage.events.handling import is_handled
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import ASSERTED, NOBODY, SERIOUS, Line
 
 
@@ -15,16 +16,6 @@ class ProcessState:
     """A process of the job was looked at; the event's text says what it does. No trouble by itself."""
 
     name: str
-
-
-@record
-class UnreadTrouble:
-    """A line that announces trouble, by the severity its program gave it, and that no sign reads."""
-
-
-@record
-class NotALog:
-    """Most of the text is written for people: an article, an issue or a chat about a failure."""
 
 
 _SENTENCE = re.compile(r"^[-*#>\d.)\s]{0,6}[A-Z][a-z']*,? .{40,}")
@@ -104,7 +95,7 @@ metrics of its dashboard. TensorFlow registers the libraries of CUDA once for it
 calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
 
 
-def trouble_announced(line: Line) -> UnreadTrouble | None:
+def trouble_announced(line: Line) -> Mark | None:
     """The announcement in a line that nothing else was read from."""
     found = ANNOUNCES.search(line.text)
     if not _WORD.search(line.text) or PASSING.search(line.text):
@@ -113,6 +104,6 @@ def trouble_announced(line: Line) -> UnreadTrouble | None:
         return None  # an empty message, to set something off
     if found is None:
         went_on = is_handled(line.text) and line.level != "F"
-        return UnreadTrouble() if line.level in SERIOUS and not went_on else None
+        return Mark.UNREAD_TROUBLE if line.level in SERIOUS and not went_on else None
     how = assertion_of(line, found.start(), found.end())
-    return UnreadTrouble() if how in ASSERTED else None
+    return Mark.UNREAD_TROUBLE if how in ASSERTED else None

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from nodedoctor.record import record
 from nodedoctor.triage.events import ends
 from nodedoctor.triage.events.bars import parse_bar
-from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, world_size
+from nodedoctor.triage.events.log_pattern import world_size
+from nodedoctor.triage.events.rows import read_rows
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.whole_numbers import whole_number
 
@@ -62,21 +64,6 @@ class TrainingStep:
 
 
 @record
-class ServerReady:
-    """A server says that it is up."""
-
-
-@record
-class RequestRefused:
-    """A server told a client that its request was at fault: what it logs of that request is no failure."""
-
-
-@record
-class JobFinished:
-    """The job says it ended well."""
-
-
-@record
 class LongWork:
     """Legitimate work that others may have to wait for: saving, tokenising, evaluating, compiling."""
 
@@ -84,25 +71,10 @@ class LongWork:
 
 
 @record
-class DeliberateSleep:
-    """A rank says it is waiting or sleeping on purpose."""
-
-
-@record
-class ResourceTrackerWarning:
-    """Python's tracker of shared resources outlived its processes: all that used them have ended."""
-
-
-@record
 class WorldSize:
     """The number of ranks of the job, from a line that says so."""
 
     ranks: int
-
-
-@record
-class RankOfPid:
-    """A line that ties this process to a global rank."""
 
 
 @record
@@ -195,12 +167,12 @@ def read_liveness(text: str) -> object | None:
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
     if ends.says_done(text):
-        return JobFinished()
+        return Mark.JOB_FINISHED
     for kind, pattern in _WORKS:
         if pattern.search(text) and not _soon_done(text):
             return LongWork(kind)
     if _SERVING.search(text):
-        return ServerReady()
+        return Mark.SERVER_READY
     return None
 
 
@@ -260,40 +232,45 @@ def _is_a_time(match: re.Match[str]) -> bool:
     return "epoch" not in match["name"] and not float(match["value"]).is_integer()
 
 
-SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(
-        r"(?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?"
-        r"(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)|Enter your choice|\[y/N\])",
-        lambda _: DeliberateSleep(),
-    ),
-    log_pattern(  # Lib/multiprocessing/resource_tracker.py, main()
-        r"resource_tracker: There appear to be \d+ leaked \w+ objects to clean up at shutdown",
-        lambda _: ResourceTrackerWarning(),
-    ),
-    log_pattern(
-        r"(?:world[_ ]?size|WORLD_SIZE|world)['\"]?\s*[=:]+\s*(?P<n>\d{1,5})\b"
-        r"|\bsize: (?P<n2>\d+), global rank|nranks (?P<n3>\d+)"
-        r"|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b",
-        lambda found: WorldSize(world_size(next(filter(None, found.groups())))),
-    ),
-    log_pattern(
-        r"(?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)"
-        r"|(?P<llamafactory>LLaMA-?Factory|LlamaFactory|llamafactory)"
-        r"|(?P<ray_train>RayTrainWorker|TorchTrainer|ray[./]train\b)|(?P<hybrid_shard>HYBRID_SHARD)",
-        lambda found: SettingMentioned((found.lastgroup or "").replace("_", "-")),
-    ),
-    log_pattern(
-        r"(?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)"
-        r"|(?P<openrlhf>OpenRLHF|openrlhf)"
-        r"|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)|(?P<swift>\bswift[/.]|ms-swift)"
-        r"|(?P<torchtitan>torchtitan)"
-        r"|(?P<lightning>lightning)|(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)"
-        r"|(?P<transformers>transformers)",
-        lambda found: SettingMentioned(found.lastgroup or ""),
-    ),
-    log_pattern(
-        r"vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal",
-        lambda _: SettingMentioned("multimodal"),
-    ),
-    log_pattern(r"\brank=(?P<rank>\d+)\b", lambda _: RankOfPid()),
-)
+def _world_size(found: re.Match[str]) -> WorldSize:
+    return WorldSize(world_size(next(filter(None, found.groups()))))
+
+
+def _setting_mentioned(found: re.Match[str]) -> SettingMentioned:
+    return SettingMentioned((found.lastgroup or "").replace("_", "-"))
+
+
+SIGNS = read_rows(
+    r"""
+# LSF's report of a job, HTCondor's event log, the logs of Kaldi's and ESPnet's jobs
+JOB_FINISHED
+    ^Successfully completed\.$|^\s*\(1\) Normal termination \(return value 0\)|^(?:# )?Ended \(code 0+\) at[ ]
+# programs and pdb, which wait for somebody
+DELIBERATE_SLEEP
+    (?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)
+    |Enter your choice|\[y/N\])
+# Lib/multiprocessing/resource_tracker.py, main()
+RESOURCE_TRACKER_WARNING
+    resource_tracker: There appear to be \d+ leaked \w+ objects to clean up at shutdown
+# launchers and programs
+_world_size
+    (?:world[_ ]?size|WORLD_SIZE|world)['"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank
+    |nranks (?P<n3>\d+)|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b
+# modules, classes and variables of frameworks
+_setting_mentioned
+    (?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)
+    |(?P<llamafactory>LLaMA-?Factory|LlamaFactory|llamafactory)
+    |(?P<ray_train>RayTrainWorker|TorchTrainer|ray[./]train\b)|(?P<hybrid_shard>HYBRID_SHARD)
+_setting_mentioned
+    (?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)
+    |(?P<openrlhf>OpenRLHF|openrlhf)|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)
+    |(?P<swift>\bswift[/.]|ms-swift)|(?P<torchtitan>torchtitan)|(?P<lightning>lightning)
+    |(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)|(?P<transformers>transformers)
+SettingMentioned  name=multimodal
+    vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
+RANK_OF_PID
+    \brank=(?P<rank>\d+)\b
+""",
+    SettingMentioned,
+    _world_size, _setting_mentioned,
+)  # fmt: skip

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import LogPattern, log_pattern, optional_integer, ranks_in
+from nodedoctor.triage.events.log_pattern import optional_integer, rank_number
+from nodedoctor.triage.events.rows import read_rows
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Place
 from nodedoctor.whole_numbers import whole_number
 
@@ -22,31 +24,11 @@ class RasMissing:
 
 
 @record
-class RasDead:
-    """A process that RAS cannot reach and calls dead."""
-
-
-@record
-class RasProcess:
-    """A process named in an error: its pid, node and GPU."""
-
-
-@record
 class RasCount:
     """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
 
     ranks: int
     operation: int
-
-
-@record
-class RasRunning:
-    """A group of communicators that runs and answers."""
-
-
-@record
-class HangConfirmed:
-    """Ray Train's detector asked RAS again and again: no collective of some communicators went on."""
 
 
 @record
@@ -56,42 +38,39 @@ class HangFolder:
     path: str
 
 
-@record
-class LaunchedFewer:
-    """A rank had launched fewer collectives than the others when nothing went on any more."""
-
-
 def _ranks_behind(found: re.Match[str]) -> RasCount | None:
     ranks, operation = optional_integer(found[1]), optional_integer(found[2])
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
 
 
-SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(r"[Tt]he missing ranks?: ([\d, -]+)", lambda found: RasMissing(ranks_in(found[1]))),
-    log_pattern(r"process(?:es)? (?:is|are) considered dead", lambda _: RasDead()),
-    log_pattern(
-        r"^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)",
-        lambda _: RasProcess(),
-    ),
-    log_pattern(r"(?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)", _ranks_behind),
-    log_pattern(r"\bRUNNING\s+OK\b", lambda _: RasRunning()),
-    # Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
-    log_pattern(
-        r"\bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b",
-        lambda _: HangConfirmed(),
-    ),
-    log_pattern(
-        r"(?P<path>/[^\s'\",]{0,160}hang_detector[^\s'\",/]{0,40})",
-        lambda found: HangFolder(found["path"]),
-    ),
-    log_pattern(
-        r"World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)"
-        r"(?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))",
-        lambda found: (
-            RasMissing((optional_integer(found["rank"]) or 0,)) if found["silent"] else LaunchedFewer()
-        ),
-    ),
-)
+def _hang_reported(found: re.Match[str]) -> RasMissing | Mark:
+    return RasMissing((rank_number(found["rank"]),)) if found["silent"] else Mark.LAUNCHED_FEWER
+
+
+SIGNS = read_rows(
+    r"""
+# NVIDIA/nccl, src/ras/client_support.cc
+RasMissing
+    [Tt]he missing ranks?: (?P<ranks>[\d, -]+)
+RAS_DEAD
+    process(?:es)? (?:is|are) considered dead
+RAS_PROCESS
+    ^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)
+_ranks_behind
+    (?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)
+RAS_RUNNING
+    \bRUNNING\s+OK\b
+# Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
+HANG_CONFIRMED
+    \bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b
+HangFolder
+    (?P<path>/[^\s'",]{0,160}hang_detector[^\s'",/]{0,40})
+_hang_reported
+    World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)
+    (?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))
+""",
+    RasMissing, HangFolder, _ranks_behind, _hang_reported,
+)  # fmt: skip
 
 
 def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
@@ -105,7 +84,7 @@ def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]
         size = communicator.get("size")
         if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
             yield Event(
-                RasRunning(),
+                Mark.RAS_RUNNING,
                 place,
                 Identity(),
                 None,
@@ -123,9 +102,9 @@ def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
     dead = isinstance(status, dict) and status.get("considered_dead") is True
     text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"
     yield Event(RasMissing((row["rank"],)), place, who, None, text)
-    yield Event(RasProcess(), place, who, None, text)
+    yield Event(Mark.RAS_PROCESS, place, who, None, text)
     if dead:
-        yield Event(RasDead(), place, who, None, text + " and is considered dead")
+        yield Event(Mark.RAS_DEAD, place, who, None, text + " and is considered dead")
 
 
 def _dict_items(value: Any) -> list[dict[str, Any]]:

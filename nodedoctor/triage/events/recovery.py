@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from nodedoctor.record import record
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import SERIOUS, Identity, Line
 
 ENOUGH = 20
 """Ordinary lines of its logger behind the last error; one that cleans up and ends has fewer. Ours."""
-
-
-@record
-class RecoveredFromError:
-    """A program's logger printed many ordinary lines after its last error."""
 
 
 class RecoveryDetector:
@@ -20,7 +15,7 @@ class RecoveryDetector:
     def __init__(self) -> None:
         self._left: dict[tuple[str, Identity], int] = {}
 
-    def read(self, line: Line) -> RecoveredFromError | None:
+    def read(self, line: Line) -> Mark | None:
         """Where it is clear that the one who had an error went on."""
         if line.time is None:
             return None
@@ -31,5 +26,5 @@ class RecoveryDetector:
             self._left[speaker] -= 1
             if not self._left[speaker]:
                 del self._left[speaker]
-                return RecoveredFromError()
+                return Mark.RECOVERED_FROM_ERROR
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import record
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import NOBODY, Line
 
 _HEADING = re.compile(
@@ -16,18 +16,13 @@ LONGEST = 100
 """Characters of a heading at most."""
 
 
-@record
-class RetryStarted:
-    """A script begins its next try of the same work."""
-
-
 class RetryHeadings:
     """Follows headings that number the tries of a script: each is one more than the one before."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
-    def read(self, line: Line) -> RetryStarted | None:
+    def read(self, line: Line) -> Mark | None:
         """Where the next try begins; only a script speaks for nobody."""
         text = line.text
         spoken = line.who == NOBODY and len(text) <= LONGEST and any(word in text for word in _WORDS)
@@ -37,4 +32,4 @@ class RetryHeadings:
         word, number = text[: found.start("number")].lower(), int(found["number"])
         before = self._last.get(word)
         self._last = {word: number}
-        return RetryStarted() if before is not None and number == before + 1 else None
+        return Mark.RETRY_STARTED if before is not None and number == before + 1 else None

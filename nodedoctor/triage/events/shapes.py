@@ -15,7 +15,9 @@ KEPT = 4096
 """Shapes of lines remembered; logs repeat a few hundred."""
 _NUMBER = re.compile(r"\d+")
 
-Counter = Callable[[str], "tuple[str, tuple[float, ...]] | None"]
+Count = tuple[str, tuple[float, ...]]
+"""The name of a counter and its value, as a line tells them."""
+Counter = Callable[[str], "Count | None"]
 
 
 @record

@@ -83,7 +83,7 @@ class StackDumps:
         stack = ThreadStack(frames, self._gil)
         who = first.who.filled(type(first.who)(pid=self._pid))
         doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
-        yield Event(stack, first.place, who, first.time, f"process {self._pid} {doing}")
+        yield Event.at(first, stack, who=who, text=f"process {self._pid} {doing}")
 
 
 def describe_frame(frames: tuple[StackFrame, ...]) -> str:

@@ -6,36 +6,28 @@ import re
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.log_pattern import (
-    LogPattern,
     bounded_integer,
-    log_pattern,
     optional_integer,
     rank_number,
     ranks_in,
-    symptom_pattern,
     world_size,
 )
-from nodedoctor.triage.model import Cause
+from nodedoctor.triage.events.rows import read_rows
 
 
 @record
 class GlooTimeout:
     """A gloo operation of the process waited in vain: it says nothing about the culprit."""
 
-    milliseconds: int | None
+    milliseconds: int | None = None
 
 
 @record
 class PeerGone:
     """A connection to a peer broke: that peer's process ended, or the way to it did."""
 
-    peer: str
+    peer: str = ""
     timed_out: bool = False
-
-
-@record
-class PeerHost:
-    """Open MPI's name of the node whose process it lost; the line stands below what it says of the loss."""
 
 
 @record
@@ -46,16 +38,6 @@ class BarrierMissed:
     where: str = "the barrier"
     passing: bool = False
     """They may still come: the others went on waiting."""
-
-
-@record
-class HeartbeatLost:
-    """A coordinator hears nothing of some tasks any more; lines behind it name them."""
-
-
-@record
-class BarrierVictim:
-    """This rank reached the monitored barrier and was let down."""
 
 
 @record
@@ -105,8 +87,8 @@ class CollectiveMismatch:
 class StoreWait:
     """A rank waited for a key that `rank` had to publish."""
 
-    rank: int | None
-    dead: bool
+    rank: int | None = None
+    dead: bool = False
 
 
 @record
@@ -127,7 +109,6 @@ _WAITED = re.compile(r"[Tt]ime(?:d )?[ -]?[Oo]ut|^\W*$")
 """Other errors are of the store's connection itself, and nobody was waited for."""
 UNHEARD = "agent-unheard"
 """The symptom of an agent whose rendezvous is gone: it is, too, when the node that holds it is done."""
-_SOCKET: Cause = "network_socket_interface"
 
 
 _NAMED = re.compile(r"Rank (\d{1,6}) is running\b|\bbut Rank (\d{1,6})\b")
@@ -167,167 +148,136 @@ def _unjoined_ranks(found: re.Match[str]) -> ClientsMissing | None:
     return ClientsMissing(came, expected) if came < expected else None
 
 
-SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(  # nvidia-resiliency-ext, fault_tolerance/rank_monitor_server.py
-        r"rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for"
-        r"|Did not get (?:initial|subsequent) heartbeat)",
-        lambda found: BarrierMissed(
-            ranks_in(found["rank"]),
-            f"the end of its section {found['section']}" if found["section"] else "its next heartbeat",
-        ),
-    ),
-    log_pattern(
-        # gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
-        r"Timed out waiting (\d+)ms for (?:recv|send) operation to complete"
-        r"|Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b",
-        lambda found: GlooTimeout(optional_integer(found[1])),
-    ),
-    log_pattern(
-        r"^(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error) "
-        r"\[?(?P<peer>[\w.:-]{1,255})\]?)?"
-        r".*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)",
-        lambda found: PeerGone(found["peer"] or ""),
-    ),
-    log_pattern(
-        r"communication peer process has unexpectedly disconnected|ORTE has lost communication with",
-        lambda _: PeerGone(""),
-    ),
-    log_pattern(r"^\W*Peer host:\s+(?P<host>[\w.-]{1,255})\s*$", lambda _: PeerHost()),
-    log_pattern(
-        r"Ranks? ([\d, ]+) failed to pass monitoredBarrier",
-        lambda found: BarrierMissed(ranks_in(found[1])),
-    ),
-    log_pattern(  # JAX's coordination service: a task that did not come, or that it hears nothing of
-        r"^\W*/job:\w+/replica:\d+/task:(?P<task>\d+)\W*$",
-        lambda found: BarrierMissed((rank_number(found["task"]),)),
-    ),
-    log_pattern(
-        r"(?:tasks? (?:are|is) unhealthy|stopped sending heartbeats)",
-        lambda _: HeartbeatLost(),
-    ),
-    log_pattern(
-        r"Rank (?P<rank>\d+) successfully reached monitoredBarrier",
-        lambda _: BarrierVictim(),
-    ),
-    log_pattern(
-        r"op\.preamble\.length <= op\.nbytes\.? (\d+) vs (\d+)",
-        lambda found: SizeMismatch(bounded_integer(found[1]), bounded_integer(found[2])),
-    ),
-    log_pattern(
-        r"Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?: "
-        r"|\bbut Rank \d+(?: is running\b|$)",
-        lambda found: (
-            CollectiveMismatch(parse_fingerprints(found.string))
-            if "Detected mismatch" in found.string or parse_fingerprints(found.string)
-            else None
-        ),
-    ),
-    log_pattern(  # of DeepSpeed, which compares each rank with rank 0
-        r"disagree(?:ment|d|s)? (?:error )?between rank ?(?P<mine>\d+) and rank ?(?P<other>\d+)",
-        lambda found: CollectiveMismatch(
-            tuple(CollectiveFingerprint(rank_number(found[name]), "") for name in ("mine", "other")),
-            "DeepSpeed compared what they were about to do",
-        ),
-    ),
-    log_pattern(
-        r"but Rank (?P<one>\d+) has (?P<count>\d+) params, while rank (?P<other>\d+) has inconsistent"
-        r" (?P<other_count>\d+)"
-        r"|(?:\[Rank (?P<mine>\d+)\].{0,20})?in this process with (?:sizes|strides) (?P<sizes>.{0,80}?)"
-        r" appears not to match (?:sizes|strides) (?:(?P<other_sizes>\[.{0,80}?) )?"
-        r"of the same param in process (?P<process>\d+)",
-        _parameter_mismatch,
-    ),
-    log_pattern(
-        # a bare number counts communicators, and rank 0 publishes the id of each (broadcastUniqueNCCLID)
-        r"retr\w{1,9}ing ncclUniqueId from \[(?P<root>\d+)\].{1,200}store->get\([^)]{0,99}\)"
-        r" got error: (?P<error>.*)"
-        r"|store->get\(['\"]?\d+['\"]?\) got error: (?P<bare>.*)",
-        _store_wait,
-    ),
-    log_pattern(
-        r"waiting for clients\. (\d+)/(\d+) clients joined",
-        lambda found: ClientsMissing(bounded_integer(found[1]), bounded_integer(found[2])),
-    ),
-    log_pattern(  # _store_based_barrier of torch.distributed; a store of an earlier run counts too many
-        r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?"
-        r"\(world_size=(?P<all>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)",
-        _unjoined_ranks,
-    ),
-    log_pattern(  # torch's store and gloo's own, rendezvous/*_store.cc
-        r"wait timeout after \d+ ?ms|\bWait timeout for key\(s\): ",
-        lambda _: StoreWait(None, False),
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "interface-missing",
-        r"Unable to find (?:address|interface) for: ?\S+",
-        "the network interface that gloo is set to use does not exist here",
-        personal=True,
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "store-unreachable",
-        r"client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)"
-        r"|\bconnect\(\) timed out\. Original timeout was \d+ ?ms",  # torch's TCPStore until 1.10
-        "the rendezvous store could not be reached",
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "mesh-failed",
-        r"connectFullMesh failed|\[Gloo\] Rank \d+ is NOT connected to: |/pair\.cc:\d+\] [Cc]onnect timeout",
-        "gloo could not connect the ranks with each other",
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "port-in-use",
-        # NCCL's RAS answers questions on a port of its own, and a job goes on without (ras/client_support.cc)
-        r"^(?!.*\bras/\w+\.cc:\d+).*(?:EADDRINUSE"
-        r"|(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use)",
-        "the port of the rendezvous store is taken by another process",
-        personal=True,
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "port-taken",
-        r"\b\w{1,40}(?:Error|Exception): [Pp]ort \d{1,5} is (?:already )?in use"
-        r"|\bOFI EP enable failed \([^()]{1,120}:Address already in use\)",  # MPICH on libfabric
-        "a port that the program wants is taken by another process",
-        quoted=True,
-        personal=True,
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "cannot-listen",
-        r"server socket has failed to listen on any",
-        "the rendezvous store could not listen on its port",
-        personal=True,
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "rendezvous-failed",
-        r"^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error",
-        "the nodes did not all meet at the rendezvous",
-        as_warning=True,
-    ),
-    symptom_pattern(  # torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
-        _SOCKET,
-        UNHEARD,
-        r"has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous",
-        "an agent of torchrun could not reach the rendezvous any more",
-        as_warning=True,
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "host-not-found",
-        r"\bhost not found: ",  # of torch's store; elsewhere a name may be that of any server
-        "the name of the master could not be resolved",
-    ),
-    symptom_pattern(
-        _SOCKET,
-        "name-unresolved",
-        r"Name or service not known|in name resolution|Name does not resolve|cannot be resolved"
-        r"|No address associated with hostname",
-        "a host name could not be resolved",
-        decisive=False,
-    ),
-)
+def _section_missed(found: re.Match[str]) -> BarrierMissed:
+    section = found["section"]
+    return BarrierMissed(
+        ranks_in(found["rank"]), f"the end of its section {section}" if section else "its next heartbeat"
+    )
+
+
+def _task_missing(found: re.Match[str]) -> BarrierMissed:
+    return BarrierMissed((rank_number(found[1]),))
+
+
+def _fingerprints_differ(found: re.Match[str]) -> CollectiveMismatch | None:
+    shown = parse_fingerprints(found.string)
+    return CollectiveMismatch(shown) if shown or "Detected mismatch" in found.string else None
+
+
+def _differs_from_rank_0(found: re.Match[str]) -> CollectiveMismatch:
+    both = (CollectiveFingerprint(rank_number(found[name]), "") for name in ("mine", "other"))
+    return CollectiveMismatch(tuple(both), "DeepSpeed compared what they were about to do")
+
+
+SIGNS = read_rows(
+    r"""
+# nvidia-resiliency-ext, fault_tolerance/rank_monitor_server.py
+_section_missed
+    rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for
+    |Did not get (?:initial|subsequent) heartbeat)
+# gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
+GlooTimeout
+    Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
+    |Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b
+# gloo, transport/tcp/pair.cc; NCCL; strerror(3)
+PeerGone
+    ^(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
+    \[?(?P<peer>[\w.:-]{1,255})\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)
+# Open MPI
+PeerGone
+    communication peer process has unexpectedly disconnected|ORTE has lost communication with
+PEER_HOST
+    ^\W*Peer host:\s+(?P<host>[\w.-]{1,255})\s*$
+# torch, ProcessGroupWrapper.cpp and ProcessGroupGloo.cpp
+BarrierMissed
+    Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier
+# JAX's coordination service: a task that did not come, or that it hears nothing of
+_task_missing
+    ^\W*/job:\w+/replica:\d+/task:(\d+)\W*$
+_task_missing
+    ^/job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7})$
+HEARTBEAT_LOST
+    (?:tasks? (?:are|is) unhealthy|stopped sending heartbeats)
+BARRIER_VICTIM
+    Rank (?P<rank>\d+) successfully reached monitoredBarrier
+# gloo, transport/tcp/pair.cc
+SizeMismatch
+    op\.preamble\.length <= op\.nbytes\.? (?P<received>\d+) vs (?P<expected>\d+)
+# torch, ProcessGroupWrapper.cpp
+_fingerprints_differ
+    Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?:[ ]
+    |\bbut Rank \d+(?: is running\b|$)
+# DeepSpeed, which compares each rank with rank 0
+_differs_from_rank_0
+    disagree(?:ment|d|s)? (?:error )?between rank ?(?P<mine>\d+) and rank ?(?P<other>\d+)
+# torch, c10d/reducer.cpp
+_parameter_mismatch
+    but Rank (?P<one>\d+) has (?P<count>\d+) params, while rank (?P<other>\d+) has inconsistent[ ]
+    (?P<other_count>\d+)
+    |(?:\[Rank (?P<mine>\d+)\].{0,20})?in this process with (?:sizes|strides) (?P<sizes>.{0,80}?)[ ]
+    appears not to match (?:sizes|strides) (?:(?P<other_sizes>\[.{0,80}?) )?
+    of the same param in process (?P<process>\d+)
+# a bare number counts communicators, and rank 0 publishes the id of each (broadcastUniqueNCCLID)
+_store_wait
+    retr\w{1,9}ing ncclUniqueId from \[(?P<root>\d+)\].{1,200}store->get\([^)]{0,99}\)[ ]
+    got error: (?P<error>.*)|store->get\(['"]?\d+['"]?\) got error: (?P<bare>.*)
+# torch's TCPStore
+ClientsMissing
+    waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined
+# _store_based_barrier of torch.distributed; a store of an earlier run counts too many
+_unjoined_ranks
+    Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?
+    \(world_size=(?P<all>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)
+# torch's store and gloo's own, rendezvous/*_store.cc
+StoreWait
+    wait timeout after \d+ ?ms|\bWait timeout for key\(s\):[ ]
+[network_socket_interface]
+# gloo, transport/tcp/device.cc
+interface-missing  personal
+  the network interface that gloo is set to use does not exist here
+    Unable to find (?:address|interface) for: ?\S+
+# torch, c10d/socket.cpp; the last, its TCPStore until 1.10
+store-unreachable
+  the rendezvous store could not be reached
+    client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)
+    |\bconnect\(\) timed out\. Original timeout was \d+ ?ms
+# gloo, rendezvous/context.cc and transport/tcp/pair.cc
+mesh-failed
+  gloo could not connect the ranks with each other
+    connectFullMesh failed|\[Gloo\] Rank \d+ is NOT connected to: |/pair\.cc:\d+\] [Cc]onnect timeout
+# errno(3): EADDRINUSE
+# NCCL's RAS answers questions on a port of its own, and a job goes on without (ras/client_support.cc)
+port-in-use  personal
+  the port of the rendezvous store is taken by another process
+    ^(?!.*\bras/\w+\.cc:\d+).*(?:EADDRINUSE
+    |(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use)
+# servers' own exceptions; MPICH on libfabric
+port-taken  quoted  personal
+  a port that the program wants is taken by another process
+    \b\w{1,40}(?:Error|Exception): [Pp]ort \d{1,5} is (?:already )?in use
+    |\bOFI EP enable failed \([^()]{1,120}:Address already in use\)
+# torch, c10d/socket.cpp
+cannot-listen  personal
+  the rendezvous store could not listen on its port
+    server socket has failed to listen on any
+# torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
+rendezvous-failed  as_warning
+  the nodes did not all meet at the rendezvous
+    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error
+agent-unheard  as_warning
+  an agent of torchrun could not reach the rendezvous any more
+    has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous
+# torch's store; elsewhere a name may be that of any server
+host-not-found
+  the name of the master could not be resolved
+    \bhost not found:[ ]
+# gai_strerror(3)
+name-unresolved  hint
+  a host name could not be resolved
+    Name or service not known|in name resolution|Name does not resolve|cannot be resolved
+    |No address associated with hostname
+""",
+    GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
+    ClientsMissing, StoreWait, _section_missed, _task_missing, _fingerprints_differ, _differs_from_rank_0,
+    _parameter_mismatch, _store_wait, _unjoined_ranks,
+)  # fmt: skip

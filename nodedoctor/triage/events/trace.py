@@ -265,7 +265,7 @@ class TracebackReader:
             line, how = current.first, current.manner
             if self._steps - current.steps < AFTER:
                 what = CutShort(tuple(current.frames))
-                yield Event(what, line.place, line.who, line.time, line.text, line.repeated, manner=how)
+                yield Event.at(line, what, manner=how)
         self._open.clear()
 
     def holds(self, line: Line) -> bool:

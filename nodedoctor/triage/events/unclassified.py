@@ -14,17 +14,6 @@ from nodedoctor.triage.events.assertion import assertion_of
 from nodedoctor.triage.events.not_a_log import PASSING
 from nodedoctor.triage.model import ASSERTED, Line
 
-
-@record
-class OutputContinued:
-    """So much was said behind the last complaint of a log that this was none of its last words."""
-
-
-@record
-class SurvivedError:
-    """So much was said behind the last error of a log that this did not end the one who said it."""
-
-
 MUCH = 100
 """Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
 follow an error are fewer. Ours."""

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.log_pattern import (
-    LogPattern,
-    bounded_integer,
-    log_pattern,
-    optional_integer,
-    ranks_in,
-)
+from nodedoctor.triage.events.log_pattern import bounded_integer, optional_integer
+from nodedoctor.triage.events.rows import read_rows
 from nodedoctor.triage.model import CollectiveCall, ProcessGroup
 
 GROUP = (
@@ -30,9 +25,9 @@ _WORK = re.compile(r"\w{0,32}Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
 class TimedOut:
     """A rank waited in a collective until the group's timeout: nearly always a victim."""
 
-    work: CollectiveCall
-    ran_ms: int | None
-    fresh: bool
+    work: CollectiveCall = CollectiveCall()
+    ran_ms: int | None = None
+    fresh: bool = False
     """The first announcement, not the exception text that repeats it."""
 
 
@@ -40,8 +35,8 @@ class TimedOut:
 class CollectiveFailed:
     """A collective ended with an error of NCCL, not with a timeout."""
 
-    work: CollectiveCall
-    reason: str
+    work: CollectiveCall = CollectiveCall()
+    reason: str = ""
 
 
 @record
@@ -59,21 +54,16 @@ class CollectiveStatus:
 class DumpRequested:
     """A rank was told to dump because of this rank, the first victim that reported."""
 
-    rank: int | None
+    from_rank: int | None = None
 
 
 @record
 class WatchdogStuck:
     """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
 
-    seconds_stuck: int | None
+    seconds_stuck: int | None = None
     of_server: bool = False
     """An inference server's, which ends ranks that finish no step."""
-
-
-@record
-class GilHeld:
-    """The process could not get Python's lock: some thread of it sits inside a call that keeps it."""
 
 
 @record
@@ -89,11 +79,6 @@ class DesyncJoined:
 
     ranks: tuple[int, ...]
     seq: int
-
-
-@record
-class CommunicatorDestroyed:
-    """A rank took its communicators down: if others still wait, it left early."""
 
 
 @record
@@ -146,7 +131,7 @@ def _timed_out(found: re.Match[str]) -> TimedOut | CollectiveFailed | None:
     return TimedOut(work, optional_integer(ran[1]) if ran else work.timeout_ms, fresh)
 
 
-def _status_event(found: re.Match[str]) -> CollectiveStatus:
+def _group_status(found: re.Match[str]) -> CollectiveStatus:
     text = found.string
 
     def last(word: str) -> int | None:
@@ -163,7 +148,7 @@ def _status_event(found: re.Match[str]) -> CollectiveStatus:
     )
 
 
-def _abort_event(found: re.Match[str]) -> TimedOut | CollectiveFailed:
+def _aborting(found: re.Match[str]) -> TimedOut | CollectiveFailed:
     """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
     work = CollectiveCall(group=ProcessGroup(found["group"] or ""))
     reason = found["why"].strip()
@@ -172,63 +157,53 @@ def _abort_event(found: re.Match[str]) -> TimedOut | CollectiveFailed:
     return CollectiveFailed(work, reason)
 
 
-SIGNS: tuple[LogPattern, ...] = (
-    log_pattern(
-        r"(?:\[TC\]\[rank=\d+\]\[name=(?P<group>[^\]]{0,80})\] )?"
-        r"Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)",
-        _abort_event,
-    ),
-    log_pattern(
-        r"^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?"
-        r"nccl hit async error:? *(?P<why>.*)",
-        lambda found: CollectiveFailed(
-            CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip()
-        ),
-    ),
-    log_pattern(
-        r"^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down",
-        lambda found: ProcessAborting("its own watchdog takes the process down"),
-    ),
-    log_pattern(
-        r"(?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?"
-        r"(?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()",
-        _timed_out,
-    ),
-    log_pattern(rf"(?:{GROUP}.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+", _status_event),
-    log_pattern(
-        rf"(?:{GROUP}.*?)?due to a collective timeout from +(?:rank (?P<first>\d+)|this local rank)",
-        lambda found: DumpRequested(optional_integer(found["first"])),
-    ),
-    log_pattern(
-        r"(?:watchdog got stuck for (\d+) seconds|Heartbeat monitor timed out)",
-        lambda found: WatchdogStuck(optional_integer(found[1])),
-    ),
-    log_pattern(r"Could not acquire GIL within \d+ ms", lambda _: GilHeld()),
-    log_pattern(
-        r"To our best knowledge, (?:ranks? )?(?:\[?(?P<some>[\d, ]+)\]? are the lagging"
-        r"|the lagging/dead)(?P<rest>.*)",
-        lambda found: DesyncMissing(ranks_in(found["some"] or found["rest"])),
-    ),
-    log_pattern(
-        r"\[(?P<ranks>[\d, ]+)\] finished collective #\d+, but didn't join",
-        lambda found: DesyncMissing(ranks_in(found["ranks"])),
-    ),
-    log_pattern(
-        r"\[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)",
-        lambda found: DesyncJoined(ranks_in(found["ranks"]), bounded_integer(found["seq"])),
-    ),
-    log_pattern(
-        r"\[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)",
-        lambda found: TimedOut(CollectiveCall(found["op"], bounded_integer(found["seq"])), None, fresh=False),
-    ),
-    log_pattern(
-        r"^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm"
-        r"|destroy_process_group entered)",
-        lambda _: CommunicatorDestroyed(),
-    ),
-    log_pattern(
-        rf"(?:{GROUP} |\[Rank (?P<grank2>\d+)\] )?(?:Process group"
-        rf"|NCCL) watchdog thread terminated with exception: (?P<why>.*)",
-        lambda found: ProcessAborting(found["why"]),
-    ),
-)
+def _async_error(found: re.Match[str]) -> CollectiveFailed:
+    return CollectiveFailed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip())
+
+
+def _lagging(found: re.Match[str]) -> TimedOut:
+    return TimedOut(CollectiveCall(found["op"], bounded_integer(found["seq"])))
+
+
+_ROWS = r"""
+# torch (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, debug.h, TraceUtils.h)
+_aborting
+    (?:\[TC\]\[rank=\d+\]\[name=(?P<group>[^\]]{0,80})\] )?
+    Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)
+_async_error
+    ^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?
+    nccl hit async error:? *(?P<why>.*)
+ProcessAborting  reason=its own watchdog takes the process down
+    ^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down
+_timed_out
+    (?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?
+    (?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()
+_group_status
+    (?:<GROUP>.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+
+DumpRequested
+    (?:<GROUP>.*?)?due to a collective timeout from +(?:rank (?P<from_rank>\d+)|this local rank)
+WatchdogStuck
+    (?:watchdog got stuck for (?P<seconds_stuck>\d+) seconds|Heartbeat monitor timed out)
+GIL_HELD
+    Could not acquire GIL within \d+ ms
+DesyncMissing
+    To our best knowledge, (?:ranks? )?
+    (?:\[?(?P<ranks>[\d, ]+)\]? are the lagging|the lagging/dead)(?P<ranks2>.*)
+DesyncMissing
+    \[(?P<ranks>[\d, ]+)\] finished collective #\d+, but didn't join
+DesyncJoined
+    \[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)
+_lagging
+    \[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)
+COMMUNICATOR_DESTROYED
+    ^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)
+ProcessAborting
+    (?:<GROUP> |\[Rank \d+\] )?(?:Process group|NCCL) watchdog thread terminated with exception:[ ]
+    (?P<reason>.*)
+"""
+
+SIGNS = read_rows(
+    _ROWS.replace("<GROUP>", GROUP),
+    ProcessAborting, DumpRequested, WatchdogStuck, DesyncMissing, DesyncJoined,
+    _aborting, _async_error, _timed_out, _group_status, _lagging,
+)  # fmt: skip

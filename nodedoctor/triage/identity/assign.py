@@ -13,8 +13,8 @@ from typing import Any
 
 from nodedoctor.debug import Log
 from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
+from nodedoctor.triage.events.exits import ProcessExit
+from nodedoctor.triage.events.machine import XidReported
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.nccl import Communicator
 from nodedoctor.triage.events.progress import PidRoster
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.model import Event, Identity

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from nodedoctor.triage.events.system.elastic import ENTRY, ElasticBlock
+from nodedoctor.triage.events.elastic import ENTRY, ElasticBlock
 from nodedoctor.triage.events.torn_lines import join_broken
 from nodedoctor.triage.events.trace import RAISED
 from nodedoctor.triage.model import NOBODY, Identity, Line

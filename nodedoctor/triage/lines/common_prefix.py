@@ -90,9 +90,9 @@ def event_signature(text: str) -> frozenset[str]:
     """The kinds of events in a line by itself, and what of a process's identity those about trouble name."""
     said: set[str] = set()
     for event in read_events([Line(text, Place("", 0))]) if text else ():
-        kind = type(event.what).__name__
-        if not isinstance(event.what, SIDE_FACTS):
+        kind = event.kind_name
+        if event.kind not in SIDE_FACTS:
             said.add(kind)
-        if not isinstance(event.what, NON_ERRORS):
+        if event.kind not in NON_ERRORS:
             said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
     return frozenset(said)

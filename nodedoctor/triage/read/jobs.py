@@ -14,20 +14,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import JobFinished, TrainingStep, WorldSize
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.progress import TrainingStep, WorldSize
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.watchdog import TimedOut
 from nodedoctor.triage.identity.labels import Sources, SourceStats
 from nodedoctor.triage.identity.paths import identities_from_paths
 from nodedoctor.triage.identity.world import world_size
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 
 GAP = 60.0
 """Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
 _NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
-_OF_A_JOB = (TrainingStep, JobFinished, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
+_OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class LoggedJob:
 def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
     ranks = _ranks_by_log(events, speakers)
-    speaking = {e.place.source for e in events if isinstance(e.what, _OF_A_JOB)} & speakers.keys()
+    speaking = {e.place.source for e in events if e.kind in _OF_A_JOB} & speakers.keys()
     found: list[LoggedJob] = []
     for source in sorted(speaking, key=lambda name: (speakers[name].first or 0.0, name)):
         heard, number = speakers[source], _job_number(source)

@@ -28,7 +28,7 @@ class EventSampler:
         self._steps = self._steps + 1 if isinstance(event.what, TrainingStep) else 0
         if self._steps > STEPS_KEPT:
             return
-        key = (type(event.what), event.who.rank, event.who.labels[:1])
+        key = (event.kind, event.who.rank, event.who.labels[:1])
         kept = self._first.setdefault(key, [])
         if len(kept) < KEPT:
             kept.append((self._index, event))

@@ -41,7 +41,7 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
     return Timeline(
         events=tuple(last),
         also_seen=(*also_seen, *handled),
-        incidents=incidents + any(not isinstance(e.what, QUIET) for e in last),
+        incidents=incidents + any(e.kind not in QUIET for e in last),
         survived=incidents,
         folded=any(e.repeated for e in last),
         waits=waits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -9,63 +10,50 @@ from typing import Any, TypeVar
 from nodedoctor.record import record
 from nodedoctor.triage.events import LIVENESS, corruption
 from nodedoctor.triage.events.activity import TrainingActivity
-from nodedoctor.triage.events.cuda import OfGpu
-from nodedoctor.triage.events.nccl import Communicator, SetUp
-from nodedoctor.triage.events.not_a_log import NotALog, ProcessState
-from nodedoctor.triage.events.programs.accelerate import CollectiveShape
-from nodedoctor.triage.events.programs.serving import ShutDown
-from nodedoctor.triage.events.progress import (
-    DeliberateSleep,
-    JobFinished,
-    PidRoster,
-    RankOfPid,
-    RequestRefused,
-    ResourceTrackerWarning,
-    ServerReady,
-    SettingMentioned,
-    TrainingStep,
-    WorldSize,
-)
-from nodedoctor.triage.events.ras import HangFolder, RasCount, RasProcess, RasRunning
-from nodedoctor.triage.events.ray import ActorDied, ActorPid
-from nodedoctor.triage.events.recovery import RecoveredFromError
+from nodedoctor.triage.events.exits import LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.events.frameworks import CollectiveShape
+from nodedoctor.triage.events.lifecycle import CancelledByUser
+from nodedoctor.triage.events.machine import MemoryUser, NodeLost
+from nodedoctor.triage.events.nccl import Communicator
+from nodedoctor.triage.events.not_a_log import ProcessState
+from nodedoctor.triage.events.progress import PidRoster, SettingMentioned, TrainingStep, WorldSize
+from nodedoctor.triage.events.ras import HangFolder, RasCount
+from nodedoctor.triage.events.ray import ActorDied
 from nodedoctor.triage.events.restarts import Restarted
-from nodedoctor.triage.events.retry_headings import RetryStarted
-from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, PeersTerminated, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
-from nodedoctor.triage.events.system.nodes import NodeLost
-from nodedoctor.triage.events.system.oom import MemoryUser
-from nodedoctor.triage.events.unclassified import OutputContinued, SurvivedError, UnclassifiedError
+from nodedoctor.triage.events.unclassified import UnclassifiedError
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
-    CommunicatorDestroyed,
     DesyncJoined,
     DumpRequested,
     ProcessAborting,
     TimedOut,
 )
+from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
 
 W = TypeVar("W")
 
 
 QUIET = (
-    *LIVENESS, Restarted, DeliberateSleep, ResourceTrackerWarning, CancelledByUser, ShutDown,
-    RequestRefused, RestartAttempt, LauncherStarted, WorldSize, RankOfPid, PidRoster,
-    SettingMentioned, Communicator, SetUp, PeersTerminated, MemoryUser, ActorPid, CommunicatorDestroyed,
-    DesyncJoined, DumpRequested, ProcessState, NotALog,
-    UnclassifiedError, OutputContinued, SurvivedError, RecoveredFromError, RetryStarted, TrainingActivity,
-    CollectiveShape, OfGpu, RasCount, RasProcess,
-    RasRunning, HangFolder, *corruption.ASIDE,
+    *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
+    PeersTerminated, MemoryUser, DesyncJoined, DumpRequested, ProcessState, UnclassifiedError,
+    TrainingActivity, CollectiveShape, RasCount, HangFolder,
+    Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
+    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RANK_OF_PID, Mark.SET_UP, Mark.ACTOR_PID,
+    Mark.COMMUNICATOR_DESTROYED, Mark.NOT_A_LOG, Mark.OUTPUT_CONTINUED, Mark.SURVIVED_ERROR,
+    Mark.RECOVERED_FROM_ERROR, Mark.RETRY_STARTED, Mark.OF_GPU, Mark.RAS_PROCESS, Mark.RAS_RUNNING,
+    *corruption.ASIDE,
 )  # fmt: skip
 """Events that are no trouble by themselves."""
+
+_ALIVE = (Mark.JOB_FINISHED, CancelledByUser, Mark.RAS_RUNNING, Mark.SERVER_READY)
 
 FATAL = (
     TimedOut,
     ProcessAborting,
     ProcessExit,
-    ForceKilled,
+    Mark.FORCE_KILLED,
     CollectiveFailed,
     LauncherSignalled,
     ActorDied,
@@ -115,7 +103,6 @@ class Timeline:
     not_before: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     """By `id` of an event without a time: the time before which it was not printed."""
     earlier: tuple[tuple[Event[Any], ...], ...] = ()
-    _index: dict[type, list[Event[Any]]] = field(default_factory=dict, repr=False, compare=False)
     _waiting: list[EarliestWait] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -131,16 +118,28 @@ class Timeline:
         return self._waiting[0]
 
     def of(self, kind: type[W]) -> list[Event[W]]:
-        """All events of one kind, in order."""
-        if not self._index:
-            for event in self.events:
-                self._index.setdefault(type(event.what), []).append(event)
-        return self._index.get(kind, [])
+        """All events of one class, in order."""
+        return self._by_kind.get(kind, [])
+
+    def marked(self, mark: Mark) -> list[Event[Mark]]:
+        """All events that are a mark, in order."""
+        return self._by_kind.get(mark, [])
+
+    def has_any(self, kinds: Iterable[Kind]) -> bool:
+        """True where one of its events is of one of some kinds."""
+        return not self._by_kind.keys().isdisjoint(kinds)
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, list[Event[Any]]]:
+        found: dict[Kind, list[Event[Any]]] = {}
+        for event in self.events:
+            found.setdefault(event.kind, []).append(event)
+        return found
 
     @property
     def alive(self) -> bool:
         """True where the job made progress, served, or came to an end in good order."""
-        return self.steps > 0 or any(map(self.of, (JobFinished, CancelledByUser, RasRunning, ServerReady)))
+        return self.steps > 0 or self.has_any(_ALIVE)
 
     @property
     def answers(self) -> bool:
@@ -151,7 +150,7 @@ class Timeline:
     @property
     def trouble(self) -> list[Event[Any]]:
         """Everything that is not a sign of life or of order."""
-        return [event for event in self.events if not isinstance(event.what, QUIET)]
+        return [event for event in self.events if event.kind not in QUIET]
 
     @property
     def ranks_seen(self) -> frozenset[int]:
@@ -229,11 +228,11 @@ def follows_timeout(story: Timeline, event: Event[Any]) -> bool:
     behind = first is not None and first < event.place.offset
     if behind or story.late(event) or story.gave_up(event.who):
         return True
-    return isinstance(event.what, (ActorDied, ActorPid)) and _all_gave_up(story)
+    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(story)
 
 
 def _all_gave_up(story: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself, wherever Ray's lines stand."""
-    told = [*story.of(ActorDied), *story.of(ActorPid)]
+    told = [*story.of(ActorDied), *story.marked(Mark.ACTOR_PID)]
     named = [event.who for event in told if event.who.pid is not None or event.who.rank is not None]
     return bool(named) and all(map(story.gave_up, named))

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from nodedoctor.record import record
+from nodedoctor.triage.events.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.frames import program_file
-from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, TrainingStep, WorldSize
+from nodedoctor.triage.events.lifecycle import CancelledByUser
+from nodedoctor.triage.events.progress import LongWork, TrainingStep, WorldSize
 from nodedoctor.triage.events.restarts import Restarted
-from nodedoctor.triage.events.retry_headings import RetryStarted
 from nodedoctor.triage.events.secondary_errors import OF_LAUNCHERS, is_secondary
-from nodedoctor.triage.events.system.exits import OF_A_SCRIPT, LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 
@@ -54,9 +54,10 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
-        again = index in others or (isinstance(what, (LauncherStarted, RetryStarted)) and seen.over)
+        starts = what in (Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
+        again = index in others or (starts and seen.over)
         up = single and not seen.fatal and _is_server_up(event)
-        if again or (seen.trouble and (isinstance(what, RestartAttempt) or index in anew or up)):
+        if again or (seen.trouble and (what is Mark.RESTART_ATTEMPT or index in anew or up)):
             cuts.append(index)
             died[-1] = seen.fatal or seen.trouble
             died.append(False)
@@ -85,9 +86,9 @@ class _RunState:
 
     def read(self, event: Event[Any]) -> None:
         what = event.what
-        self.fatal = self.fatal or isinstance(what, FATAL)
-        self.trouble = self.trouble or not isinstance(what, QUIET)
-        self.done = self.done or isinstance(what, JobFinished)
+        self.fatal = self.fatal or kind_of(what) in FATAL
+        self.trouble = self.trouble or kind_of(what) not in QUIET
+        self.done = self.done or what is Mark.JOB_FINISHED
         self.moved = self.moved or isinstance(what, TrainingStep)
         self.raised = self.raised or _ends_a_program(event)
         self.several = self.several or _is_of_several(event)
@@ -106,7 +107,7 @@ def of_one_process(events: list[Event[Any]]) -> bool:
 def _is_of_several(event: Event[Any]) -> bool:
     what, who = event.what, event.who
     named = who.rank is not None or who.pid is not None
-    return named or isinstance(what, FATAL) or (isinstance(what, WorldSize) and what.ranks > 1)
+    return named or kind_of(what) in FATAL or (isinstance(what, WorldSize) and what.ranks > 1)
 
 
 def _ends_a_program(event: Event[Any]) -> bool:
@@ -117,7 +118,7 @@ def _ends_a_program(event: Event[Any]) -> bool:
 
 def _is_server_up(event: Event[Any]) -> bool:
     """True where a server says that it is up: what it raised before is over."""
-    return isinstance(event.what, ServerReady) and _UP in event.text
+    return event.what is Mark.SERVER_READY and _UP in event.text
 
 
 def _begun_anew(events: list[Event[Any]]) -> set[int]:
@@ -151,11 +152,11 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
             elif open_at is not None and what.begins and what.rises >= SURVIVED:
                 found.add(open_at)
         elif open_at is not None and (
-            isinstance(what, (JobFinished, ServerReady)) or (works and _by_hand(what))
+            kind_of(what) in (Mark.JOB_FINISHED, Mark.SERVER_READY) or (works and _by_hand(what))
         ):
             found.add(open_at)
-        works = works or isinstance(what, _WORK)
-        if isinstance(what, FATAL):
+        works = works or kind_of(what) in _WORK
+        if kind_of(what) in FATAL:
             open_at = None
     return found
 
@@ -237,7 +238,7 @@ def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
             if _counts_anew(what, counted.get(what.series)):
                 begins.add(over + 1)
                 gone, over = set(), None
-        elif not isinstance(what, QUIET):
+        elif kind_of(what) not in QUIET:
             over = index
     return begins
 
@@ -263,9 +264,9 @@ def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
     told = [e for e in after if e.asserted]
     if after and _is_server_up(after[0]):
         return True
-    if any(isinstance(e.what, JobFinished) or not isinstance(e.what, QUIET) for e in told):
+    if any(e.what is Mark.JOB_FINISHED or e.kind not in QUIET for e in told):
         return True
-    if any(_by_hand(e.what) for e in after) and any(isinstance(e.what, _WORK) for e in after):
+    if any(_by_hand(e.what) for e in after) and any(e.kind in _WORK for e in after):
         return True
     reached: dict[str, tuple[float, ...]] = {}
     for event in before:

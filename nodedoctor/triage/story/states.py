@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.triage.document import event_name
-from nodedoctor.triage.events.progress import JobFinished, TrainingStep
+from nodedoctor.triage.events.exits import ProcessExit
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, RankState, Verdict
 from nodedoctor.triage.story.counts import last_steps
 from nodedoctor.triage.story.model import Timeline
@@ -57,6 +58,6 @@ def _rank_state(event: Event[Any] | None) -> str:
         return "missing"
     if isinstance(event.what, (ProcessExit, ExceptionRaised)):
         return "died"
-    if isinstance(event.what, JobFinished):
+    if event.what is Mark.JOB_FINISHED:
         return "finished"
     return "running" if isinstance(event.what, TrainingStep) else "unknown"

@@ -49,7 +49,7 @@ def drop_copies(sources: Sequence[list[Event[Any]]]) -> list[list[Event[Any]]]:
     kept = []
     for source in sources:
         content = tuple(
-            (event.place.offset, event.text, event.time, event.who, type(event.what)) for event in source
+            (event.place.offset, event.text, event.time, event.who, event.kind) for event in source
         )
         if content not in known:
             kept.append(source)

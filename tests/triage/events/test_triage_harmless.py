@@ -62,10 +62,8 @@ def told() -> Iterator[str]:
         for raw in text.splitlines():
             for line in parse_line(raw, Place("x", 0)):
                 events = list(read_events([line]))
-                own = [
-                    e for e in events if isinstance(e.what, ERRORS_LOGGED_AS_WARNING) or _as_warning(e.what)
-                ]
-                if not own and any(isinstance(event.what, SUSPICIONS) for event in events):
+                own = [e for e in events if e.kind in ERRORS_LOGGED_AS_WARNING or _as_warning(e.what)]
+                if not own and any(event.kind in SUSPICIONS for event in events):
                     yield line.text
 
 

@@ -15,7 +15,7 @@ import pytest
 from say import caught, elastic
 
 from nodedoctor.triage.cli import parser
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.times import year_seconds

@@ -122,12 +122,12 @@ def _line_rule(event: Event[Any]) -> LineRule | None:
 
 def _set_aside(events: Iterable[Event[Any]], rule: LogRule | JobRule | LineRule) -> list[SideError]:
     """The errors among some events, each with its fate; other events are left out."""
-    errors = [(event, _line_rule(event) or rule) for event in events if not isinstance(event.what, QUIET)]
+    errors = [(event, _line_rule(event) or rule) for event in events if event.kind not in QUIET]
     side_errors = [SideError(event, why.fate, why.reason) for event, why in errors]
     for error in side_errors:
         _log.debug(
             "%s at byte %d of %s decides nothing: %s, %s",
-            type(error.event.what).__name__,
+            error.event.kind_name,
             error.event.place.offset,
             error.event.place.source,
             error.fate,
@@ -147,7 +147,7 @@ def merge_alike(side_errors: Iterable[SideError]) -> tuple[SideError, ...]:
     merged: dict[tuple[Any, ...], SideError] = {}
     for error in side_errors:
         text = _DIGITS.sub("", error.event.text)
-        key = (type(error.event.what), error.fate, error.reason, text[:_PREFIX_LENGTH])
+        key = (error.event.kind, error.fate, error.reason, text[:_PREFIX_LENGTH])
         before = merged.get(key)
         merged[key] = error if before is None else replace(before, count=before.count + error.count)
     return tuple(merged.values())[:MOST_KINDS]

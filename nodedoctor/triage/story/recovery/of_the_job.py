@@ -12,11 +12,11 @@ from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.events.cuda import GpuFull
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
 from nodedoctor.triage.events.progress import TrainingStep
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.events.trace import ExceptionRaised
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import QUIET, CollectiveWait
 from nodedoctor.triage.story.recovery.survived import FAR
@@ -99,7 +99,7 @@ def _last_ends(events: Sequence[Event[Any]]) -> dict[str, int]:
     for event in events:
         what = event.what
         exit_code = isinstance(what, ProcessExit) and what.signal is None
-        if event.manner == "plain" and not exit_code and not isinstance(what, (*QUIET, UnreadTrouble)):
+        if event.manner == "plain" and not exit_code and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE):
             source = event.place.source
             ends[source] = max(ends.get(source, 0), event.place.offset)
     return ends

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nodedoctor.triage.events.counters import counter_owner
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.progress import RequestRefused, SettingMentioned
+from nodedoctor.triage.events.progress import SettingMentioned
 from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.events.unclassified import UnclassifiedError
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event
 
 
@@ -22,20 +22,18 @@ def drop_refused_requests(events: list[Event[Any]]) -> list[Event[Any]]:
     """Servers of which nothing came behind a refusal but, where True, the head of its exception."""
     for event in events:
         what, own = event.what, counter_owner(event.place, event.who)
-        if own in refused and isinstance(what, _LOGGED) and not isinstance(what, SettingMentioned):
+        if own in refused and kind_of(what) in _LOGGED and not isinstance(what, SettingMentioned):
             told = refused.pop(own)
-            if isinstance(what, UnreadTrouble) and _BEHIND_ANSWER in event.text:
+            if what is Mark.UNREAD_TROUBLE and _BEHIND_ANSWER in event.text:
                 refused[own] = True
                 continue
             if told:
                 if not isinstance(what, ExceptionRaised):
                     refused[own] = True
                 continue
-        if isinstance(what, RequestRefused):
+        if what is Mark.REQUEST_REFUSED:
             begin = len(kept)
-            while (
-                begin and isinstance(kept[begin - 1].what, _LOGGED) and _is_server_line(kept[begin - 1], own)
-            ):
+            while begin and kept[begin - 1].kind in _LOGGED and _is_server_line(kept[begin - 1], own):
                 begin -= 1
             kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, SettingMentioned)]
             refused[own] = False
@@ -45,7 +43,7 @@ def drop_refused_requests(events: list[Event[Any]]) -> list[Event[Any]]:
 
 _BEHIND_ANSWER = "Exception in ASGI application"
 """uvicorn's word for what a request's handler raised (`uvicorn/protocols/http/httptools_impl.py`)."""
-_LOGGED = (UnreadTrouble, ExceptionRaised, UnclassifiedError, SettingMentioned)
+_LOGGED = (Mark.UNREAD_TROUBLE, ExceptionRaised, UnclassifiedError, SettingMentioned)
 
 
 def _is_server_line(event: Event[Any], name: str) -> bool:
@@ -57,7 +55,7 @@ def _is_server_line(event: Event[Any], name: str) -> bool:
 def of_a_request(event: Event[Any], series: str) -> bool:
     """True for what a server logs of one request: its others go on, which says nothing of other processes."""
     same = series.startswith(f"{counter_owner(event.place, event.who)}|")
-    logged = isinstance(event.what, UnreadTrouble) or (
+    logged = event.what is Mark.UNREAD_TROUBLE or (
         isinstance(event.what, ExceptionRaised) and event.what.logged
     )
     return same and (event.who.pid is not None or logged)

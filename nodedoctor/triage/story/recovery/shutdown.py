@@ -6,39 +6,41 @@ import re
 from itertools import dropwhile, takewhile
 from typing import Any
 
+from nodedoctor.triage.events.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.events.frames import source_place
+from nodedoctor.triage.events.lifecycle import CancelledByUser
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.programs.serving import ShutDown
-from nodedoctor.triage.events.progress import JobFinished, LongWork, ServerReady, TrainingStep
+from nodedoctor.triage.events.nccl import Communicator, NcclError
+from nodedoctor.triage.events.progress import LongWork, TrainingStep
 from nodedoctor.triage.events.ray import ActorDied, TaskFailed
 from nodedoctor.triage.events.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.events.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
-from nodedoctor.triage.events.system.exits import ForceKilled, LauncherSignalled, ProcessExit
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser, LauncherStarted, RestartAttempt
 from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.events.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
-    GilHeld,
     ProcessAborting,
     TimedOut,
     WatchdogStuck,
 )
+from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.story.model import QUIET
 
-_WAITED = (TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, GilHeld, WatchdogStuck, NcclError)
+_WAITED = (
+    TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, WatchdogStuck, NcclError, Mark.GIL_HELD,
+)  # fmt: skip
 """What those say that wait for one that was stopped."""
 _DISORDER = (
     *_WAITED, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
-    ForceKilled, ActorDied,
-    TaskFailed, UnreadTrouble, CutShort,
+    Mark.FORCE_KILLED, ActorDied,
+    TaskFailed, Mark.UNREAD_TROUBLE, CutShort,
 )  # fmt: skip
-_BEGINS = (LauncherStarted, RestartAttempt, SetUp, Communicator, LongWork, ServerReady)
+_BEGINS = (
+    Communicator, LongWork, Mark.LAUNCHER_STARTED, Mark.RESTART_ATTEMPT, Mark.SET_UP, Mark.SERVER_READY,
+)  # fmt: skip
 """Behind one of these another run may have failed by itself."""
-_WORKED = (TrainingStep, JobFinished, LongWork, ServerReady)
+_WORKED = (TrainingStep, Mark.JOB_FINISHED, LongWork, Mark.SERVER_READY)
 _FAULTS = (4, 7, 8, 9, 11)
 """Signals that do not come from an orderly stop."""
 
@@ -51,12 +53,10 @@ def drop_shutdown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     stop = next((index for index, event in enumerate(events) if _by_people(event)), None)
     if stop is None or any(_is_trouble(event) and not _of_a_helper(event) for event in events[:stop]):
         return events
-    if not any(isinstance(event.what, _WORKED) for event in events[:stop]):
+    if not any(event.kind in _WORKED for event in events[:stop]):
         return events
     moved = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events[:stop])
-    again = next(
-        (i for i in range(stop + 1, len(events)) if isinstance(events[i].what, _BEGINS)), len(events)
-    )
+    again = next((i for i in range(stop + 1, len(events)) if events[i].kind in _BEGINS), len(events))
     rest = [event for event in events[stop:again] if not _in_disorder(event, moved)]
     return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[again:]]
 
@@ -113,7 +113,7 @@ def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
 def _said_done(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
     """True where each process that had trouble said behind it that it was done."""
     behind = dropwhile(lambda event: event is not aside[0], events)
-    done = {event.who for event in behind if isinstance(event.what, JobFinished)}
+    done = {event.who for event in behind if event.what is Mark.JOB_FINISHED}
     return all(event.who.pid is not None and event.who in done for event in aside)
 
 
@@ -123,17 +123,17 @@ def _is_unheard(what: object) -> bool:
 
 def _by_people(event: Event[Any]) -> bool:
     what = event.what
-    return isinstance(what, ShutDown) or (isinstance(what, CancelledByUser) and what.by_hand)
+    return what is Mark.SHUT_DOWN or (isinstance(what, CancelledByUser) and what.by_hand)
 
 
 def _is_trouble(event: Event[Any]) -> bool:
-    return event.asserted and not isinstance(event.what, QUIET)
+    return event.asserted and event.kind not in QUIET
 
 
 def _in_disorder(event: Event[Any], moved: bool) -> bool:
     """True for trouble that processes have when they are stopped."""
     what = event.what
-    if isinstance(what, _WAITED) and not moved:
+    if kind_of(what) in _WAITED and not moved:
         return False
     if isinstance(what, ExceptionRaised):
         return (
@@ -141,7 +141,7 @@ def _in_disorder(event: Event[Any], moved: bool) -> bool:
         )
     if isinstance(what, ProcessExit) and what.signal in _FAULTS:
         return False
-    return isinstance(what, _DISORDER) or (isinstance(what, Symptom) and what.cause == "peer_died")
+    return kind_of(what) in _DISORDER or (isinstance(what, Symptom) and what.cause == "peer_died")
 
 
 def _of_a_helper(event: Event[Any]) -> bool:

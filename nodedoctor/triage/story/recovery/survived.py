@@ -7,17 +7,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from nodedoctor.triage.events.exits import ProcessExit
+from nodedoctor.triage.events.lifecycle import CancelledByUser
 from nodedoctor.triage.events.log_pattern import Symptom
-from nodedoctor.triage.events.not_a_log import UnreadTrouble
-from nodedoctor.triage.events.progress import JobFinished, TrainingStep
-from nodedoctor.triage.events.recovery import RecoveredFromError
+from nodedoctor.triage.events.machine import HostOom, XidReported
+from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.system.lifecycle import CancelledByUser
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.events.trace import ExceptionRaised
-from nodedoctor.triage.events.unclassified import SurvivedError
+from nodedoctor.triage.marks import Kind, Mark, kind_of
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.story.model import FATAL, QUIET
 from nodedoctor.triage.story.recovery.requests import of_a_request
@@ -38,7 +35,7 @@ may follow a program that failed."""
 
 def drop_before_long_output(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without the errors of a process that wrote very much behind them."""
-    return _drop_before(events, SurvivedError, lambda _: True) if of_one_process(events) else events
+    return _drop_before(events, (Mark.SURVIVED_ERROR,), lambda _: True) if of_one_process(events) else events
 
 
 def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -46,13 +43,13 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
     if not of_one_process(events):
         return events
     return _drop_before(
-        events, RecoveredFromError, lambda what: isinstance(what, UnreadTrouble) or _is_caught(what)
+        events, (Mark.RECOVERED_FROM_ERROR,), lambda what: what is Mark.UNREAD_TROUBLE or _is_caught(what)
     )
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without what may pass, of a job that came to its end behind it, or was cancelled."""
-    return _drop_before(events, (JobFinished, CancelledByUser), _may_pass)
+    return _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -60,7 +57,7 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
 
     A rank that had an error and never said that it was done keeps it.
     """
-    if any(isinstance(event.what, FATAL) for event in events):
+    if any(event.kind in FATAL for event in events):
         return events
     done = {event.who.rank for event in events if _reports_success(event)}
     end = _last_index(events, _reports_success)
@@ -69,11 +66,11 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
         for event in events[:end]
         if (isinstance(event.what, ExceptionRaised) or event.manner == "retold") and event.who.rank in done
     }
-    return [event for event in events if event.place not in raised or isinstance(event.what, QUIET)]
+    return [event for event in events if event.place not in raised or event.kind in QUIET]
 
 
 def _reports_success(event: Event[Any]) -> bool:
-    return isinstance(event.what, JobFinished) and _RESULT.search(event.text) is not None
+    return event.what is Mark.JOB_FINISHED and _RESULT.search(event.text) is not None
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
@@ -82,14 +79,14 @@ def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool
 
 
 def _drop_before(
-    events: list[Event[Any]], last: type | tuple[type, ...], is_dropped: Callable[[object], bool]
+    events: list[Event[Any]], last: tuple[Kind, ...], is_dropped: Callable[[object], bool]
 ) -> list[Event[Any]]:
     """Without the trouble before the last event of a kind."""
-    end = _last_index(events, lambda event: isinstance(event.what, last))
+    end = _last_index(events, lambda event: event.kind in last)
     return [
         event
         for index, event in enumerate(events)
-        if index >= end or isinstance(event.what, QUIET) or not is_dropped(event.what)
+        if index >= end or event.kind in QUIET or not is_dropped(event.what)
     ]
 
 
@@ -98,13 +95,13 @@ def _is_caught(what: object) -> bool:
 
 
 def _may_pass(what: object) -> bool:
-    return isinstance(what, UnreadTrouble) or (isinstance(what, BarrierMissed) and what.passing)
+    return what is Mark.UNREAD_TROUBLE or (isinstance(what, BarrierMissed) and what.passing)
 
 
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without trouble after which the job went on counting: it was no end of anything. A death stays."""
     kept: list[Event[Any]] = []
-    trouble = [e for e in events if e.asserted and not isinstance(e.what, (*QUIET, UnreadTrouble))]
+    trouble = [e for e in events if e.asserted and e.kind not in (*QUIET, Mark.UNREAD_TROUBLE)]
     alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
     counters = _LaterCounters(events)
     speakers = _Speakers(events)
@@ -112,7 +109,7 @@ def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
         what = event.what
         if isinstance(what, TrainingStep):
             counters.add(what)
-        last = isinstance(what, (*QUIET, *FATAL)) or _LAST_WORDS.search(event.text) is not None
+        last = kind_of(what) in (*QUIET, *FATAL) or _LAST_WORDS.search(event.text) is not None
         if last or speakers.final(event) or not counters.survived(event, alone):
             kept.append(event)
     return kept[::-1]
@@ -124,7 +121,7 @@ def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
     Where anything ended for good, that may be the end of the habit, too.
     """
-    if any(isinstance(event.what, FATAL) for event in events):
+    if any(event.kind in FATAL for event in events):
         return events
     folded = {
         e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
@@ -151,13 +148,13 @@ def _is_logged(event: Event[Any], folded: set[str]) -> bool:
     what = event.what
     if isinstance(what, ExceptionRaised):
         return what.logged or (not what.frames and event.who.world in folded)
-    return isinstance(what, UnreadTrouble)
+    return what is Mark.UNREAD_TROUBLE
 
 
 def _error_kinds(event: Event[Any]) -> set[str]:
     """What another error has in common with this one if both come out of the same place."""
     what = event.what
-    if isinstance(what, UnreadTrouble):
+    if what is Mark.UNREAD_TROUBLE:
         return {_message_shape(event.text)}
     if not isinstance(what, ExceptionRaised):
         return set()
@@ -178,7 +175,7 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
     stop = next(
         (i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None
     )
-    if stop is None or any(not isinstance(event.what, QUIET) for event in events[:stop]):
+    if stop is None or any(event.kind not in QUIET for event in events[:stop]):
         return events
     ends = (isinstance(e.what, ProcessExit) and e.what.signal is None for e in events[stop:])
     return [*events[:stop], *(e for e, end in zip(events[stop:], ends, strict=True) if not end)]
@@ -231,7 +228,7 @@ class _LaterCounters:
 
     def survived(self, event: Event[Any], alone: bool) -> bool:
         """True when a counter went on after this, or began and came far."""
-        mild = isinstance(event.what, UnreadTrouble) or not event.asserted or _is_hint(event.what)
+        mild = event.what is Mark.UNREAD_TROUBLE or not event.asserted or _is_hint(event.what)
         needed = SURVIVED if alone or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
@@ -271,7 +268,7 @@ class _Speakers:
             rank = event.who.rank
             if rank is not None and isinstance(event.what, TrainingStep):
                 self._counted[rank] = max(self._counted.get(rank, 0), event.place.offset)
-            elif rank is not None and isinstance(event.what, FATAL):
+            elif rank is not None and event.kind in FATAL:
                 self._dead.add(rank)
 
     def final(self, event: Event[Any]) -> bool:

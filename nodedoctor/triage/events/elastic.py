@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.events.system.exits import ProcessExit
+from nodedoctor.triage.events.exits import ProcessExit
 from nodedoctor.triage.model import LARGEST_PID, Event, Identity, Line
 from nodedoctor.whole_numbers import whole_number
 
@@ -47,7 +47,7 @@ class ElasticBlock:
         who = _list_identity(line, done)
         what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""))
         said = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
-        return Event(what, line.place, who, line.time, said, line.repeated)
+        return Event.at(line, what, who=who, text=said)
 
 
 def _list_identity(line: Line, row: dict[str, str]) -> Identity:
