@@ -18,7 +18,7 @@ from nodedoctor.whole_numbers import whole_number
 if TYPE_CHECKING:
     from nodedoctor.fleet.gather import Transport
     from nodedoctor.json_shapes import Json
-    from nodedoctor.triage.result import TriageResult
+    from nodedoctor.triage.verdict.result import TriageResult
 
 _EPILOG = """\
 examples:
@@ -47,9 +47,9 @@ def main(words: list[str]) -> int:
     outputs.start_debug_log(arguments)
     # With a deadline the ends of logs are read first, which needs the cores.
     begun = {} if arguments.deadline else search.start_searches(arguments.paths)
-    from nodedoctor.triage import saved
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
-    from nodedoctor.triage.node_reports import read_node
+    from nodedoctor.triage.timeline.node_reports import read_node
+    from nodedoctor.triage.verdict import saved
 
     if problem := _live_problem(arguments):
         return complain(problem)
@@ -138,7 +138,7 @@ def _live_problem(arguments: argparse.Namespace) -> str:
 
 def _write_outputs(arguments: argparse.Namespace, examined: TriageResult) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
-    from nodedoctor.triage import document
+    from nodedoctor.triage.verdict import document
 
     found = document.make_document(examined.verdict, examined.lines.of)
     code = Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
@@ -174,10 +174,10 @@ def _show_document(arguments: argparse.Namespace, found: Json, verdict: int) -> 
 
 def _render_page(arguments: argparse.Namespace, found: Json) -> str:
     if arguments.json:
-        from nodedoctor.triage import document
+        from nodedoctor.triage.verdict import document
 
         return document.render_text(found) + "\n"
-    from nodedoctor.triage import page
+    from nodedoctor.triage.verdict import page
 
     return page.render_page(found, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
 

@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
 from nodedoctor.record import record
-from nodedoctor.triage.live.rank_groups import RankGroupActivity
 from nodedoctor.triage.marks import Kind, Mark, kind_of
+from nodedoctor.triage.rank_groups import RankGroupActivity
 
 Cause = Literal[
     "gpu_hardware_xid",

@@ -113,7 +113,7 @@ def test_events_are_read_without_identity():
     needing = [
         module
         for module, tree in modules().items()
-        if module.startswith(("nodedoctor.triage.events.", "nodedoctor.triage.lines."))
+        if module.startswith(("nodedoctor.triage.patterns.", "nodedoctor.triage.lines."))
         and any(name.startswith("nodedoctor.triage.identity") for name in imported(tree))
     ]
     assert needing == []

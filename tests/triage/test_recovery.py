@@ -8,13 +8,13 @@ import pytest
 from say import caught, judged, status, steps
 from test_triage_laws import CASES, Case
 
-from nodedoctor.triage.document import make_document
 from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading
 from nodedoctor.triage.read.sources import find_sources
-from nodedoctor.triage.story.model import QUIET
-from nodedoctor.triage.story.recovery.decide import JOB_RULES, LINE_RULES, LOG_RULES, decide_in_log
-from nodedoctor.triage.story.runs import separate_runs
+from nodedoctor.triage.timeline.model import QUIET
+from nodedoctor.triage.timeline.recovery.decide import JOB_RULES, LINE_RULES, LOG_RULES, decide_in_log
+from nodedoctor.triage.timeline.runs import separate_runs
+from nodedoctor.triage.verdict.document import make_document
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 TRACE = f'Traceback (most recent call last):\n  File "/job/fit.py", line 3, in step\n    loss()\n{OOM}\n'

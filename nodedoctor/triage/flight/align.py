@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.causes.collectives import find_minority
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import CollectiveRecord, GroupState
+from nodedoctor.triage.verdict.causes.collectives import find_minority
 
 _UNEVEN = re.compile(
     r"all_?to_?all|alltoall|_v\b|send|recv|gather|scatter|coalesced|reduce_oop", re.IGNORECASE

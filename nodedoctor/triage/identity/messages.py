@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.exits import ProcessExit
-from nodedoctor.triage.events.ray import TaskFailed
-from nodedoctor.triage.events.secondary_errors import is_secondary
-from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.ray import TaskFailed
+from nodedoctor.triage.patterns.secondary_errors import is_secondary
+from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 
 CODE = 400
 """Bytes from a line that names a process that ended to the one with its code; MPICH has one between."""

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from nodedoctor.triage.events import NON_ERRORS, SIDE_FACTS, read_events
 from nodedoctor.triage.lines.envelopes import pairs
 from nodedoctor.triage.lines.prefix_pattern import (
     ALL,
@@ -27,6 +26,7 @@ from nodedoctor.triage.lines.prefixes import (
     without_prefixes,
 )
 from nodedoctor.triage.model import Line, Place
+from nodedoctor.triage.patterns import NON_ERRORS, SIDE_FACTS, read_events
 
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""

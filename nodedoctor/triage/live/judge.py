@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.causes.describe import describe_identities
-from nodedoctor.triage.causes.stacks import held_up, waited_for
-from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.frames import StackFrame
-from nodedoctor.triage.events.machine import HostOom
-from nodedoctor.triage.events.not_a_log import ProcessState
-from nodedoctor.triage.events.progress import LongWork
-from nodedoctor.triage.events.progress import read_liveness as read_progress
+from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.live.rank_groups import RankGroupActivity, group_by_activity
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Place
+from nodedoctor.triage.patterns import read_events
+from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.not_a_log import ProcessState
+from nodedoctor.triage.patterns.progress import LongWork
+from nodedoctor.triage.patterns.progress import read_liveness as read_progress
+from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
+from nodedoctor.triage.verdict.causes.stacks import held_up, waited_for
 from nodedoctor.wording import comma_list, singular_or_plural
 
 _LONG = re.compile(

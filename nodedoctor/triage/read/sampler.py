@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.progress import TrainingStep
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""

@@ -26,7 +26,7 @@ from nodedoctor.triage.lines.join import broken_width
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.lines.prefix_pattern import learn_pattern
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.verdict.result import TriageResult
 
 CRASHES = {
     "traceback": 'Traceback (most recent call last):\n  File "/job/train.py", line 41, in <module>\n'
