@@ -96,24 +96,21 @@ def test_only_identity_decides_a_rank():
     assert "nodedoctor.triage.identity.assign" in deciding and not elsewhere
 
 
-def test_identity_knows_lines_and_events_alone():
-    """It is asked by what reads, tells and judges, and asks nothing of these."""
-    known = {
-        ".".join(name.split(".")[:3])
-        for module, tree in modules().items()
-        if module.startswith("nodedoctor.triage.identity.")
-        for name in imported(ast.Module(list(used(tree)), []))  # type: ignore[arg-type]
-        if name.startswith("nodedoctor.triage.")
-    }
-    assert known == {f"nodedoctor.triage.{name}" for name in ("model", "marks", "events", "identity")}
+TRIAGE = ("lines", "patterns", "identity", "read", "timeline", "flight", "verdict", "live", "job", "cli")
+"""The way of a log through triage; what stands beside the rooms is known by all of them."""
 
 
-def test_events_are_read_without_identity():
-    """Events are what lines say; who is meant by them is decided behind."""
-    needing = [
-        module
-        for module, tree in modules().items()
-        if module.startswith(("nodedoctor.triage.patterns.", "nodedoctor.triage.lines."))
-        and any(name.startswith("nodedoctor.triage.identity") for name in imported(tree))
-    ]
-    assert needing == []
+def test_a_room_of_triage_knows_only_those_before_it():
+    """Late imports counted."""
+    back, named = [], set()
+    for module, tree in modules().items():
+        _, _, inside = module.partition("nodedoctor.triage.")
+        here = inside.partition(".")[0]
+        named.add(here)
+        for name in imported(ast.Module(list(used(tree)), [])):  # type: ignore[arg-type]
+            there = name.removeprefix("nodedoctor.triage.").partition(".")[0]
+            if here in TRIAGE and there in TRIAGE and name.startswith("nodedoctor.triage."):
+                if TRIAGE.index(there) > TRIAGE.index(here):
+                    back.append(f"{module} -> {name}")
+    assert named > {*TRIAGE}
+    assert back == []

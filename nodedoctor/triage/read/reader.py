@@ -19,6 +19,7 @@ from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
 from nodedoctor.triage.patterns import ras, read_events
+from nodedoctor.triage.patterns.signature import event_signature
 from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import (
     BROKEN,
@@ -294,7 +295,7 @@ def _log_lines(text: _LogText) -> Iterator[Line]:
     reading = text.reading
     speakers, lost = reading.speakers.setdefault(text.name, SourceStats()), LostLines()
     try:
-        for line in normalise_lines(text.lines, lost):
+        for line in normalise_lines(text.lines, lost, event_signature):
             speakers.observe(line)
             yield line
     except KeyboardInterrupt:

@@ -11,8 +11,8 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.counts import last_steps
+from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.model import Timeline
-from nodedoctor.triage.verdict.document import event_name
 
 MOST = 4096
 """Ranks told one by one."""

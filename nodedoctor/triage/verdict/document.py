@@ -10,7 +10,6 @@ from typing import Any
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.transfer_time import transfer_time
-from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
     CollectiveCall,
     EarlierRun,
@@ -22,6 +21,7 @@ from nodedoctor.triage.model import (
     Verdict,
 )
 from nodedoctor.triage.rank_groups import RankGroupActivity
+from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.moments import group_moments
 from nodedoctor.whole_numbers import spans
 
@@ -216,42 +216,3 @@ def _fix_document(fix: Fix) -> dict[str, Any]:
 def _next_document(fix: Fix) -> dict[str, Any]:
     steps = [asdict(step) for step in fix.plan]
     return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
-
-
-_PUBLISHED = {
-    "CancelledByUser": "ordered_stop",
-    "CollectiveFailed": "failed",
-    "CollectiveMismatch": "mismatch",
-    "CollectiveShape": "passed",
-    "DesyncJoined": "joined",
-    "DesyncMissing": "lagging",
-    "DumpRequested": "blamed",
-    "ExceptionRaised": "raised",
-    "KernelTaskHung": "stalled",
-    "LauncherSignalled": "ended",
-    "PeersTerminated": "stopped",
-    "PidRoster": "roster",
-    "ProcessAborting": "dying",
-    "ProcessState": "seen",
-    "Restarted": "anew",
-    "SettingMentioned": "mentions",
-    "ThreadStack": "stack",
-    "TrainingActivity": "worked",
-    "UnclassifiedError": "complaint",
-    "WatchdogStuck": "heartbeat",
-    "WorldSize": "size",
-    "XidReported": "xid",
-}
-"""Names of events in documents that differ from those of their classes: names in documents do not change."""
-
-
-def event_name(event: Event[Any]) -> str:
-    """The event's kind as a word: `timed_out`, `gpu_full`; for a symptom its own name."""
-    if isinstance(event.what, Mark):
-        return str(event.what.value)
-    name = getattr(event.what, "name", None)
-    word = name if isinstance(name, str) and name else type(event.what).__name__
-    word = _PUBLISHED.get(word, word)
-    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word)).replace(
-        "-", "_"
-    )

@@ -9,6 +9,7 @@ from itertools import combinations
 
 from nodedoctor.model import Fix
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.flight.align import find_minority
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event, Identity
 from nodedoctor.triage.patterns.frames import StackFrame
@@ -243,18 +244,6 @@ def different_source_lines(story: Timeline) -> Iterator[Candidate]:
             tuple(event for _, (event, _) in rows),
             parties=tuple(distinct_ranks(event.who for event, _ in frames.values())),
         )
-
-
-def find_minority(values: dict[int, str]) -> list[int]:
-    """The ranks that differ from a clear majority: at least two agree, and they are more than all others."""
-    votes: dict[str, list[int]] = defaultdict(list)
-    for rank, value in values.items():
-        votes[value].append(rank)
-    if len(votes) < 2:
-        return []
-    most = max(votes.values(), key=len)
-    others = sorted(rank for ranks in votes.values() if ranks is not most for rank in ranks)
-    return others if len(most) > len(others) and len(most) >= 2 else []
 
 
 def _waits_by_group(story: Timeline) -> list[list[CollectiveWait]]:
