@@ -104,13 +104,11 @@ def test_a_room_of_triage_knows_only_those_before_it():
     """Late imports counted."""
     back, named = [], set()
     for module, tree in modules().items():
-        _, _, inside = module.partition("nodedoctor.triage.")
-        here = inside.partition(".")[0]
+        here = module.partition("nodedoctor.triage.")[2].partition(".")[0]
         named.add(here)
         for name in imported(ast.Module(list(used(tree)), [])):  # type: ignore[arg-type]
-            there = name.removeprefix("nodedoctor.triage.").partition(".")[0]
-            if here in TRIAGE and there in TRIAGE and name.startswith("nodedoctor.triage."):
-                if TRIAGE.index(there) > TRIAGE.index(here):
-                    back.append(f"{module} -> {name}")
+            there = name.partition("nodedoctor.triage.")[2].partition(".")[0]
+            if {here, there} <= {*TRIAGE} and TRIAGE.index(there) > TRIAGE.index(here):
+                back.append(f"{module} -> {name}")
     assert named > {*TRIAGE}
     assert back == []
