@@ -44,7 +44,7 @@ def test_screens_on_a_large_terminal(tmp_path: Path):
     )
 
 
-@pytest.mark.parametrize("size", first(1, [TINY, (50, 12)]))
+@pytest.mark.parametrize("size", [TINY, pytest.param((50, 12), marks=pytest.mark.slow)])
 def test_checks_on_a_tiny_terminal(tmp_path: Path, size: tuple[int, int]):
     check_frames(rack(tmp_path), size, (f"checks-{size[0]}x{size[1]}", ""))
 
