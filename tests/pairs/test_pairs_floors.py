@@ -11,7 +11,7 @@ from pairs_world import World
 
 from nodedoctor.cli.main import main
 from nodedoctor.expectations import expectations
-from nodedoctor.knowledge.pair_floors import pair_floors
+from nodedoctor.knowledge.floors import shares
 from nodedoctor.pairs.document import document, render
 from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.pairs.model import What
@@ -86,4 +86,4 @@ def test_a_sick_run_is_no_reference(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_every_row_has_a_source():
-    assert all(row.source and 0 < row.share < 1 for row in pair_floors())
+    assert all(row.source and 0 < row.share < 1 for row in shares())
