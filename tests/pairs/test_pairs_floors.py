@@ -15,6 +15,7 @@ from nodedoctor.knowledge.floors import shares
 from nodedoctor.pairs.document import document, render
 from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.pairs.model import What
+from nodedoctor.pairs.on_node.collective import job_environment
 
 
 def told(
@@ -87,3 +88,11 @@ def test_a_sick_run_is_no_reference(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_every_row_has_a_source():
     assert all(row.source and 0 < row.share < 1 for row in shares())
+
+
+def test_a_tree_does_not_hide_half_of_the_rails():
+    alone = {"NCCL_ALGO": "Ring"}
+    assert job_environment("", {"NCCL_ALGO": "Tree"}) == alone
+    chosen = job_environment("eth2", {"NCCL_SOCKET_IFNAME": "ib0"})
+    assert chosen == alone | {"GLOO_SOCKET_IFNAME": "eth2", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert told("collective", rails=("a/1",), rail_gbps=200.0, gpus=8)["plan"]["algorithm"] == "ring"
