@@ -98,28 +98,28 @@ def _examine(
             f"{len(found_jobs)} jobs are in these logs, and one was judged (--job ID picks another)"
         )
     flight = _read_dumps([source for source in found.sources if source.kind in _DUMPS], reading)
-    story = build_timeline([*reading.events, *flight.events])
-    if look_here and not nodes and story.trouble and not reading.interrupted:
-        nodes = _this_machine(story, found.sources, reading)
-    node_faults = join_nodes(story, nodes) if nodes and story.trouble else JoinedNodes()
+    timeline = build_timeline([*reading.events, *flight.events])
+    if look_here and not nodes and timeline.trouble and not reading.interrupted:
+        nodes = _this_machine(timeline, found.sources, reading)
+    node_faults = join_nodes(timeline, nodes) if nodes and timeline.trouble else JoinedNodes()
     events = [*reading.events, *flight.events, *node_faults.events]
     if node_faults.events:
-        story = build_timeline(events)
+        timeline = build_timeline(events)
     reading.notes += node_faults.notes
     coverage = Coverage(
         files=len(found.sources),
         size=reading.size,
-        ranks_seen=tuple(sorted({*story.ranks_seen, *flight.ranks})),
-        ranks_expected=story.expected or flight.expected,
+        ranks_seen=tuple(sorted({*timeline.ranks_seen, *flight.ranks})),
+        ranks_expected=timeline.expected or flight.expected,
         notes=tuple(reading.notes),
         unread=reading.unread,
     )
-    judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
+    judged = verdict.judge_incident(timeline, coverage, flight.candidates, calm=flight.calm)
     suspected = node_faults.undated if judged.outcome == "undetermined" else ()
     if suspected:  # for lack of a cause in the logs themselves
-        story = build_timeline([*events, *suspected])
-        judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
-    judged = add_advice(judged, story)
+        timeline = build_timeline([*events, *suspected])
+        judged = verdict.judge_incident(timeline, coverage, flight.candidates, calm=flight.calm)
+    judged = add_advice(judged, timeline)
     if not in_time or suspected:
         judged = replace(judged, confidence="low")
     elif reading.slow and judged.confidence == "high":
@@ -127,7 +127,7 @@ def _examine(
     judged = replace(
         judged,
         jobs=tuple(_job_summary(one, chosen, found_jobs, everything, judged) for one in found_jobs),
-        earlier=tuple(_earlier_run(run) for run in story.earlier[-EARLIER:]),
+        earlier=tuple(_earlier_run(run) for run in timeline.earlier[-EARLIER:]),
     )
     countable_sources = [s for s in found.sources if s.kind == "text" and (in_time or s.size <= TAILS[-1])]
     plain = {
@@ -187,11 +187,11 @@ def _earlier_run(events: Sequence[Event[Any]]) -> EarlierRun:
 
 
 def _this_machine(
-    story: Timeline, sources: Iterable[LogSource], reading: SourceReading
+    timeline: Timeline, sources: Iterable[LogSource], reading: SourceReading
 ) -> Sequence[NodeFaults]:
     from nodedoctor.triage.live import this_machine
 
-    why = this_machine.evidence_for_machine(story, [source.path for source in sources])
+    why = this_machine.evidence_for_machine(timeline, [source.path for source in sources])
     if not why:
         return ()
     nodes, note = this_machine.look_at_machine(why)

@@ -64,8 +64,8 @@ def _named_processes(job: LiveJob) -> str:
 
 def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> TriageResult:
     told = [*judge.live_events(live), *(flight.events if flight is not None else ())]
-    story = build_timeline(told)
-    moving = bool(story.marked(Mark.RAS_RUNNING))
+    timeline = build_timeline(told)
+    moving = bool(timeline.marked(Mark.RAS_RUNNING))
     found = [] if moving else judge.live_candidates(live)
     found += flight.candidates if flight is not None else ()
     ranks = [process.rank for process in live.processes if process.rank is not None]
@@ -76,7 +76,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
     world = max(sizes, default=None)
     seen = tuple(sorted({*ranks, *(flight.ranks if flight is not None else ())}))
     coverage = Coverage(read.files, read.size, seen, world, notes, silent=live.silent)
-    judged = verdict.judge_incident(story, coverage, found)
+    judged = verdict.judge_incident(timeline, coverage, found)
     if judged.outcome in ("undetermined", "nothing"):
         count = len(live.processes)
         those = (
@@ -91,7 +91,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
             headline = f"{suspicion.headline}: a suspicion, nothing else shows who holds the job up"
             evidence, who = suspicion.evidence, suspicion.culprits
             judged = replace(judged, headline=headline, evidence=evidence, culprits=who)
-    judged = add_advice(judged, story)
+    judged = add_advice(judged, timeline)
     if judged.outcome in ("undetermined", "nothing"):
         judged = replace(judged, next=fixes.deciding_measurements(live) or judged.next)
     now = fixes.live_fixes(live, judged.culprits)

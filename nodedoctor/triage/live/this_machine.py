@@ -28,11 +28,11 @@ _OWN_PLACES = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
 """Where Ray and torch's flight recorder write by default; /tmp belongs to one machine."""
 
 
-def evidence_for_machine(story: Timeline, paths: Sequence[str]) -> str:
+def evidence_for_machine(timeline: Timeline, paths: Sequence[str]) -> str:
     """Why the logs must come from this machine, as half a sentence; '' without evidence for it."""
     ours = short_host(socket.gethostname())
-    hosts = spoken_hosts(story)
-    if (hosts and ours not in hosts) or not _is_recent(story, paths):
+    hosts = spoken_hosts(timeline)
+    if (hosts and ours not in hosts) or not _is_recent(timeline, paths):
         return ""
     if ours in hosts:
         return f"the logs name it ({ours})"
@@ -65,9 +65,9 @@ def look_at_machine(why: str) -> tuple[tuple[NodeFaults, ...], str]:
     return (node,), f"this machine was also checked, because {why}: {found} (--no-node leaves it out)"
 
 
-def _is_recent(story: Timeline, paths: Sequence[str]) -> bool:
+def _is_recent(timeline: Timeline, paths: Sequence[str]) -> bool:
     """True when the last line with a time, or without any the newest file, is of the last day."""
-    times = [event.time for event in story.events if event.time is not None]
+    times = [event.time for event in timeline.events if event.time is not None]
     if times:
         now = time.gmtime()
         of_year = year_seconds(now.tm_mon, now.tm_mday, now.tm_hour, now.tm_min, now.tm_sec, None)

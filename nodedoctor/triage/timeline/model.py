@@ -117,7 +117,7 @@ class Timeline:
             self._waiting.append(EarliestWait(first, frozenset(wait.who.rank for wait in self.waits), begun))
         return self._waiting[0]
 
-    def of(self, kind: type[W]) -> list[Event[W]]:
+    def of_kind(self, kind: type[W]) -> list[Event[W]]:
         """All events of one class, in order."""
         return self._by_kind.get(kind, [])
 
@@ -144,7 +144,7 @@ class Timeline:
     @property
     def answers(self) -> bool:
         """True where nothing but the requests that a server answered was counted."""
-        counted = [event for event in self.of(TrainingStep) if event.what.rises]
+        counted = [event for event in self.of_kind(TrainingStep) if event.what.rises]
         return bool(counted) and all(event.what.answers for event in counted)
 
     @property
@@ -199,8 +199,8 @@ class Timeline:
     @cached_property
     def given_up(self) -> list[Event[Any]]:
         """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
-        failed = [event for event in self.of(CollectiveStatus) if event.what.stuck is not None]
-        return [*(wait.event for wait in self.waits), *failed, *self.of(ProcessAborting)]
+        failed = [event for event in self.of_kind(CollectiveStatus) if event.what.stuck is not None]
+        return [*(wait.event for wait in self.waits), *failed, *self.of_kind(ProcessAborting)]
 
     def late(self, event: Event[Any]) -> bool:
         """True when the others had already given up: what comes then is no cause but a consequence."""
@@ -218,21 +218,21 @@ class Timeline:
         return begun is not None and event.place.offset > begun
 
 
-def follows_timeout(story: Timeline, event: Event[Any]) -> bool:
+def follows_timeout(timeline: Timeline, event: Event[Any]) -> bool:
     """True for an end that follows from a timeout: of a process that gave up, or told after one did.
 
     Whoever reports ends does so at once: what stands behind a timeout in a log was told after it, whatever
     the clocks of two programs say.
     """
-    first = story.first_given_up.get(event.place.source)
+    first = timeline.first_given_up.get(event.place.source)
     behind = first is not None and first < event.place.offset
-    if behind or story.late(event) or story.gave_up(event.who):
+    if behind or timeline.late(event) or timeline.gave_up(event.who):
         return True
-    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(story)
+    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(timeline)
 
 
-def _all_gave_up(story: Timeline) -> bool:
+def _all_gave_up(timeline: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself, wherever Ray's lines stand."""
-    told = [*story.of(ActorDied), *story.marked(Mark.ACTOR_PID)]
+    told = [*timeline.of_kind(ActorDied), *timeline.marked(Mark.ACTOR_PID)]
     named = [event.who for event in told if event.who.pid is not None or event.who.rank is not None]
-    return bool(named) and all(map(story.gave_up, named))
+    return bool(named) and all(map(timeline.gave_up, named))

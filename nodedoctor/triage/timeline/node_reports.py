@@ -100,19 +100,19 @@ class JoinedNodes:
     notes: tuple[str, ...] = ()
 
 
-def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
+def join_nodes(timeline: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
     """Sort what nodes say by its time: only the job's counts for sure."""
     kept: list[Event[Any]] = []
     undated: list[Event[Any]] = []
     notes: list[str] = []
-    dated = any(event.time is not None for event in story.events)
-    hosts = spoken_hosts(story)
+    dated = any(event.time is not None for event in timeline.events)
+    hosts = spoken_hosts(timeline)
     for node in nodes:
         if node.host and hosts and short_host(node.host) not in hosts:
             notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
             continue
         for event in node.events:
-            if isinstance(event.what, NodeFault) or (dated and _in_time(event, story)):
+            if isinstance(event.what, NodeFault) or (dated and _in_time(event, timeline)):
                 kept.append(event)
             elif not dated:
                 undated.append(event)
@@ -222,19 +222,19 @@ def _kernel_line_events(path: str, host: str | None, text: str) -> Iterator[Even
         yield replace(event, who=who)
 
 
-def _in_time(event: Event[Any], story: Timeline) -> bool:
+def _in_time(event: Event[Any], timeline: Timeline) -> bool:
     if event.time is None:
         return True
-    times = [wait.began for wait in story.waits if wait.began is not None]
-    known = [e.time for e in story.events if e.time is not None]
+    times = [wait.began for wait in timeline.waits if wait.began is not None]
+    known = [e.time for e in timeline.events if e.time is not None]
     first = min(times) if times else min(known)
     return first - BEFORE <= event.time <= max(known) + BEFORE
 
 
-def spoken_hosts(story: Timeline) -> set[str]:
+def spoken_hosts(timeline: Timeline) -> set[str]:
     """Short names of the hosts that the logs name; addresses and localhost name nobody."""
     return {
         short_host(event.who.host)
-        for event in story.events
+        for event in timeline.events
         if event.who.host and not is_address(event.who.host)
     }

@@ -20,10 +20,10 @@ MISSING = 256
 """The same of ranks that nothing was read from; coverage has the ranges of all."""
 
 
-def rank_states(story: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
+def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
     """One row per rank that is known or missing, in order."""
     last: dict[tuple[str, int], Event[Any]] = {}
-    for event in story.events:
+    for event in timeline.events:
         if event.who.rank is not None and not isinstance(event.what, BarrierMissed):
             last[event.who.world, event.who.rank] = event
     people: dict[tuple[str, int], Identity] = {key: event.who for key, event in last.items()}
@@ -34,8 +34,8 @@ def rank_states(story: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
         world = next(iter(people))[0]
         for rank in verdict.coverage.ranks_missing[:MISSING]:
             people.setdefault((world, rank), Identity(rank=rank, world=world))
-    waits = {(wait.who.world, wait.who.rank): wait for wait in story.waits}
-    steps = last_steps(story.events) if len({world for world, _ in people}) == 1 else {}
+    waits = {(wait.who.world, wait.who.rank): wait for wait in timeline.waits}
+    steps = last_steps(timeline.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
     for key in sorted(people)[:MOST]:
         seen, wait = last.get(key), waits.get(key)

@@ -49,28 +49,28 @@ _HANGS = (
 """Events of a job in which somebody waited: what shows where is of no use for a crash."""
 
 
-def torch_version(story: Timeline) -> tuple[int, int] | None:
+def torch_version(timeline: Timeline) -> tuple[int, int] | None:
     """The torch release whose watchdog prints from this source line; vendors' builds may differ."""
-    for wait in story.waits:
+    for wait in timeline.waits:
         found = re.search(r"ProcessGroupNCCL\.cpp:(\d+)$", wait.event.origin)
         if found and int(found[1]) in TORCH_BY_LINE:
             return TORCH_BY_LINE[int(found[1])]
     return None
 
 
-def frameworks_and_settings(story: Timeline) -> frozenset[str]:
+def frameworks_and_settings(timeline: Timeline) -> frozenset[str]:
     """Frameworks and settings that the logs name."""
-    return frozenset(event.what.name for event in story.of(SettingMentioned))
+    return frozenset(event.what.name for event in timeline.of_kind(SettingMentioned))
 
 
-def choose_fixes(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
+def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set.
 
     An undetermined verdict has none: nothing is worth changing before it is known what failed.
     """
     if verdict.outcome == "undetermined":
         return ()
-    names = frameworks_and_settings(story)
+    names = frameworks_and_settings(timeline)
     found = list(verdict.fixes)
     found = found or next(
         (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
@@ -78,7 +78,7 @@ def choose_fixes(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     if not found:
         rows = _FIXES.get(verdict.cause, ())
         found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
-    if verdict.cause == "timeout_too_short_legit_work" and story.waits:
+    if verdict.cause == "timeout_too_short_legit_work" and timeline.waits:
         found += timeouts.timeout_fixes(names)
     return tuple(found)
 
@@ -97,13 +97,13 @@ are two to five times slower."""
 
 
 def not_the_cause(
-    story: Timeline, suspects: Sequence[int | None], sentence: str, explains: bool | None
+    timeline: Timeline, suspects: Sequence[int | None], sentence: str, explains: bool | None
 ) -> tuple[tuple[str, str], ...]:
     """What people would try first and need not."""
     told: list[tuple[str, str]] = []
     if sentence and explains is False:
         told.append(("network bandwidth or the amount of data", sentence))
-    echoes = [event for event in story.of(ActorDied) if follows_timeout(story, event)]
+    echoes = [event for event in timeline.of_kind(ActorDied) if follows_timeout(timeline, event)]
     if echoes:
         told.append(
             (
@@ -112,18 +112,18 @@ def not_the_cause(
                 " Ray saw the end",
             )
         )
-    if story.waits:
+    if timeline.waits:
         variable, why = NO_SUCH_VARIABLE
         where = "; ".join(
             f"{row.framework}: {row.setting}"
-            for row in timeouts.settings_in_use(frameworks_and_settings(story))
+            for row in timeouts.settings_in_use(frameworks_and_settings(timeline))
         )
         told.append((variable, f"{why}, which is set elsewhere ({where})"))
-        other = guesses.other_group(story)
+        other = guesses.other_group(timeline)
         if other:
             told.append(other)
-        first = story.first_wait
-        step = step_seconds(story.events)
+        first = timeline.first_wait
+        step = step_seconds(timeline.events)
         limit = first.work.timeout_ms if first is not None else None
         if step is not None and limit is not None and limit / 1000 > SLOW * step:
             told.append(
@@ -138,33 +138,33 @@ def not_the_cause(
     return tuple(told)
 
 
-def next_measurements(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
+def next_measurements(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
     if verdict.cause == "none":
         return ()
-    told = list(kept(story))
-    if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
+    told = list(kept(timeline))
+    if verdict.outcome in ("undetermined", "nothing") and not timeline.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
     if verdict.outcome != "undetermined" and verdict.confidence != "low":
         return ()
     coverage = verdict.coverage
-    entered = groups.ranks_in_collective(story)
-    world = coverage.ranks_expected or groups.world_of(story) or entered
+    entered = groups.ranks_in_collective(timeline)
+    world = coverage.ranks_expected or groups.world_of(timeline) or entered
     if not (world and set(range(world)) <= set(coverage.ranks_seen)):
-        told.append(_all_logs(story))
-    if story.folded:
+        told.append(_all_logs(timeline))
+    if timeline.folded:
         told.append(
             Fix("Ray folded lines of several ranks into one.", looks("export RAY_DEDUP_LOGS=0"), "config")
         )
     if verdict.cause == "gpu_hardware_xid":
         return tuple(told)
-    if not story.has_any(_HANGS):
+    if not timeline.has_any(_HANGS):
         text = "Let a crash leave its stack and the last lines of every process, and run it again."
         told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
         return tuple(told)
     if entered is not None:
         told.append(_WITHOUT_P2P)
-    told.append(_recorder_step(torch_version(story)))
+    told.append(_recorder_step(torch_version(timeline)))
     told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(told)
 
@@ -175,8 +175,8 @@ _WITHOUT_P2P = Fix(
 )
 
 
-def _all_logs(story: Timeline) -> Fix:
-    seen = sorted(story.ranks_seen)
+def _all_logs(timeline: Timeline) -> Fix:
+    seen = sorted(timeline.ranks_seen)
     have = (
         f"only {'rank' if len(seen) == 1 else 'ranks'} {rank_ranges(seen)} in these"
         if seen

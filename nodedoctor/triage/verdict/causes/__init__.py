@@ -46,6 +46,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def find_candidates(story: Timeline) -> list[Candidate]:
+def find_candidates(timeline: Timeline) -> list[Candidate]:
     """Every cause that some rule sees."""
-    return [candidate for rule in RULES for candidate in rule(story)]
+    return [candidate for rule in RULES for candidate in rule(timeline)]

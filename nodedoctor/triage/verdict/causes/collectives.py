@@ -56,9 +56,9 @@ in a broadcast of long ago did not get what the others got, and called nothing e
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
-def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
+def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
     """DETAIL or DDP compared the ranks: each line names two, and the vote over all names one."""
-    mismatches = [*story.of(CollectiveMismatch), *_shapes_passed(story)]
+    mismatches = [*timeline.of_kind(CollectiveMismatch), *_shapes_passed(timeline)]
     if not mismatches:
         return
     shown: dict[int, CollectiveFingerprint] = {}
@@ -100,12 +100,12 @@ def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def _shapes_passed(story: Timeline) -> list[Event[CollectiveMismatch]]:
+def _shapes_passed(timeline: Timeline) -> list[Event[CollectiveMismatch]]:
     """What accelerate says that each process passed, behind the exception that it was not the same."""
-    raised = [event for event in story.of(Symptom) if DIFFER in event.text]
+    raised = [event for event in timeline.of_kind(Symptom) if DIFFER in event.text]
     passed = [
         CollectiveFingerprint(event.who.rank, event.what.shape)
-        for event in story.of(CollectiveShape)
+        for event in timeline.of_kind(CollectiveShape)
         if event.who.rank is not None
     ]
     if not raised or not passed:
@@ -122,16 +122,18 @@ def _describe_call(fingerprint: CollectiveFingerprint, named: bool) -> str:
     return f"{fingerprint.kind} {fingerprint.tensors}".rstrip() if named else fingerprint.tensors
 
 
-def desync_report(story: Timeline) -> Iterator[Candidate]:
+def desync_report(timeline: Timeline) -> Iterator[Candidate]:
     """The desync report names the ranks that never joined."""
-    reports = [event for event in story.of(DesyncMissing) if event.what.ranks]
+    reports = [event for event in timeline.of_kind(DesyncMissing) if event.what.ranks]
     if reports:
         culprits = tuple(
             Identity(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64]
         )
-        mismatch = any("mismatched" in event.text for event in reports) and len(story.waits) > 1
+        mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
         yield Candidate(
-            "collective_mismatch" if mismatch and _call_signatures(story) > 1 else "cpu_stuck_or_slow_rank",
+            "collective_mismatch"
+            if mismatch and _call_signatures(timeline) > 1
+            else "cpu_stuck_or_slow_rank",
             "named",
             "high",
             f"{describe_identities(culprits)} never joined the collective, says PyTorch's desync report",
@@ -140,9 +142,9 @@ def desync_report(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def gloo_sizes(story: Timeline) -> Iterator[Candidate]:
+def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
     """Gloo got more bytes than it expected; who printed it says only who had the smaller buffer."""
-    events = story.of(SizeMismatch)
+    events = timeline.of_kind(SizeMismatch)
     if not events:
         return
     what = events[0].what
@@ -152,7 +154,7 @@ def gloo_sizes(story: Timeline) -> Iterator[Candidate]:
         "high",
         "one rank called the collective with another size or type:"
         f" {what.received} bytes came where {what.expected} were expected",
-        (*events[:2], *(event for event, _ in _calling_frames(story)[:2])),
+        (*events[:2], *(event for event, _ in _calling_frames(timeline)[:2])),
     )
 
 
@@ -161,9 +163,9 @@ def _calls_contradict(one: tuple[object, ...], other: tuple[object, ...]) -> boo
     return any(a != b for a, b in zip(one, other, strict=True) if a and b)
 
 
-def different_collectives(story: Timeline) -> Iterator[Candidate]:
+def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
     """Timeouts of one group in different collectives: order, type or size differ between ranks."""
-    for waits in _waits_by_group(story):
+    for waits in _waits_by_group(timeline):
         by_rank = {wait.who.rank: wait for wait in waits if wait.who.rank is not None}
         signatures = {rank: wait.work.signature for rank, wait in by_rank.items()}
         if not any(_calls_contradict(*pair) for pair in combinations(set(signatures.values()), 2)):
@@ -190,20 +192,20 @@ def different_collectives(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
+def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
-    if _point_to_point(story):
+    if _point_to_point(timeline):
         return  # who sends and receives may come to its end before the others
-    done = distinct_ranks(e.who for e in story.marked(Mark.JOB_FINISHED) if not story.late(e))
-    gave_up = [wait.event.who.rank for wait in story.waits]
-    gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
+    done = distinct_ranks(e.who for e in timeline.marked(Mark.JOB_FINISHED) if not timeline.late(e))
+    gave_up = [wait.event.who.rank for wait in timeline.waits]
+    gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in timeline.of_kind(kind)]
     victims = {rank for rank in gave_up if rank is not None}
-    bars, short = ended_bars(e for e in story.events if not story.late(e))
+    bars, short = ended_bars(e for e in timeline.events if not timeline.late(e))
     done = distinct_ranks([*done, *(e.who for e in bars if short & victims)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
         ranks = {who.rank for who in early}
-        events = [e for e in [*story.marked(Mark.JOB_FINISHED), *bars] if e.who.rank in ranks]
+        events = [e for e in [*timeline.marked(Mark.JOB_FINISHED), *bars] if e.who.rank in ranks]
         yield Candidate(
             "collective_mismatch",
             "different",
@@ -216,23 +218,23 @@ def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def _point_to_point(story: Timeline) -> bool:
+def _point_to_point(timeline: Timeline) -> bool:
     """True when a rank waited in a send or a receive."""
     return any(
         frame.function in _TRANSFERS and "distributed" in frame.file
-        for event in story.of(ExceptionRaised)
+        for event in timeline.of_kind(ExceptionRaised)
         for frame in event.what.frames
-    ) or any(wait.work.op in ("SEND", "RECV", "COALESCED") for wait in story.waits)
+    ) or any(wait.work.op in ("SEND", "RECV", "COALESCED") for wait in timeline.waits)
 
 
-def different_source_lines(story: Timeline) -> Iterator[Candidate]:
+def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
     """Ranks that waited in different source lines do not make the same collectives.
 
     The odd one is not named: a ring of gloo's lets some ranks go on to their next call before it stops.
     """
-    if not story.of(GlooTimeout) and not story.waits:
+    if not timeline.of_kind(GlooTimeout) and not timeline.waits:
         return
-    frames = {e.who.rank: (e, frame) for e, frame in _calling_frames(story) if e.who.rank is not None}
+    frames = {e.who.rank: (e, frame) for e, frame in _calling_frames(timeline) if e.who.rank is not None}
     if len({(frame.file, frame.line) for _, frame in frames.values()}) > 1:
         rows = sorted(frames.items())[:4]
         lines = ", ".join(f"rank {rank}: line {frame.line}" for rank, (_, frame) in rows)
@@ -246,10 +248,10 @@ def different_source_lines(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def _waits_by_group(story: Timeline) -> list[list[CollectiveWait]]:
+def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
     """Waits of the same group; unnamed ones belong together only if no rank number in them occurs twice."""
     named: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
-    for wait in story.waits:
+    for wait in timeline.waits:
         named[wait.who.world, wait.work.group.name].append(wait)
     groups: list[list[CollectiveWait]] = []
     for (_, name), waits in named.items():
@@ -260,8 +262,10 @@ def _waits_by_group(story: Timeline) -> list[list[CollectiveWait]]:
     return groups
 
 
-def _call_signatures(story: Timeline) -> int:
-    return max((len({wait.work.signature for wait in waits}) for waits in _waits_by_group(story)), default=0)
+def _call_signatures(timeline: Timeline) -> int:
+    return max(
+        (len({wait.work.signature for wait in waits}) for waits in _waits_by_group(timeline)), default=0
+    )
 
 
 def _shown_signature(wait: CollectiveWait) -> str:
@@ -272,10 +276,10 @@ def _shown_signature(wait: CollectiveWait) -> str:
     )
 
 
-def _calling_frames(story: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:
+def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:
     """For every rank that waited, the innermost of the job's own source lines that calls a collective."""
     found: list[tuple[Event[ExceptionRaised], StackFrame]] = []
-    for event in story.of(ExceptionRaised):
+    for event in timeline.of_kind(ExceptionRaised):
         own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
         if own:
             found.append((event, own[-1]))

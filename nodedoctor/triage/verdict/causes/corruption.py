@@ -60,29 +60,30 @@ class Alone:
     peers: int
 
 
-def nan_beside_peers(story: Timeline) -> Alone | None:
+def nan_beside_peers(timeline: Timeline) -> Alone | None:
     """A NaN that one rank had, or a small group; None where more had one, or no peer is seen without.
 
     A peer counts that is heard of after it, or that its launcher had to end: it was alive then. What only
     rank 0 says need not be its own: many programs look at the mean loss there, and nowhere else.
     """
-    local = story.marked(Mark.NOT_A_NUMBER)
-    told = [*local, *(event for event in story.of(ExceptionRaised) if _tells_of_nan(event.what))]
-    people = find_culprits(story, told) if told and not story.folded else ()
+    local = timeline.marked(Mark.NOT_A_NUMBER)
+    told = [*local, *(event for event in timeline.of_kind(ExceptionRaised) if _tells_of_nan(event.what))]
+    people = find_culprits(timeline, told) if told and not timeline.folded else ()
     ranks = {who.rank for who in people}
-    if not ranks or None in ranks or (ranks == {0} and not local) or story.marked(Mark.REPEAT_AGREES):
+    if not ranks or None in ranks or (ranks == {0} and not local) or timeline.marked(Mark.REPEAT_AGREES):
         return None
-    printed = {event.who.rank for event in story.marked(Mark.PRINTED_NAN)}
+    printed = {event.who.rank for event in timeline.marked(Mark.PRINTED_NAN)}
     if {event.who.rank for event in told} not in (ranks, {None}) or not printed <= ranks:
         return None  # who else had it is not known, or known
-    first = min(told, key=story.moment)
+    first = min(told, key=timeline.moment)
     peers = {
         event.who.rank
-        for event in story.events
+        for event in timeline.events
         if _is_after(event, first) and not (isinstance(event.what, ProcessExit) and event.what.signal is None)
     }
     count = max(
-        len(peers - ranks - {None}), len({event.who.pid for event in story.of(PeersTerminated)} - {None})
+        len(peers - ranks - {None}),
+        len({event.who.pid for event in timeline.of_kind(PeersTerminated)} - {None}),
     )
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
     return Alone(tuple(told), people, count) if enough else None
@@ -102,13 +103,13 @@ def _is_after(event: Event[Any], first: Event[Any]) -> bool:
     return event.place.source == first.place.source and event.place.offset > first.place.offset
 
 
-def odd_number(story: Timeline) -> Iterator[Candidate]:
+def odd_number(timeline: Timeline) -> Iterator[Candidate]:
     """One rank's NaN beside clean peers; a pipeline's last stage is the only one that has a loss at all."""
-    alone = nan_beside_peers(story)
+    alone = nan_beside_peers(timeline)
     if alone is None:
         return
     one = len(alone.people) == 1
-    last = max({*story.ranks_seen, (story.expected or 0) - 1}, default=0)
+    last = max({*timeline.ranks_seen, (timeline.expected or 0) - 1}, default=0)
     no_peer_has_it = alone.people[0].rank == last and any("loss" in event.text for event in alone.events)
     sure: Confidence = "medium" if one and alone.peers > 1 and not no_peer_has_it else "low"
     its = singular_or_plural(len(alone.people), "its", "their")
@@ -123,9 +124,9 @@ def odd_number(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def replicas(story: Timeline) -> Iterator[Candidate]:
+def replicas(timeline: Timeline) -> Iterator[Candidate]:
     """Parameters that differ between replicas: the rank in the minority, where one is."""
-    told, odd = story.marked(Mark.REPLICAS_DIFFER), story.marked(Mark.ODD_HASH)
+    told, odd = timeline.marked(Mark.REPLICAS_DIFFER), timeline.marked(Mark.ODD_HASH)
     if not told:
         return
     group = distinct_ranks(event.who for event in told)
@@ -159,9 +160,9 @@ def _among(people: list[Identity]) -> str:
     return f" ({describe_identities(people)})" if people else ""
 
 
-def repeated(story: Timeline) -> Iterator[Candidate]:
+def repeated(timeline: Timeline) -> Iterator[Candidate]:
     """A step that gave another result when it was computed again; some programs name the first rank."""
-    told = story.marked(Mark.REPEAT_DIFFERS)
+    told = timeline.marked(Mark.REPEAT_DIFFERS)
     if not told:
         return
     culprits = tuple(distinct_ranks(event.who for event in told))

@@ -48,17 +48,19 @@ def _crash_kind(event: Event[ProcessExit]) -> _Kind:
     return event.what.signal, event.who.host
 
 
-def in_an_abort(story: Timeline, event: Event[ProcessExit]) -> bool:
+def in_an_abort(timeline: Timeline, event: Event[ProcessExit]) -> bool:
     """True for the crash of a process that had said before that it ends: its handlers find much gone.
 
     Where no rank is told of the crash, it is of the only one whose log it stands in.
     """
     if event.what.signal not in SIGNALS:
         return False
-    thrown = [one for one in story.of(ExceptionRaised) if "::" in one.what.type]  # what std::terminate shows
-    said = [*story.of(ProcessAborting), *thrown]
+    thrown = [
+        one for one in timeline.of_kind(ExceptionRaised) if "::" in one.what.type
+    ]  # what std::terminate shows
+    said = [*timeline.of_kind(ProcessAborting), *thrown]
     if event.who.rank is not None:
         return any(one.who.rank == event.who.rank for one in said)
     source = event.place.source
-    alone = len({one.who.rank for one in story.events if one.place.source == source} - {None}) < 2
+    alone = len({one.who.rank for one in timeline.events if one.place.source == source} - {None}) < 2
     return alone and any(one.place.source == source and one.place.offset < event.place.offset for one in said)

@@ -39,19 +39,21 @@ _SIGNALS = {
 }
 
 
-def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
+def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
-    forced = {event.who.pid for event in story.marked(Mark.FORCE_KILLED)}
-    aborts = {e.place.source: e.place.offset for e in reversed(story.of(ProcessExit)) if e.what.ends_all}
-    began = min((event.what.at for event in story.of(ProcessExit) if event.what.at), default="")
+    forced = {event.who.pid for event in timeline.marked(Mark.FORCE_KILLED)}
+    aborts = {
+        e.place.source: e.place.offset for e in reversed(timeline.of_kind(ProcessExit)) if e.what.ends_all
+    }
+    began = min((event.what.at for event in timeline.of_kind(ProcessExit) if event.what.at), default="")
     deaths = [
         e
-        for e in story.of(ProcessExit)
-        if e.what.at <= began and _is_own_signal(story, e, forced) and not _killed_for_another(e, aborts)
+        for e in timeline.of_kind(ProcessExit)
+        if e.what.at <= began and _is_own_signal(timeline, e, forced) and not _killed_for_another(e, aborts)
     ]
     if not deaths:
         return
-    first = _at_one_look(deaths) or _before_stop(story, deaths)
+    first = _at_one_look(deaths) or _before_stop(timeline, deaths)
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
@@ -63,7 +65,7 @@ def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
         chosen = [*chosen, *(event for event in deaths if id(event) not in known)]  # nobody stops one so
     chosen = [event for event in chosen if event.what.signal == signal]
     people = tuple(distinct_ranks(who for e in chosen for who in people_of(e)))
-    people = people or sole_failure(story) or blameable_identities(*(e.who for e in chosen if e.who.pid))
+    people = people or sole_failure(timeline) or blameable_identities(*(e.who for e in chosen if e.who.pid))
     ordered = len(people) == 1 or any(event.what.first for event in chosen) or crashes.all_told(chosen)
     helper = chosen[0].what.helper if all(event.what.helper for event in chosen) else ""
     # victims abort too, often before the guilty rank
@@ -84,21 +86,21 @@ def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def ray_deaths(story: Timeline) -> Iterator[Candidate]:
+def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     """Ray noticed a dead worker. Its list of possible reasons is constant text.
 
     A worker that gave up waiting ends itself, and Ray then finds it dead: what Ray says of it, or says only
     after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
     timeout, the dead worker may be such a one: so the confidence is low.
     """
-    died = [event for event in story.of(ActorDied) if not follows_timeout(story, event)]
+    died = [event for event in timeline.of_kind(ActorDied) if not follows_timeout(timeline, event)]
     if not died:
         return
-    told: list[Event[Any]] = [*died, *story.marked(Mark.ACTOR_PID)]
+    told: list[Event[Any]] = [*died, *timeline.marked(Mark.ACTOR_PID)]
     named = [
         e for e in told if e.who.pid is not None or (e.what is Mark.ACTOR_PID and e.who.rank is not None)
     ]
-    named = [event for event in named if not follows_timeout(story, event)]
+    named = [event for event in named if not follows_timeout(timeline, event)]
     culprits = blameable_identities(*(_with_its_pid(event, named) for event in named))
     worker = f"Ray's worker {describe_identities(culprits)}".rstrip()
     yield Candidate(
@@ -123,12 +125,14 @@ def _with_its_pid(event: Event[Any], named: Sequence[Event[Any]]) -> Identity:
     return replace(event.who, pid=above[-1]) if event.who.pid is None and above else event.who
 
 
-def launcher_signalled(story: Timeline) -> Iterator[Candidate]:
+def launcher_signalled(timeline: Timeline) -> Iterator[Candidate]:
     """The launcher got a signal from outside: nothing in the job failed.
 
     Where a process had ended by itself before, in the same log, that is why a scheduler stopped the rest.
     """
-    ended = [event for event in story.of(LauncherSignalled) if not _stopped_for_an_end(story, event)]
+    ended = [
+        event for event in timeline.of_kind(LauncherSignalled) if not _stopped_for_an_end(timeline, event)
+    ]
     if not ended:
         return
     signal = ended[0].what.signal
@@ -144,20 +148,20 @@ def launcher_signalled(story: Timeline) -> Iterator[Candidate]:
     yield Candidate("peer_died", "death", "medium", headline, tuple(ended[:3]), owner=owner)
 
 
-def _stopped_for_an_end(story: Timeline, event: Event[LauncherSignalled]) -> bool:
+def _stopped_for_an_end(timeline: Timeline, event: Event[LauncherSignalled]) -> bool:
     return event.what.signal == 15 and any(
         exited.place.source == event.place.source
         and exited.place.offset < event.place.offset
         and exited.what.code
         and exited.what.signal is None
         and not exited.what.helper
-        for exited in story.of(ProcessExit)
+        for exited in timeline.of_kind(ProcessExit)
     )
 
 
-def nodes_lost(story: Timeline) -> Iterator[Candidate]:
+def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
     """A scheduler reports a whole node as gone."""
-    lost = story.of(NodeLost)
+    lost = timeline.of_kind(NodeLost)
     if lost:
         hosts = sorted({event.who.host for event in lost if event.who.host})
         headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
@@ -177,9 +181,11 @@ _AS_ASKED = re.compile(
 """Reasons of srun not to start a task that lie in what was asked for."""
 
 
-def store_host_gone(story: Timeline) -> Iterator[Candidate]:
+def store_host_gone(timeline: Timeline) -> Iterator[Candidate]:
     """A rank lost the connection while it waited for what another one had to publish."""
-    waits = [event for event in story.of(StoreWait) if event.what.dead and event.what.rank is not None]
+    waits = [
+        event for event in timeline.of_kind(StoreWait) if event.what.dead and event.what.rank is not None
+    ]
     if waits:
         culprits = tuple(distinct_ranks(Identity(rank=event.what.rank) for event in waits))
         headline = (
@@ -189,14 +195,16 @@ def store_host_gone(story: Timeline) -> Iterator[Candidate]:
         yield Candidate("peer_died", "death", "medium", headline, tuple(waits[:4]), culprits)
 
 
-def connections_closed(story: Timeline) -> Iterator[Candidate]:
+def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     """Only victims speak: a peer closed its connections, which processes do when they end."""
-    closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
-    if not closed or story.waits:
+    closed = [
+        event for event in timeline.of_kind(PeerGone) if not event.what.timed_out and not timeline.late(event)
+    ]
+    if not closed or timeline.waits:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
-    silent = _silent_ranks(story, victims)
-    if not silent and (peer := _lost_peer(story)) is not None:
+    silent = _silent_ranks(timeline, victims)
+    if not silent and (peer := _lost_peer(timeline)) is not None:
         gone = Identity(host=peer.who.host)  # the line itself is of who lost it
         headline = (
             f"{describe_identities([gone])} ended or was cut off, say those that lost it; no line of "
@@ -204,7 +212,7 @@ def connections_closed(story: Timeline) -> Iterator[Candidate]:
         )
         yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (gone,))
         return
-    known = len(silent) == 1 or (bool(silent) and _cut_off(story, silent))
+    known = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
     culprits = tuple(Identity(rank=rank) for rank in silent) if known else ()
     parties = () if known else tuple(Identity(rank=rank) for rank in silent)
     suspects = f"a peer, at least one of {describe_identities(parties)}," if parties else "a peer"
@@ -217,29 +225,29 @@ def connections_closed(story: Timeline) -> Iterator[Candidate]:
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
-    confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
+    confidence: Confidence = "medium" if culprits and _cut_off(timeline, silent) else "low"
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
-def _lost_peer(story: Timeline) -> Event[Mark] | None:
+def _lost_peer(timeline: Timeline) -> Event[Mark] | None:
     """The notice that names the node of the lost process, where all that name one name the same."""
-    notices = story.marked(Mark.PEER_HOST)
+    notices = timeline.marked(Mark.PEER_HOST)
     return notices[0] if len({event.who.host for event in notices}) == 1 else None
 
 
-def node_silent(story: Timeline) -> Iterator[Candidate]:
+def node_silent(timeline: Timeline) -> Iterator[Candidate]:
     """All ranks of the other nodes waited, and the log of this one ends without a word of trouble.
 
     Of fewer ranks than a third of the world `missing.silent` tells, however they are spread over logs.
     """
-    waited = {wait.who.rank for wait in story.waits}
-    silent = sorted(story.ranks_seen - waited)
-    world = set(range(max(story.expected or 0, len(story.ranks_seen))))
-    alike = len({wait.work.signature for wait in story.waits}) == 1 and not story.folded
+    waited = {wait.who.rank for wait in timeline.waits}
+    silent = sorted(timeline.ranks_seen - waited)
+    world = set(range(max(timeline.expected or 0, len(timeline.ranks_seen))))
+    alike = len({wait.work.signature for wait in timeline.waits}) == 1 and not timeline.folded
     many = 1 < len(silent) <= len(waited) < 3 * len(silent) and waited | set(silent) == world
-    if alike and many and _cut_off(story, silent):
+    if alike and many and _cut_off(timeline, silent):
         culprits = tuple(Identity(rank=rank) for rank in silent)
-        waits = tuple(wait.event for wait in story.waits[:4])
+        waits = tuple(wait.event for wait in timeline.waits[:4])
         headline = (
             f"{describe_identities(culprits)} stopped without a message, as when a node is lost; the "
             "others waited"
@@ -247,36 +255,36 @@ def node_silent(story: Timeline) -> Iterator[Candidate]:
         yield Candidate("peer_died", "absence", "low", headline, waits, culprits)
 
 
-def _silent_ranks(story: Timeline, victims: set[int]) -> list[int]:
+def _silent_ranks(timeline: Timeline, victims: set[int]) -> list[int]:
     """The ranks that saw no connection close, when enough others say so to make their silence strange."""
-    if len(victims) < 2 or story.folded:
+    if len(victims) < 2 or timeline.folded:
         return []
-    known = story.ranks_seen | set(range(max(story.expected or 0, max(victims) + 1)))
+    known = timeline.ranks_seen | set(range(max(timeline.expected or 0, max(victims) + 1)))
     silent = sorted(known - victims)
     return silent if len(silent) <= len(victims) else []
 
 
-def _cut_off(story: Timeline, silent: list[int]) -> bool:
+def _cut_off(timeline: Timeline, silent: list[int]) -> bool:
     """True when a log that holds these ranks and no other ends without a word of trouble: a node's own."""
-    told = [event for event in story.events if event.who.rank in silent]
+    told = [event for event in timeline.events if event.who.rank in silent]
     sources = {event.place.source for event in told}
-    alone = {e.who.rank for e in story.events if e.place.source in sources and e.who.rank is not None}
-    calm = not any(event.who.rank in silent or event.place.source in sources for event in story.trouble)
+    alone = {e.who.rank for e in timeline.events if e.place.source in sources and e.who.rank is not None}
+    calm = not any(event.who.rank in silent or event.place.source in sources for event in timeline.trouble)
     return len(sources) == 1 and alone == set(silent) and calm
 
 
-def _is_own_signal(story: Timeline, event: Event[ProcessExit], forced: set[int | None]) -> bool:
+def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[int | None]) -> bool:
     """True for an end by a signal that no launcher or watchdog sent."""
     signal = event.what.signal
     if signal is None or signal in (1, 2, 3, 13, 15):
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
-    if signal == 9 and any(stop.what.by_kill for stop in story.of(PeersTerminated)):
+    if signal == 9 and any(stop.what.by_kill for stop in timeline.of_kind(PeersTerminated)):
         return False
-    if crashes.in_an_abort(story, event):
+    if crashes.in_an_abort(timeline, event):
         return False
-    return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
+    return not (signal == 6 and not event.what.helper and _watchdog_aborts(timeline))
 
 
 def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bool:
@@ -285,10 +293,11 @@ def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bo
     return event.what.signal in (6, 9) and at is not None and at < event.place.offset
 
 
-def _watchdog_aborts(story: Timeline) -> bool:
+def _watchdog_aborts(timeline: Timeline) -> bool:
     """True when watchdogs took processes down: then SIGABRT is how victims end."""
-    return bool(story.waits) or any(
-        story.of(kind) for kind in (ProcessAborting, CollectiveFailed, NcclError, PeerGone, WatchdogStuck)
+    return bool(timeline.waits) or any(
+        timeline.of_kind(kind)
+        for kind in (ProcessAborting, CollectiveFailed, NcclError, PeerGone, WatchdogStuck)
     )
 
 
@@ -299,9 +308,9 @@ def _at_one_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
     return first and [*first, *(e for e in deaths if not e.what.first and (e.what.at, e.what.signal) in seen)]
 
 
-def _before_stop(story: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
+def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
     """Deaths before the launcher began to stop the others; all of them when it never says so."""
-    stops = [stop for stop in story.of(PeersTerminated) if "closing signal" not in stop.text]
+    stops = [stop for stop in timeline.of_kind(PeersTerminated) if "closing signal" not in stop.text]
     early = before_stop(deaths, stops)
     known = {id(event) for event in early}
     early += [event for event in crashes.told_themselves(deaths, early) if id(event) not in known]

@@ -24,25 +24,25 @@ NEXT = 400
 """Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
 
 
-def first_exception(story: Timeline) -> Iterator[Candidate]:
+def first_exception(timeline: Timeline) -> Iterator[Candidate]:
     """The first exception that is not an echo of somebody else's end."""
     explained = [
         e
-        for e in story.events
+        for e in timeline.events
         if e.kind not in (*QUIET, ExceptionRaised)
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
     known = _ExplainedPlaces(explained)
-    own = [e for e in story.of(ExceptionRaised) if not is_secondary(e.what) and not known.explain(e)]
-    if any(_says_what(event.what) for event in story.of(ExceptionRaised)):
+    own = [e for e in timeline.of_kind(ExceptionRaised) if not is_secondary(e.what) and not known.explain(e)]
+    if any(_says_what(event.what) for event in timeline.of_kind(ExceptionRaised)):
         own = [event for event in own if _says_what(event.what)]
-    chosen = independent_failures(story, own)
+    chosen = independent_failures(timeline, own)
     if not chosen:
-        yield from _repeated_by_engine(story)
+        yield from _repeated_by_engine(timeline)
         return
-    first = _past_a_lookup(min(chosen, key=lambda event: (event.what.later, story.moment(event))), chosen)
+    first = _past_a_lookup(min(chosen, key=lambda event: (event.what.later, timeline.moment(event))), chosen)
     same = [e for e in chosen if e.what.type == first.what.type]
-    culprits = find_culprits(story, same)
+    culprits = find_culprits(timeline, same)
     said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
     at = source_place(first.what.frames)
     where = f" ({at})" if at else ""
@@ -73,9 +73,9 @@ _NOT_FOUND = ("KeyError", "AttributeError", "IndexError", "StopIteration")
 """Errors by which programs learn that a cache, a table or an object has not got something yet."""
 
 
-def _repeated_by_engine(story: Timeline) -> Iterator[Candidate]:
+def _repeated_by_engine(timeline: Timeline) -> Iterator[Candidate]:
     """What an engine says that a worker raised, where the worker itself is not heard."""
-    told = [event for event in story.of(ExceptionRaised) if quoted_message(event.what)]
+    told = [event for event in timeline.of_kind(ExceptionRaised) if quoted_message(event.what)]
     if told:
         said = shorten(quoted_message(told[0].what), SAID, placeholder=" ...")
         headline = f"a worker of the engine raised {said}"

@@ -30,13 +30,15 @@ class FirstEnd:
         return sorted({event.what.code for event in self.ends if event.what.told})
 
 
-def first_end(story: Timeline) -> FirstEnd | None:
+def first_end(timeline: Timeline) -> FirstEnd | None:
     """The first processes that ended with an exit code; None where no launcher tells which these were.
 
     torchelastic notes one time for all that it finds ended at one look: the one that it puts at the root is
     the first only if no other one has that time (`torch/distributed/elastic/multiprocessing/api.py`).
     """
-    ends = [event for event in story.of(ProcessExit) if event.what.code > 0 and event.what.signal is None]
+    ends = [
+        event for event in timeline.of_kind(ProcessExit) if event.what.code > 0 and event.what.signal is None
+    ]
     listed = [event for event in ends if event.what.at]
     if listed:
         began = min(event.what.at for event in listed)
@@ -52,7 +54,7 @@ def first_end(story: Timeline) -> FirstEnd | None:
     flagged = [event for event in ends if event.what.first]
     if flagged:
         return _first_end(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
-    early = before_stop(ends, story.of(PeersTerminated)) or ends
+    early = before_stop(ends, timeline.of_kind(PeersTerminated)) or ends
     return _first_end(early, early) if any(_exited_processes(early)) else None
 
 
@@ -61,14 +63,14 @@ def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
     return [Identity(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 
 
-def never_joined(story: Timeline) -> tuple[Identity, ...]:
+def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
     """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
-    told = story.of(ClientsMissing)
+    told = timeline.of_kind(ClientsMissing)
     joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
-    came = story.ranks_seen
+    came = timeline.ranks_seen
     missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
-    same = story.expected == expected or len(came) > 1
+    same = timeline.expected == expected or len(came) > 1
     return (
         tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
     )

@@ -34,30 +34,30 @@ _SAME_ORDER = (
 """NCCL's user guide, "Using multiple NCCL communicators concurrently", and its environment variables."""
 
 
-def group_deadlock(story: Timeline) -> Iterator[Candidate]:
+def group_deadlock(timeline: Timeline) -> Iterator[Candidate]:
     """Ranks of one group wait for ranks that wait in another: each order alone is right, together not."""
-    groups = _by_group(story)
+    groups = _by_group(timeline)
     if len(groups) < 2:
         return
     ranks = {name: _group_ranks(waits) for name, waits in groups.items()}
     everybody = set().union(*ranks.values())
     if sum(map(len, ranks.values())) != len(everybody):
         return
-    missing = {name: absent_members(story, groups[name]) for name in groups}
+    missing = {name: absent_members(timeline, groups[name]) for name in groups}
     names = sorted(groups, key=lambda name: min(ranks[name]))
     first = next((name for name in names if missing[name]), None)
     if first is None or any(not (ranks_of or set()) <= everybody for ranks_of in missing.values()):
         return  # somebody waits nowhere
     if any(ranks_of is not None and not ranks_of for ranks_of in missing.values()):
         return  # of one group all came: what holds it up is no other group
-    world = story.ranks_seen | set(range(max(story.expected or 0, len(everybody))))
+    world = timeline.ranks_seen | set(range(max(timeline.expected or 0, len(everybody))))
     if None in missing.values() and not (ranks[first] | (missing[first] or set()) == everybody == world):
         return  # another rank may be missing from a group of unknown size
     others = [name for name in names if name != first]
     where = " and ".join(
         f"ranks {rank_ranges(ranks[name])} in {_group_name(groups[name][0], name)}" for name in others
     )
-    parties = tuple(distinct_ranks(wait.who for wait in story.waits))
+    parties = tuple(distinct_ranks(wait.who for wait in timeline.waits))
     yield Candidate(
         "collective_mismatch",
         "compared",
@@ -72,21 +72,21 @@ def group_deadlock(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def ranks_waited_for(story: Timeline) -> set[int]:
+def ranks_waited_for(timeline: Timeline) -> set[int]:
     """Ranks that did not come to their group's collective and wait in no other: the ends of all waiting."""
-    groups = _by_group(story)
-    missing = [absent_members(story, waits) or set() for waits in groups.values()]
-    return set().union(*missing) - _group_ranks(list(story.waits))
+    groups = _by_group(timeline)
+    missing = [absent_members(timeline, waits) or set() for waits in groups.values()]
+    return set().union(*missing) - _group_ranks(list(timeline.waits))
 
 
-def absent_members(story: Timeline, waits: list[CollectiveWait]) -> set[int] | None:
+def absent_members(timeline: Timeline, waits: list[CollectiveWait]) -> set[int] | None:
     """Members of a group that do not wait in it; None when its members are not known.
 
     Frameworks make groups of ranks at equal distances: two members with their numbers in the group tell the
     distance, and the size tells the rest.
     """
     inside = {(wait.event.who.group_rank, wait.who.rank) for wait in waits}
-    size = _group_size(story, waits) or _size_of_siblings(story, waits)
+    size = _group_size(timeline, waits) or _size_of_siblings(timeline, waits)
     told = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
     if size is None or len(told) < 2 or len(told) != len(waits) or told[-1][0] >= size:
         return None
@@ -97,20 +97,20 @@ def absent_members(story: Timeline, waits: list[CollectiveWait]) -> set[int] | N
     return {begin + number * distance for number in range(size)} - _group_ranks(waits)
 
 
-def _size_of_siblings(story: Timeline, waits: list[CollectiveWait]) -> int | None:
+def _size_of_siblings(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
     """The size of another group of the same kind, such as that of other ranks for the same parallelism."""
     kind = waits[0].work.group.desc
-    alike = [wait for wait in story.waits if kind and wait.work.group.desc == kind]
+    alike = [wait for wait in timeline.waits if kind and wait.work.group.desc == kind]
     inside = [wait.event.who.group_rank for wait in alike]
     implied = max((size for wait in alike if (size := implied_ranks(wait.work)) is not None), default=0)
     size = max(implied, *(number + 1 for number in inside if number is not None), 0)
     return size if size > 1 else None
 
 
-def too_short(story: Timeline) -> Iterator[Candidate]:
+def too_short(timeline: Timeline) -> Iterator[Candidate]:
     """A limit that no step fits into was set in the wrong unit."""
     short = [
-        w for w in story.waits if w.work.timeout_ms is not None and w.work.timeout_ms <= MISCONFIGURED_MS
+        w for w in timeline.waits if w.work.timeout_ms is not None and w.work.timeout_ms <= MISCONFIGURED_MS
     ]
     if short:
         yield Candidate(
@@ -124,9 +124,9 @@ def too_short(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def frozen_watchdog(story: Timeline) -> Iterator[Candidate]:
+def frozen_watchdog(timeline: Timeline) -> Iterator[Candidate]:
     """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
-    beyond = stood_still(story.waits)
+    beyond = stood_still(timeline.waits)
     if beyond is not None:
         hours = f"{beyond / 3600:.1f} h" if beyond >= 3600 else f"{beyond / 60:.0f} min"
         yield Candidate(
@@ -135,47 +135,47 @@ def frozen_watchdog(story: Timeline) -> Iterator[Candidate]:
             "medium",
             f"the processes or their machine were stopped: the watchdog fired {hours} after its limit, and it"
             " looks every second (a suspended machine, a stopped process, memory that is swapped out)",
-            tuple(wait.event for wait in story.waits[:3]),
-            collective=story.waits[0].work,
+            tuple(wait.event for wait in timeline.waits[:3]),
+            collective=timeline.waits[0].work,
         )
 
 
-def ranks_in_collective(story: Timeline) -> int | None:
+def ranks_in_collective(timeline: Timeline) -> int | None:
     """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
-    told = {(event.what.ranks, event.what.seq) for event in story.of(DesyncJoined)}
-    if len(told) == 1 and not any(event.what.ranks for event in story.of(DesyncMissing)):
+    told = {(event.what.ranks, event.what.seq) for event in timeline.of_kind(DesyncJoined)}
+    if len(told) == 1 and not any(event.what.ranks for event in timeline.of_kind(DesyncMissing)):
         ranks, _ = told.pop()
-        if len(ranks) > 1 and story.ranks_seen <= set(ranks):
+        if len(ranks) > 1 and timeline.ranks_seen <= set(ranks):
             return len(ranks)
-    signatures = {wait.work.signature[:2] for wait in story.waits}
-    names = {wait.work.group.name for wait in story.waits} - {""}
-    if len(signatures) != 1 or len(names) > 1 or story.waits[0].work.seq is None:
+    signatures = {wait.work.signature[:2] for wait in timeline.waits}
+    names = {wait.work.group.name for wait in timeline.waits} - {""}
+    if len(signatures) != 1 or len(names) > 1 or timeline.waits[0].work.seq is None:
         return None
-    size = _group_size(story, list(story.waits))
-    waiting = _group_ranks(list(story.waits))
+    size = _group_size(timeline, list(timeline.waits))
+    waiting = _group_ranks(list(timeline.waits))
     return size if size is not None and size > 1 and len(waiting) >= size else None
 
 
-def size_of(story: Timeline) -> int | None:
+def size_of(timeline: Timeline) -> int | None:
     """The number of ranks of the group that waits, as far as its collective or the job tells."""
-    return _group_size(story, list(story.waits))
+    return _group_size(timeline, list(timeline.waits))
 
 
-def world_of(story: Timeline) -> int | None:
+def world_of(timeline: Timeline) -> int | None:
     """The number of ranks of the job: told, or that of the default group, which all of them are in."""
-    first = story.first_wait
+    first = timeline.first_wait
     default = first is not None and first.work.group.desc == "default_pg"
-    return story.expected or (size_of(story) if default else None)
+    return timeline.expected or (size_of(timeline) if default else None)
 
 
-def _by_group(story: Timeline) -> dict[str, list[CollectiveWait]]:
+def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
     """Waits by the name of their group, if all of them have one and a rank.
 
     The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
     name, it is of several groups.
     """
     groups: dict[str, list[CollectiveWait]] = defaultdict(list)
-    for wait in story.waits:
+    for wait in timeline.waits:
         if not wait.work.group.name or wait.who.rank is None:
             return {}
         groups[wait.work.group.name].append(wait)
@@ -192,11 +192,11 @@ def of_several(waits: list[CollectiveWait]) -> bool:
     return False
 
 
-def _group_size(story: Timeline, waits: list[CollectiveWait]) -> int | None:
+def _group_size(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
     """Ranks of a group: from the sizes that go in and come out, else the job's for its first group."""
     implied = [size for wait in waits if (size := implied_ranks(wait.work)) is not None]
     default = {wait.work.group.name for wait in waits} <= {"", "0"}
-    return max(implied, default=story.expected if default else None)
+    return max(implied, default=timeline.expected if default else None)
 
 
 def _group_ranks(waits: list[CollectiveWait]) -> set[int]:

@@ -13,17 +13,17 @@ from nodedoctor.triage.patterns.ras import HangFolder, RasMissing
 from nodedoctor.triage.timeline import Timeline
 
 
-def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
+def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
     """A process that does not answer is gone or frozen: RAS has a thread of its own, which a hang spares."""
-    missing = [event for event in story.of(RasMissing) if event.what.ranks]
+    missing = [event for event in timeline.of_kind(RasMissing) if event.what.ranks]
     if not missing:
         return
     ranks = sorted({rank for event in missing for rank in event.what.ranks})
-    processes = story.marked(Mark.RAS_PROCESS)
+    processes = timeline.marked(Mark.RAS_PROCESS)
     culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
         culprits = (culprits[0].filled(processes[0].who),)
-    dead = story.marked(Mark.RAS_DEAD)
+    dead = timeline.marked(Mark.RAS_DEAD)
     yield Candidate(
         "peer_died",
         "death",
@@ -35,26 +35,26 @@ def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def fewer(story: Timeline) -> Iterator[Candidate]:
+def fewer(timeline: Timeline) -> Iterator[Candidate]:
     """Whom Ray's detector names: the others wait for a rank that launched fewer collectives than they did."""
-    told = story.marked(Mark.LAUNCHED_FEWER)
+    told = timeline.marked(Mark.LAUNCHED_FEWER)
     culprits = tuple(distinct_ranks(event.who for event in told))
     if culprits:
         headline = (
             f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's "
             "hang detector"
         )
-        evidence = (*told[:3], *story.marked(Mark.HANG_CONFIRMED)[:1])
+        evidence = (*told[:3], *timeline.marked(Mark.HANG_CONFIRMED)[:1])
         yield Candidate(
-            "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)
+            "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(timeline)
         )
 
 
-def kept(story: Timeline) -> tuple[Fix, ...]:
+def kept(timeline: Timeline) -> tuple[Fix, ...]:
     """The step that reads what Ray's detector kept of the hang."""
-    if not story.marked(Mark.HANG_CONFIRMED):
+    if not timeline.marked(Mark.HANG_CONFIRMED):
         return ()
-    folder = next((event.what.path for event in story.of(HangFolder)), "")
+    folder = next((event.what.path for event in timeline.of_kind(HangFolder)), "")
     steps = (look("nodedoctor triage {}", folder),) if folder else ()
     return (
         Fix(

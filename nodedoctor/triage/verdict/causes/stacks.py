@@ -23,9 +23,9 @@ def held_up(who: str, doing: str, waiting: int, collective: str, *, gil: bool, m
     return f"{who} {doing}{lock}{more}; {count_with_noun(waiting, 'rank')} {wait} for it in {collective}"
 
 
-def outside_collective(story: Timeline) -> Iterator[Candidate]:
+def outside_collective(timeline: Timeline) -> Iterator[Candidate]:
     """All but a few stand in a collective: the few are waited for."""
-    told = story.of(ThreadStack)
+    told = timeline.of_kind(ThreadStack)
     waiting = [event for event in told if event.what.collective]
     busy = {(e.who.rank, e.who.pid) for e in waiting}
     others = [e for e in told if not e.what.collective and (e.who.rank, e.who.pid) not in busy]

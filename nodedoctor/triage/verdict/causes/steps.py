@@ -18,14 +18,14 @@ FAR = 3
 """Lines that a rank is behind by: no order of output between processes makes as many. Ours."""
 
 
-def lagging_rank(story: Timeline) -> Iterator[Candidate]:
+def lagging_rank(timeline: Timeline) -> Iterator[Candidate]:
     """The others came to the same step and timed out; this one's steps end before, and it did not wait."""
-    if story.folded or not story.waits:
+    if timeline.folded or not timeline.waits:
         return
-    known = {who.rank for who in ranks_without_timeout(story)}
-    for ranks in count_steps(story.events).values():
+    known = {who.rank for who in ranks_without_timeout(timeline)}
+    for ranks in count_steps(timeline.events).values():
         steady = {rank: count for rank, count in ranks.items() if count.rises >= HABIT}
-        slow = _slow_ranks(story, steady)
+        slow = _slow_ranks(timeline, steady)
         if not slow or (known and not known & set(slow)):
             continue
         told = [steady[rank].event for rank in slow]
@@ -34,24 +34,24 @@ def lagging_rank(story: Timeline) -> Iterator[Candidate]:
         confidence: Confidence = "medium" if lines >= FAR else "low"
         step = steady[slow[0]].last[-1]
         yield absent_rank(
-            story,
+            timeline,
             tuple(event.who for event in told),
-            (*told[:3], *(wait.event for wait in story.waits[:2])),
+            (*told[:3], *(wait.event for wait in timeline.waits[:2])),
             f"was last heard at step {step:g}, the others came to {front[-1]:g}",
             "absence",
             confidence,
         )
 
 
-def _slow_ranks(story: Timeline, steady: Mapping[int, RankCount]) -> list[int]:
+def _slow_ranks(timeline: Timeline, steady: Mapping[int, RankCount]) -> list[int]:
     """Ranks behind all others, which stand within a line of each other; none where more than a third are."""
     if len(steady) < FEWEST:
         return []
     front = max(count.last for count in steady.values())
     behind = {rank: _lines_behind(count, front) for rank, count in steady.items()}
     slow = sorted(rank for rank, lines in behind.items() if lines is None or lines >= 1)
-    gave_up = {event.who.rank for event in story.given_up} | {
-        event.who.rank for event in story.of(ExceptionRaised)
+    gave_up = {event.who.rank for event in timeline.given_up} | {
+        event.who.rank for event in timeline.of_kind(ExceptionRaised)
     }
     if None in behind.values() or len(slow) > max(1, len(steady) // 3) or gave_up & set(slow):
         return []

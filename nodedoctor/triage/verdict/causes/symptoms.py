@@ -88,14 +88,14 @@ DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
 """Names of symptoms that a program reports when its GPU fails under it."""
 
 
-def symptom_candidates(story: Timeline) -> Iterator[Candidate]:
+def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
     """Lines that point to a cause by themselves, grouped by that cause."""
     by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
-    for event in story.of(Symptom):
+    for event in timeline.of_kind(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
     names = {name for _, name in by_name}
-    compared = bool(story.of(CollectiveShape))
-    signalled = any(event.what.helper for event in story.of(ProcessExit))
+    compared = bool(timeline.of_kind(CollectiveShape))
+    signalled = any(event.what.helper for event in timeline.of_kind(ProcessExit))
     for (cause, name), events in by_name.items():
         if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
             continue
@@ -103,12 +103,12 @@ def symptom_candidates(story: Timeline) -> Iterator[Candidate]:
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
-        first = min(events, key=story.moment)
+        first = min(events, key=timeline.moment)
         what = first.what
         ground = _symptom_ground(what)
         culprits = nodes_of(e.who for e in events) if what.of_node else ()
         if what.personal:
-            culprits = find_culprits(story, independent_failures(story, events))
+            culprits = find_culprits(timeline, independent_failures(timeline, events))
         yield Candidate(
             cause,
             ground,
@@ -128,22 +128,24 @@ def _message_ground(what: Symptom) -> str:
     return f"{what.says} ({what.words})" if what.words else what.says
 
 
-def xid_candidates(story: Timeline) -> Iterator[Candidate]:
+def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
     """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
-    told = [event for event in story.of(XidReported) if not _is_harmless_xid(event.what)]
+    told = [event for event in timeline.of_kind(XidReported) if not _is_harmless_xid(event.what)]
     soft = [event for event in told if of_program(event.what)]
     hard = [event for event in told if not of_program(event.what)]
     if hard:
-        yield _judge_xid(story, "gpu_hardware_xid", "fault", hard)
+        yield _judge_xid(timeline, "gpu_hardware_xid", "fault", hard)
     if soft:
-        yield _judge_xid(story, "user_code_exception", "own error", soft)
+        yield _judge_xid(timeline, "user_code_exception", "own error", soft)
 
 
-def _judge_xid(story: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]) -> Candidate:
+def _judge_xid(
+    timeline: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]
+) -> Candidate:
     first = events[0].what
     culprits = tuple(distinct_ranks(event.who for event in events))
     if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
-        culprits = _only_device_error(story)
+        culprits = _only_device_error(timeline)
     if not culprits and cause == "user_code_exception":
         culprits = blameable_identities(*(event.who for event in events))
     elif not culprits:  # the process that the driver names met the fault of its GPU
@@ -155,10 +157,10 @@ def _judge_xid(story: Timeline, cause: Cause, ground: Ground, events: list[Event
     return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
 
 
-def _only_device_error(story: Timeline) -> tuple[Identity, ...]:
+def _only_device_error(timeline: Timeline) -> tuple[Identity, ...]:
     """The one rank whose program saw its GPU fail: that of the one GPU that the driver reports."""
     ranks = distinct_ranks(
-        e.who for e in story.of(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
+        e.who for e in timeline.of_kind(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
     )
     return tuple(ranks) if len(ranks) == 1 else ()
 
@@ -176,15 +178,15 @@ def of_program(what: XidReported) -> bool:
     return row is not None and row.of_program
 
 
-def host_memory(story: Timeline) -> Iterator[Candidate]:
+def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     """An out-of-memory line of the kernel, Slurm, Kubernetes or Ray; with Ray the hog is in its table."""
-    ooms = story.of(HostOom)
+    ooms = timeline.of_kind(HostOom)
     if not ooms:
         return
-    hog = _largest_process(story, ooms)
+    hog = _largest_process(timeline, ooms)
     by = ooms[0].what.said_by
     culprits = _who_filled_it(ooms, by, hog)
-    killed = _only_killed(story) if by != "Ray" and not culprits else None
+    killed = _only_killed(timeline) if by != "Ray" and not culprits else None
     if killed is not None:
         culprits = blameable_identities(*people_of(killed))
     headline = f"{describe_identities(culprits) or 'a process'} used up the host's memory; {by} says so"
@@ -197,9 +199,9 @@ def host_memory(story: Timeline) -> Iterator[Candidate]:
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
 
 
-def _largest_process(story: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
+def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
     """The largest process of Ray's table, if what it holds explains how full the node was."""
-    largest = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+    largest = max(timeline.of_kind(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
     used = max(event.what.gigabytes for event in ooms)
     return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
 
@@ -227,26 +229,28 @@ def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) 
     return f"the memory of {nodes[0].host} was used up; {ooms[0].what.said_by} says so" if nodes else ""
 
 
-def _only_killed(story: Timeline) -> Event[ProcessExit] | None:
+def _only_killed(timeline: Timeline) -> Event[ProcessExit] | None:
     """The one process that a launcher or a shell saw end by SIGKILL, which is how a memory limit ends one."""
-    killed = [e for e in story.of(ProcessExit) if e.what.signal == 9 and not e.what.helper]
+    killed = [e for e in timeline.of_kind(ProcessExit) if e.what.signal == 9 and not e.what.helper]
     people = blameable_identities(*(who for event in killed for who in people_of(event)))
     return killed[0] if len(people) == 1 else None
 
 
-def gpu_memory(story: Timeline) -> Iterator[Candidate]:
+def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
     """One rank had no GPU memory left; the others only waited for it."""
-    full = story.of(GpuFull)
+    full = timeline.of_kind(GpuFull)
     if not full:
         return
-    early = independent_failures(story, full)
-    culprits = find_culprits(story, early)
-    crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
+    early = independent_failures(timeline, full)
+    culprits = find_culprits(timeline, early)
+    crowded = [
+        event for event in early if event.what.crowded and not _of_the_job(timeline, event.what.holder)
+    ]
     headline = f"{describe_identities(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
         what = crowded[0].what
         headline += f": {_memory_holders(what)} held {what.others:.0f} of its {what.total:.0f} GiB"
-    shared = not COLOCATED.isdisjoint(event.what.name for event in story.of(SettingMentioned))
+    shared = not COLOCATED.isdisjoint(event.what.name for event in timeline.of_kind(SettingMentioned))
     owner: Owner | None = "NODE" if crowded and not shared and not _is_on_wrong_gpu(crowded[0].who) else None
     evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])
     yield Candidate("peer_cuda_oom", "own error", "high", headline, evidence, culprits, owner=owner)
@@ -265,14 +269,14 @@ def _is_on_wrong_gpu(who: Identity) -> bool:
     return who.rank is not None and who.gpu is not None and who.gpu not in (who.rank, who.local_rank)
 
 
-def _of_the_job(story: Timeline, pid: int | None) -> bool:
+def _of_the_job(timeline: Timeline, pid: int | None) -> bool:
     """True for a process of which the logs tell more than that it holds memory."""
-    return pid is not None and pid in story.pids
+    return pid is not None and pid in timeline.pids
 
 
-def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:
+def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
     """Two ranks on one GPU: more ranks than GPUs, or a wrong CUDA_VISIBLE_DEVICES."""
-    events = story.of(DuplicateGpu)
+    events = timeline.of_kind(DuplicateGpu)
     if events:
         ranks = sorted({rank for event in events for rank in event.what.ranks})
         culprits = tuple(Identity(rank=rank) for rank in ranks)
@@ -280,13 +284,13 @@ def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:
         yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
 
 
-def left_early(story: Timeline) -> Iterator[Candidate]:
+def left_early(timeline: Timeline) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
-    waiting = {wait.who.rank for wait in story.waits}
+    waiting = {wait.who.rank for wait in timeline.waits}
     gone = [
         e
-        for e in story.marked(Mark.COMMUNICATOR_DESTROYED)
-        if not story.late(e) and e.who.rank not in waiting and waiting
+        for e in timeline.marked(Mark.COMMUNICATOR_DESTROYED)
+        if not timeline.late(e) and e.who.rank not in waiting and waiting
     ]
     culprits = tuple(distinct_ranks(event.who for event in gone))
     if culprits:

@@ -18,14 +18,14 @@ from nodedoctor.triage.verdict.causes.exceptions import SAID
 from nodedoctor.triage.verdict.causes.families import family_of
 
 
-def last_words(story: Timeline) -> Iterator[Candidate]:
+def last_words(timeline: Timeline) -> Iterator[Candidate]:
     """The first line about a failure whose kind is known, where nothing else is.
 
     What a program calls an error counts more than what only speaks of one. The latter is nothing long before
     the end.
     """
-    talked = {event.place.source: event.place.offset for event in story.marked(Mark.OUTPUT_CONTINUED)}
-    for event in sorted(unclassified_errors(story), key=_error_weight):
+    talked = {event.place.source: event.place.offset for event in timeline.marked(Mark.OUTPUT_CONTINUED)}
+    for event in sorted(unclassified_errors(timeline), key=_error_weight):
         if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(
             event.place.source, 0
         ):
@@ -33,7 +33,7 @@ def last_words(story: Timeline) -> Iterator[Candidate]:
         kind = family_of(event.text)
         if kind is None or kind.cause == "undetermined":
             continue
-        culprits = tuple(distinct_ranks([event.who])) or sole_failure(story)
+        culprits = tuple(distinct_ranks([event.who])) or sole_failure(timeline)
         said = shorten(event.text, SAID, placeholder=" ...")
         headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.says} ({said})"
         sure: Confidence = "low" if culprits else "medium"  # others may have said the same
@@ -46,27 +46,27 @@ def _error_weight(event: Event[Any]) -> tuple[bool, bool]:
     return event.what is not Mark.UNREAD_TROUBLE, " " not in event.text
 
 
-def unclassified_errors(story: Timeline) -> Sequence[Event[Any]]:
+def unclassified_errors(timeline: Timeline) -> Sequence[Event[Any]]:
     """The lines about a failure that nothing else was read from, where nothing explains the end.
 
     A job that went on afterwards, or came to its end, has none: then only errors by name are left.
     """
-    if story.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in story.trouble):
+    if timeline.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in timeline.trouble):
         return ()
-    told = story.marked(Mark.UNREAD_TROUBLE)
-    if story.alive:
-        return sorted([*told, *_behind_the_end(story)], key=_source_line)
-    plain = [event for event in story.of(UnclassifiedError) if not event.what.aside]
-    return sorted([*told, *(plain or story.of(UnclassifiedError))], key=_source_line)
+    told = timeline.marked(Mark.UNREAD_TROUBLE)
+    if timeline.alive:
+        return sorted([*told, *_behind_the_end(timeline)], key=_source_line)
+    plain = [event for event in timeline.of_kind(UnclassifiedError) if not event.what.aside]
+    return sorted([*told, *(plain or timeline.of_kind(UnclassifiedError))], key=_source_line)
 
 
-def _behind_the_end(story: Timeline) -> list[Event[Any]]:
+def _behind_the_end(timeline: Timeline) -> list[Event[Any]]:
     """What a script says behind a program that came to its end, in front of the code that it ends with."""
-    done = {event.place.source: event.place.offset for event in story.marked(Mark.JOB_FINISHED)}
-    ends = {event.place.source: event.place.offset for event in story.of(ProcessExit)}
+    done = {event.place.source: event.place.offset for event in timeline.marked(Mark.JOB_FINISHED)}
+    ends = {event.place.source: event.place.offset for event in timeline.of_kind(ProcessExit)}
     return [
         event
-        for event in story.of(UnclassifiedError)
+        for event in timeline.of_kind(UnclassifiedError)
         if done.get(event.place.source, event.place.offset)
         < event.place.offset
         < ends.get(event.place.source, 0)

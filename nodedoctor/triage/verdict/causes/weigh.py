@@ -83,10 +83,12 @@ class WeighedCandidate:
         return min((f for f in self.factors if f.points < 0), key=lambda f: f.points, default=None)
 
 
-def weigh_candidates(story: Timeline, candidates: Sequence[Candidate]) -> list[WeighedCandidate]:
+def weigh_candidates(timeline: Timeline, candidates: Sequence[Candidate]) -> list[WeighedCandidate]:
     """All candidates, suspicions last, the one with the most points first; the earlier one where equal."""
-    weighed = [WeighedCandidate(one, tuple(_weight_factors(story, one, candidates))) for one in candidates]
-    return sorted(weighed, key=lambda one: (not one.decides, -one.points, _first_time(story, one.candidate)))
+    weighed = [WeighedCandidate(one, tuple(_weight_factors(timeline, one, candidates))) for one in candidates]
+    return sorted(
+        weighed, key=lambda one: (not one.decides, -one.points, _first_time(timeline, one.candidate))
+    )
 
 
 def rests_on(best: WeighedCandidate) -> str:
@@ -125,54 +127,60 @@ def is_close_second(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) ->
 Rule = Callable[[Timeline, Candidate, Sequence[Candidate]], WeightFactor | None]
 
 
-def _weight_factors(story: Timeline, one: Candidate, others: Sequence[Candidate]) -> Iterator[WeightFactor]:
+def _weight_factors(
+    timeline: Timeline, one: Candidate, others: Sequence[Candidate]
+) -> Iterator[WeightFactor]:
     for rule in _RULES:
-        factor = rule(story, one, others)
+        factor = rule(timeline, one, others)
         if factor is not None:
             yield factor
 
 
-def _order_in_time(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _order_in_time(timeline: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """A consequence comes after what it follows from."""
-    first = story.first_wait
-    own = [event for event in one.evidence if not _is_wait(story, event)]
+    first = timeline.first_wait
+    own = [event for event in one.evidence if not _is_wait(timeline, event)]
     if first is None or not own or not _of_the_process(one):
         return None
-    if all(story.late(event) for event in own):
+    if all(timeline.late(event) for event in own):
         who = describe_identities([first.who]) or "a rank"
         return WeightFactor(-40, f"it came only after {who} had given up waiting")
-    begun = min((wait.began for wait in story.waits if wait.began is not None), default=None)
+    begun = min((wait.began for wait in timeline.waits if wait.began is not None), default=None)
     if begun is not None and any(e.time is not None and e.time < begun for e in own):
         return WeightFactor(2, "it came before the others began to wait")
     return None
 
 
-def _killed_first(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _killed_first(timeline: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """The first process to be killed says nothing itself: what another one says then is an echo."""
     ranks = _culprit_ranks(one)
-    killed = {e.who.rank for e in story.of(ProcessExit) if e.what.first and e.what.signal in KILLS} - {None}
+    killed = {
+        e.who.rank for e in timeline.of_kind(ProcessExit) if e.what.first and e.what.signal in KILLS
+    } - {None}
     if not killed or not ranks or one.ground not in ("own error", "death", "path"):
         return None
     if ranks & killed:
         return WeightFactor(3, "it is the process that its launcher saw end first")
-    if one.ground == "own error" and not _long_before_exits(story, one):
+    if one.ground == "own error" and not _long_before_exits(timeline, one):
         return WeightFactor(
             -12, f"{describe_identities(Identity(rank=rank) for rank in killed)} had been killed by then"
         )
     return None
 
 
-def _long_before_exits(story: Timeline, one: Candidate) -> bool:
+def _long_before_exits(timeline: Timeline, one: Candidate) -> bool:
     """True for an error so long before a launcher saw any process end that nothing had ended by then."""
-    told = min((e.time for e in story.of(ProcessExit) if e.what.first and e.time is not None), default=None)
+    told = min(
+        (e.time for e in timeline.of_kind(ProcessExit) if e.what.first and e.time is not None), default=None
+    )
     own = [event.time for event in one.evidence if event.time is not None]
     return told is not None and bool(own) and min(own) < told - NOTICED
 
 
-def _waited_itself(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _waited_itself(timeline: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """Who came to the collective and waited there is waited for by nobody."""
     ranks = _culprit_ranks(one)
-    waited = {wait.who.rank for wait in story.waits}
+    waited = {wait.who.rank for wait in timeline.waits}
     if not ranks or not waited or one.ground in ("different", "compared", "named"):
         return None
     if ranks <= waited and one.ground in ("own error", "absence", "echo", "death"):
@@ -191,7 +199,7 @@ def _external_source(_: Timeline, one: Candidate, __: Sequence[Candidate]) -> We
     return None
 
 
-def _is_corroborated(story: Timeline, one: Candidate, others: Sequence[Candidate]) -> WeightFactor | None:
+def _is_corroborated(timeline: Timeline, one: Candidate, others: Sequence[Candidate]) -> WeightFactor | None:
     """Two different kinds of evidence that point to the same rank support each other; one line is not two."""
     ranks = _culprit_ranks(one)
     places = {event.place for event in one.evidence}
@@ -205,11 +213,11 @@ def _is_corroborated(story: Timeline, one: Candidate, others: Sequence[Candidate
     return None
 
 
-def _unused_transport(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _unused_transport(timeline: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """Only links that the job uses can break it."""
-    if one.cause == "network_ib" and _on_one_node(story) and not _of_nccl(one):
+    if one.cause == "network_ib" and _on_one_node(timeline) and not _of_nccl(one):
         return WeightFactor(-30, "the job ran on one node, and its GPUs do not talk over InfiniBand")
-    if one.cause == "peer_cuda_oom" and _sized_by_others(story, one):
+    if one.cause == "peer_cuda_oom" and _sized_by_others(timeline, one):
         return WeightFactor(-35, "it wanted room for an object whose size came out of a broken collective")
     return None
 
@@ -225,9 +233,9 @@ def _handled_by_program(_: Timeline, one: Candidate, others: Sequence[Candidate]
     return None
 
 
-def _peers(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _peers(timeline: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """A NaN that the peers of a rank did not have need not be of the program that all of them run."""
-    alone = nan_beside_peers(story) if one.ground == "own error" else None
+    alone = nan_beside_peers(timeline) if one.ground == "own error" else None
     if alone is not None and all(any(event is other for other in alone.events) for event in one.evidence):
         return WeightFactor(
             -12,
@@ -255,18 +263,18 @@ def _of_the_process(one: Candidate) -> bool:
     )
 
 
-def _on_one_node(story: Timeline) -> bool:
+def _on_one_node(timeline: Timeline) -> bool:
     """True when every rank of the job was seen, and all on one host."""
-    hosts = {event.who.host for event in story.events if event.who.host and event.who.rank is not None}
-    return len(hosts) == 1 and story.expected is not None and len(story.ranks_seen) >= story.expected
+    hosts = {event.who.host for event in timeline.events if event.who.host and event.who.rank is not None}
+    return len(hosts) == 1 and timeline.expected is not None and len(timeline.ranks_seen) >= timeline.expected
 
 
-def _sized_by_others(story: Timeline, one: Candidate) -> bool:
+def _sized_by_others(timeline: Timeline, one: Candidate) -> bool:
     """True when the memory was wanted for an object whose size the other ranks had sent."""
     ranks = _culprit_ranks(one)
     return any(
         event.who.rank in ranks and any(frame.function in _OBJECTS for frame in event.what.frames)
-        for event in story.of(ExceptionRaised)
+        for event in timeline.of_kind(ExceptionRaised)
     )
 
 
@@ -274,13 +282,13 @@ def _of_nccl(one: Candidate) -> bool:
     return any("NCCL" in event.text for event in one.evidence)
 
 
-def _is_wait(story: Timeline, event: Event[Any]) -> bool:
-    return any(event is wait.event for wait in story.waits)
+def _is_wait(timeline: Timeline, event: Event[Any]) -> bool:
+    return any(event is wait.event for wait in timeline.waits)
 
 
 def _culprit_ranks(one: Candidate) -> frozenset[int]:
     return frozenset(who.rank for who in (*one.culprits, *one.parties) if who.rank is not None)
 
 
-def _first_time(story: Timeline, one: Candidate) -> tuple[float, str, int]:
-    return min((story.moment(event) for event in one.evidence), default=(float("inf"), "", 0))
+def _first_time(timeline: Timeline, one: Candidate) -> tuple[float, str, int]:
+    return min((timeline.moment(event) for event in one.evidence), default=(float("inf"), "", 0))
