@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.timeline import Timeline
-from nodedoctor.triage.timeline.node_reports import NodeFaults, node_of, spoken_hosts
+from nodedoctor.triage.timeline.node_reports import NodeFaults, faults_of_report, hosts_in_logs
 from nodedoctor.wording import count_with_noun
 
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
@@ -31,7 +31,7 @@ _OWN_PLACES = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
 def evidence_for_machine(timeline: Timeline, paths: Sequence[str]) -> str:
     """Why the logs must come from this machine, as half a sentence; '' without evidence for it."""
     ours = short_host(socket.gethostname())
-    hosts = spoken_hosts(timeline)
+    hosts = hosts_in_logs(timeline)
     if (hosts and ours not in hosts) or not _is_recent(timeline, paths):
         return ""
     if ours in hosts:
@@ -51,7 +51,7 @@ def look_at_machine(why: str) -> tuple[tuple[NodeFaults, ...], str]:
 
     async def run() -> NodeFaults:
         report = await Session(Request(words=CHECKS, deadline=DEADLINE)).diagnosis().run()
-        return node_of("this machine", document(report))
+        return faults_of_report("this machine", document(report))
 
     try:
         node = endings.run(run())

@@ -1,4 +1,4 @@
-"""Where each rank was when the story ends: the rows that a screen draws."""
+"""Where each rank was at the end of the timeline: rows that a screen draws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.model import Timeline
 
 MOST = 4096
-"""Ranks told one by one."""
+"""Ranks that have a row of their own."""
 MISSING = 256
 """The same of ranks that nothing was read from; coverage has the ranges of all."""
 
@@ -38,15 +38,15 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
     steps = last_steps(timeline.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
     for key in sorted(people)[:MOST]:
-        seen, wait = last.get(key), waits.get(key)
+        last_event, wait = last.get(key), waits.get(key)
         rows.append(
             RankState(
                 people[key],
-                "waited" if wait is not None else _rank_state(seen),
-                event_name(seen) if seen is not None else "",
+                "waited" if wait is not None else _rank_state(last_event),
+                event_name(last_event) if last_event is not None else "",
                 wait.work.op if wait is not None else "",
                 wait.work.seq if wait is not None else None,
-                seen.place if seen is not None else None,
+                last_event.place if last_event is not None else None,
                 steps.get(key[1]),
             )
         )

@@ -222,5 +222,5 @@ def unexplained_end(timeline: Timeline) -> FirstEnd | None:
         and not shows_who_failed(event)
         and (event.place.source, event.place.offset) not in told  # a launcher's, which names who ended
     ]
-    victims = timeline.given_up or timeline.of_kind(CollectiveFailed) or timeline.of_kind(WatchdogStuck)
+    victims = timeline.timeout_events or timeline.of_kind(CollectiveFailed) or timeline.of_kind(WatchdogStuck)
     return None if said or victims or timeline.marked(Mark.NOT_A_LOG) else first_end(timeline)

@@ -83,10 +83,10 @@ LINE_RULES = (
 
 JOB_RULES = (
     JobRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
-    JobRule("survived", "the job was long past its start", job.is_of_the_start),
+    JobRule("survived", "the job was long past its start", job.is_startup_error),
     JobRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
     JobRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),
-    JobRule("echoed", "the first to end were killed by a signal", job.is_beside_killed),
+    JobRule("echoed", "the first to end were killed by a signal", job.follows_kill),
 )
 """The first that applies gives the reason."""
 

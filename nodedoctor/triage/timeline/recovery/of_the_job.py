@@ -22,11 +22,11 @@ from nodedoctor.triage.timeline.model import QUIET, CollectiveWait
 from nodedoctor.triage.timeline.recovery.survived import FAR
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
-STARTS = ("version_mismatch", "driver_problem")
+STARTUP_CAUSES = ("version_mismatch", "driver_problem")
 """Causes that keep a process from its first collective: one that made many had none of them."""
-MEETING = "rendezvous-failed"
-"""A launcher tells it too when its store ends with the job."""
-WORKING = 3
+RENDEZVOUS = "rendezvous-failed"
+"""A symptom that a launcher prints, too, when its store ends with the job."""
+STARTUP_COLLECTIVES = 3
 """Collectives after which a job is past its start."""
 
 
@@ -61,9 +61,9 @@ def describe_job(
     )
 
 
-def is_of_the_start(event: Event[Any], job: JobContext) -> bool:
+def is_startup_error(event: Event[Any], job: JobContext) -> bool:
     """True for what keeps a program from its first step, of a job that made many."""
-    return job.past_start and event.who.rank is None and _of_the_start(event.what)
+    return job.past_start and event.who.rank is None and _prevents_start(event.what)
 
 
 def waited_later(event: Event[Any], job: JobContext) -> bool:
@@ -78,7 +78,7 @@ def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
     return job.all_waited and event.who.rank is None and _is_personal(event.what)
 
 
-def is_beside_killed(event: Event[Any], job: JobContext) -> bool:
+def follows_kill(event: Event[Any], job: JobContext) -> bool:
     """True for an exception of an unknown rank where the first to end were killed."""
     return job.first_were_killed and event.who.rank is None and isinstance(event.what, ExceptionRaised)
 
@@ -111,7 +111,7 @@ def _is_personal(what: object) -> bool:
 
 def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]) -> bool:
     """True when the job was past its start: it counted steps, or waits in a late collective."""
-    if any(wait.work.seq is not None and wait.work.seq > WORKING for wait in waits):
+    if any(wait.work.seq is not None and wait.work.seq > STARTUP_COLLECTIVES for wait in waits):
         return True
     rises: Counter[tuple[str, int]] = Counter()
     for event in events:
@@ -120,12 +120,12 @@ def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]
     return max(rises.values(), default=0) >= FAR
 
 
-def _of_the_start(what: object) -> bool:
+def _prevents_start(what: object) -> bool:
     """True for what keeps a program from its first step; a function imports when it is called."""
     if isinstance(what, ExceptionRaised):
-        called = bool(what.frames) and what.frames[-1].function != "<module>"
-        return not called and _IMPORTS.search(what.type) is not None
-    return isinstance(what, Symptom) and (what.cause in STARTS or what.name == MEETING)
+        in_function = bool(what.frames) and what.frames[-1].function != "<module>"
+        return not in_function and _IMPORTS.search(what.type) is not None
+    return isinstance(what, Symptom) and (what.cause in STARTUP_CAUSES or what.name == RENDEZVOUS)
 
 
 def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:

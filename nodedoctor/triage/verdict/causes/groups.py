@@ -12,7 +12,7 @@ from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.watchdog import DesyncJoined, DesyncMissing
 from nodedoctor.triage.timeline import CollectiveWait, Timeline
-from nodedoctor.triage.timeline.pace import stood_still
+from nodedoctor.triage.timeline.pace import frozen_seconds
 
 MISCONFIGURED_MS = 1000
 """A limit of a second or less is shorter than one step of any training."""
@@ -126,7 +126,7 @@ def too_short(timeline: Timeline) -> Iterator[Candidate]:
 
 def frozen_watchdog(timeline: Timeline) -> Iterator[Candidate]:
     """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
-    beyond = stood_still(timeline.waits)
+    beyond = frozen_seconds(timeline.waits)
     if beyond is not None:
         hours = f"{beyond / 3600:.1f} h" if beyond >= 3600 else f"{beyond / 60:.0f} min"
         yield Candidate(

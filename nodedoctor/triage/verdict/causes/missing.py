@@ -287,7 +287,7 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     if any(wait.who.rank is None for wait in timeline.waits):
         return ()  # one of those that are missed may be the one that has no name
     people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
-    gave_up = {event.who.rank for event in timeline.given_up}
+    gave_up = {event.who.rank for event in timeline.timeout_events}
     ends = groups.ranks_waited_for(timeline) - set(waited) - gave_up
     if ends and not timeline.folded and len(ends) <= max(1, len(waited) // 2):
         return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))

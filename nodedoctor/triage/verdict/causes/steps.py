@@ -50,7 +50,7 @@ def _slow_ranks(timeline: Timeline, steady: Mapping[int, RankCount]) -> list[int
     front = max(count.last for count in steady.values())
     behind = {rank: _lines_behind(count, front) for rank, count in steady.items()}
     slow = sorted(rank for rank, lines in behind.items() if lines is None or lines >= 1)
-    gave_up = {event.who.rank for event in timeline.given_up} | {
+    gave_up = {event.who.rank for event in timeline.timeout_events} | {
         event.who.rank for event in timeline.of_kind(ExceptionRaised)
     }
     if None in behind.values() or len(slow) > max(1, len(steady) // 3) or gave_up & set(slow):
