@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline
 from nodedoctor.triage.timeline.recovery.decide import decide_in_job, decide_in_log
-from nodedoctor.triage.timeline.recovery.of_the_job import describe_job
+from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.runs import separate_runs
 from nodedoctor.triage.timeline.streams import by_source, drop_copies, not_before
 

@@ -15,9 +15,9 @@ from nodedoctor.debug import Log
 from nodedoctor.record import record
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.timeline.model import QUIET
-from nodedoctor.triage.timeline.recovery import of_the_job as job
+from nodedoctor.triage.timeline.recovery import job_context as job
 from nodedoctor.triage.timeline.recovery import shutdown, survived
-from nodedoctor.triage.timeline.recovery.of_the_job import JobContext
+from nodedoctor.triage.timeline.recovery.job_context import JobContext
 from nodedoctor.triage.timeline.recovery.requests import drop_refused_requests
 
 _DIGITS = re.compile(r"\d+")
