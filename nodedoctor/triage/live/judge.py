@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.progress import read_liveness as read_progress
 from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
-from nodedoctor.triage.verdict.causes.stacks import held_up, waited_for
+from nodedoctor.triage.verdict.causes.stacks import are_awaited, describe_holdup
 from nodedoctor.wording import comma_list, singular_or_plural
 
 _LONG = re.compile(
@@ -202,13 +202,13 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
     waiting = [process for process in known if process.collective and not process.moved]
     others = [process for process in known if not process.collective]
     stuck = [process for process in others if not process.moved]
-    if not stuck or not waited_for(others, waiting):
+    if not stuck or not are_awaited(others, waiting):
         return
     who = tuple(_process_identity(live, process) for process in stuck)
     work = next(filter(None, map(long_work, stuck)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
-    headline = held_up(
+    headline = describe_holdup(
         describe_identities(who),
         _describe_activity(stuck[0]),
         len(waiting),

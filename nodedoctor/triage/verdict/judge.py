@@ -35,34 +35,34 @@ from nodedoctor.triage.verdict.causes import find_candidates, weigh
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.undetermined import (
-    in_a_traceback,
     open_question,
+    ranks_in_traceback,
     stopped_processes,
     unexplained_end,
 )
 
 EVIDENCE = 8
-_HELPS = re.compile(
+_HELPER_COMMANDS = re.compile(
     r"(?:[Mm]onitor|\bnvidia-smi|\bdcgm|\bnvtop|stat\b|\bwatch\b|\btail\b|\bsleep\b|[Tt]ensorboard|[Ss]erver?\b"
     r"|\bvllm\b|\bsglang\b|\bray\b|[Pp]rofil|\bnsys\b|[Ss]ampler|\bwhile\b)"
 )
 """What scripts start beside their program, by the beginning of the command that a shell shows."""
 COMMAND = 80
-"""Characters of a command in which its program and its script stand. Ours."""
+"""Characters of a command that hold its program and its script. Ours."""
 
 
 def judge_incident(
     timeline: Timeline, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False
 ) -> Verdict:
-    """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
+    """The verdict on the last incident; `more` are other causes; `calm`: dumps show no waiting."""
     weighed = weigh.weigh_candidates(timeline, [*find_candidates(timeline), *more])
-    found = [one for one in weighed if one.decides]
+    deciding = [entry for entry in weighed if entry.decides]
     quiet = not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
     if quiet and not more and (timeline.alive or calm or not unclassified_errors(timeline)):
         return _no_failure(timeline, coverage, calm)
-    if not found or timeline.marked(Mark.NOT_A_LOG):
+    if not deciding or timeline.marked(Mark.NOT_A_LOG):
         return _undetermined_verdict(timeline, coverage, weighed)
-    best = found[0].candidate
+    best = deciding[0].candidate
     return Verdict(
         outcome="failure",
         cause=best.cause,
@@ -83,47 +83,47 @@ def judge_incident(
     )
 
 
-def _confidence_of(found: Sequence[WeighedCandidate]) -> Confidence:
+def _confidence_of(weighed: Sequence[WeighedCandidate]) -> Confidence:
     """How sure the first one is: never sure when another one has nearly as many points."""
-    best = found[0].candidate.confidence
-    return "medium" if best == "high" and weigh.is_close_second(found[0], found[1:]) else best
+    best = weighed[0].candidate.confidence
+    return "medium" if best == "high" and weigh.is_close_second(weighed[0], weighed[1:]) else best
 
 
-def _weight_sentences(found: Sequence[WeighedCandidate]) -> str:
+def _weight_sentences(weighed: Sequence[WeighedCandidate]) -> str:
     """What the verdict rests on, and why the strongest other cause counts less."""
-    said = weigh.rests_on(found[0])
-    for other in _other_causes(found)[:1]:
-        said += f" It outweighs {other.candidate.cause}: {weigh.why_less_likely(found[0], other)}."
-    return said
+    sentences = weigh.rests_on(weighed[0])
+    for rival in _other_causes(weighed)[:1]:
+        sentences += f" It outweighs {rival.candidate.cause}: {weigh.why_less_likely(weighed[0], rival)}."
+    return sentences
 
 
-def _other_causes(found: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:
+def _other_causes(weighed: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:
     """One per cause other than the first one's."""
-    causes = {found[0].candidate.cause: found[0]}
-    for other in found[1:]:
-        causes.setdefault(other.candidate.cause, other)
+    causes = {weighed[0].candidate.cause: weighed[0]}
+    for rival in weighed[1:]:
+        causes.setdefault(rival.candidate.cause, rival)
     return list(causes.values())[1:]
 
 
-def _no_failure(timeline: Timeline, coverage: Coverage, rested: bool) -> Verdict:
-    """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
+def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
+    """The verdict without trouble: healthy on a sign of life, else undetermined."""
     stops = timeline.of_kind(CancelledByUser)
     done = timeline.marked(Mark.JOB_FINISHED)
     running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
-    left_off = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else _left_off(timeline)
-    worked = [] if timeline.alive else timeline.of_kind(TrainingActivity)
-    destroyed = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
-    alive = (timeline.alive or rested or bool(worked or destroyed)) and not left_off
-    told_by_dumps = rested and not (stops or done or running or timeline.steps)
+    unfinished_bar = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else _unfinished_bar(timeline)
+    activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
+    teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
+    alive = (timeline.alive or calm or bool(activities or teardowns)) and not unfinished_bar
+    only_dumps = calm and not (stops or done or running or timeline.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
-    elif left_off:
-        headline = f"the program ended in the middle of its work ({left_off}), and no line says why"
+    elif unfinished_bar:
+        headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
-    elif rested and not timeline.steps:
+    elif calm and not timeline.steps:
         headline = (
             "in the flight recorder's dumps no rank waits for another; they hold neither gloo's"
             " point-to-point calls nor the groups of TORCH_DISTRIBUTED_DEBUG=DETAIL, nor the job's end"
@@ -134,20 +134,20 @@ def _no_failure(timeline: Timeline, coverage: Coverage, rested: bool) -> Verdict
         headline = "no failure in what was read: the server was answering requests where it ends"
     elif timeline.steps:
         headline = "no failure in what was read: the job was making progress where it ends"
-    elif worked:
-        headline = f"no failure in what was read: the program {worked[0].what.how}, and counted nothing"
+    elif activities:
+        headline = f"no failure in what was read: the program {activities[0].what.how}, and counted nothing"
     elif serving:
         headline = "no failure in what was read: the server was up"
     elif timeline.of_kind(PeersTerminated):
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
-    elif destroyed:
+    elif teardowns:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
     elif timeline.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
     else:
         headline = "nothing was read that shows a failure or progress"
     outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
-    if not alive and _of_no_job(timeline, coverage):
+    if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
     if outcome == "recovered":
         times = "once" if timeline.survived == 1 else f"{timeline.survived} times"
@@ -155,7 +155,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, rested: bool) -> Verdict
     return Verdict(
         outcome,
         "none" if alive else "undetermined",
-        "low" if not alive or told_by_dumps else "high" if timeline.alive else "medium",
+        "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
         evidence=_pick_evidence((*stops[-1:], *done[-1:], *timeline.of_kind(TrainingStep)[-1:])),
         incidents=timeline.incidents,
@@ -163,22 +163,22 @@ def _no_failure(timeline: Timeline, coverage: Coverage, rested: bool) -> Verdict
     )
 
 
-def _left_off(timeline: Timeline) -> str:
-    """How far a bar of known length was when all of its processes were gone; '' unless one was not full."""
-    gone = {
+def _unfinished_bar(timeline: Timeline) -> str:
+    """How far a bar was when its processes had ended; '' for a full one."""
+    ends = {
         event.place.source: event.place.offset for event in timeline.marked(Mark.RESOURCE_TRACKER_WARNING)
     }
-    before = [e for e in timeline.of_kind(TrainingStep) if e.place.offset <= gone.get(e.place.source, -1)]
-    last = max(reversed(before), key=lambda event: event.place.offset, default=None)
+    steps = [e for e in timeline.of_kind(TrainingStep) if e.place.offset <= ends.get(e.place.source, -1)]
+    last = max(reversed(steps), key=lambda event: event.place.offset, default=None)
     if last is None or last.what.length is None or last.what.is_full:
         return ""
     return f"{int(last.what.last[-1])} of {last.what.length}"
 
 
-def _of_no_job(timeline: Timeline, coverage: Coverage) -> bool:
-    """True when no line was recognised; names of frameworks stand in any text."""
-    spoken = timeline.also_seen or coverage.ranks_seen or coverage.ranks_expected
-    return not spoken and all(isinstance(event.what, SettingMentioned) for event in timeline.events)
+def _is_no_job(timeline: Timeline, coverage: Coverage) -> bool:
+    """True when no line was recognised: frameworks may be named in any text."""
+    job_signs = timeline.also_seen or coverage.ranks_seen or coverage.ranks_expected
+    return not job_signs and all(isinstance(event.what, SettingMentioned) for event in timeline.events)
 
 
 def _nothing_recognised(coverage: Coverage) -> str:
@@ -214,26 +214,26 @@ def _is_teardown(timeline: Timeline) -> bool:
     )
     return bool(done) and all(
         (event.kind in kinds and event.place.offset > done.get(event.place.source, 1 << 62))
-        or _of_a_helper(timeline, event)
+        or _is_helper_kill(timeline, event)
         for event in timeline.trouble
     )
 
 
-def _of_a_helper(timeline: Timeline, event: Event[Any]) -> bool:
-    """True for what a script kills when its job is done: a monitor. No work was seen to begin in between."""
+def _is_helper_kill(timeline: Timeline, event: Event[Any]) -> bool:
+    """True for a monitor that a script kills after its job, before other work."""
     if not isinstance(event.what, ProcessExit) or not OF_A_SCRIPT.match(event.text):
         return False
     command = event.text.partition(" Killed ")[2] or event.text.partition(" Terminated ")[2]
-    if not _HELPS.search(command.strip().partition(" -")[0][:COMMAND]):
+    if not _HELPER_COMMANDS.search(command.strip().partition(" -")[0][:COMMAND]):
         return False
     here = [e for e in timeline.events if e.place.source == event.place.source]
     before = [e for e in here if e.place.offset < event.place.offset]
-    told = [e for e in before if e.kind in (Mark.JOB_FINISHED, TrainingStep, LongWork)]
-    return bool(told) and max(told, key=lambda e: e.place.offset).what is Mark.JOB_FINISHED
+    progress = [e for e in before if e.kind in (Mark.JOB_FINISHED, TrainingStep, LongWork)]
+    return bool(progress) and max(progress, key=lambda e: e.place.offset).what is Mark.JOB_FINISHED
 
 
 def _is_clean_cancellation(timeline: Timeline) -> bool:
-    """True when the job was ended in order, and all that is told besides follows from that.
+    """True when the job was ended in order, and all its trouble follows from that.
 
     These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish. That
     srun terminates the step itself, which it does when a task failed, is no such end.
@@ -254,17 +254,17 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
 
 
 def _undetermined_verdict(
-    timeline: Timeline, coverage: Coverage, suspected: Sequence[WeighedCandidate]
+    timeline: Timeline, coverage: Coverage, suspects: Sequence[WeighedCandidate]
 ) -> Verdict:
     waits = timeline.waits
-    told = [(one.candidate.cause, _suspected_cause(one)) for one in suspected]
-    causes = {cause for cause, _ in told}
-    told += [(cause, why) for cause, why in guesses.unseen_explanations(timeline) if cause not in causes]
+    reasons = [(suspect.candidate.cause, _suspected_cause(suspect)) for suspect in suspects]
+    causes = {cause for cause, _ in reasons}
+    reasons += [(cause, why) for cause, why in guesses.unseen_explanations(timeline) if cause not in causes]
     end = unexplained_end(timeline)
     culprits = end.people if end is not None and end.alone else ()
     parties = end.people if end is not None and not end.alone else ()
     if end is None:
-        stuck = in_a_traceback(timeline)
+        stuck = ranks_in_traceback(timeline)
         culprits, parties = (
             (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped_processes(timeline) or ())
         )
@@ -275,38 +275,38 @@ def _undetermined_verdict(
         open_question(timeline),
         culprits=culprits,
         parties=parties,
-        victims=_waited(timeline),
+        victims=_waiting_ranks(timeline),
         collective=waits[0].work if waits else None,
         evidence=_pick_evidence(tuple(timeline.trouble or unclassified_errors(timeline))),
         timeline=_make_timeline(timeline),
-        alternatives=tuple({cause: (cause, why) for cause, why in reversed(told)}.values())[::-1][:5],
+        alternatives=tuple({cause: (cause, why) for cause, why in reversed(reasons)}.values())[::-1][:5],
         incidents=timeline.incidents,
         coverage=coverage,
     )
 
 
-def _suspected_cause(one: WeighedCandidate) -> str:
-    against = f", but {one.against.why}" if one.against is not None else ""
-    return f"only suspected: {one.candidate.headline}{against}"
+def _suspected_cause(suspect: WeighedCandidate) -> str:
+    against = f", but {suspect.against.why}" if suspect.against is not None else ""
+    return f"only suspected: {suspect.candidate.headline}{against}"
 
 
-def _waited(timeline: Timeline) -> tuple[Identity, ...]:
-    """Who waited in vain, in NCCL or gloo."""
+def _waiting_ranks(timeline: Timeline) -> tuple[Identity, ...]:
+    """The ranks that gave up waiting, in NCCL or gloo."""
     people = [wait.who for wait in timeline.waits]
     return tuple(distinct_ranks([*people, *(event.who for event in timeline.of_kind(GlooTimeout))]))
 
 
 def _find_victims(timeline: Timeline, best: Candidate) -> tuple[Identity, ...]:
     guilty = {(who.world, who.rank) for who in best.culprits}
-    waiting = best.victims or _waited(timeline)
+    waiting = best.victims or _waiting_ranks(timeline)
     return tuple(who for who in waiting if (who.world, who.rank) not in guilty)
 
 
 def _pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
-    seen: dict[tuple[str, int, str], Event[Any]] = {}
+    by_line: dict[tuple[str, int, str], Event[Any]] = {}
     for event in events:
-        seen.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
-    return tuple(seen.values())[:EVIDENCE]
+        by_line.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
+    return tuple(by_line.values())[:EVIDENCE]
 
 
 def _make_timeline(timeline: Timeline) -> tuple[Event[Any], ...]:
@@ -317,8 +317,8 @@ def _make_timeline(timeline: Timeline) -> tuple[Event[Any], ...]:
     return tuple(first.values())
 
 
-def _make_alternatives(found: Sequence[WeighedCandidate]) -> tuple[tuple[Any, str], ...]:
+def _make_alternatives(weighed: Sequence[WeighedCandidate]) -> tuple[tuple[Any, str], ...]:
     return tuple(
-        (other.candidate.cause, f"{other.candidate.headline}: {weigh.why_less_likely(found[0], other)}")
-        for other in _other_causes(found)[:4]
+        (rival.candidate.cause, f"{rival.candidate.headline}: {weigh.why_less_likely(weighed[0], rival)}")
+        for rival in _other_causes(weighed)[:4]
     )

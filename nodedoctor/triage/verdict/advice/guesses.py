@@ -32,18 +32,18 @@ def unseen_explanations(timeline: Timeline) -> tuple[tuple[Cause, str], ...]:
             ),
             ("network_ib", "the same; no adapter or port reported a fault"),
         )
-    named = {event.what.name for event in timeline.of_kind(SettingMentioned)}
-    mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _is_all_gather(first.work) else ""
-    told: list[tuple[Cause, str]] = []
+    settings = {event.what.name for event in timeline.of_kind(SettingMentioned)}
+    mismatch = MODALITIES if "multimodal" in settings else MICRO_BATCHES if _is_all_gather(first.work) else ""
+    causes: list[tuple[Cause, str]] = []
     if mismatch:
-        told.append(("collective_mismatch", mismatch))
-    told.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
-    told.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
+        causes.append(("collective_mismatch", mismatch))
+    causes.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
+    causes.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
     if not mismatch:
-        told.append(("collective_mismatch", "no other rank's collective is in these logs"))
+        causes.append(("collective_mismatch", "no other rank's collective is in these logs"))
     if timeline.of_kind(WatchdogStuck):
-        told.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
-    return tuple(told)
+        causes.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
+    return tuple(causes)
 
 
 def other_group(timeline: Timeline) -> tuple[str, str] | None:

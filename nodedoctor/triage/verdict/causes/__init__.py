@@ -1,4 +1,4 @@
-"""Cause rules: each module one family, each rule a pure function from the story to candidate causes.
+"""Cause rules: one family a module, each rule a pure function from timeline to candidates.
 
 A rule says what a candidate rests on; `weigh` says which one outweighs the others.
 """

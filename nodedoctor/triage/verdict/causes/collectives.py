@@ -1,4 +1,4 @@
-"""Ranks in different collectives: the odd one is found by majority; without a majority nobody is blamed."""
+"""Ranks in different collectives: a majority shows the odd one, else no rank is blamed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import DesyncMissing
 from nodedoctor.triage.timeline import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import ended_bars
-from nodedoctor.triage.verdict.causes.groups import of_several
+from nodedoctor.triage.verdict.causes.groups import mixes_groups
 
 _COLLECTIVES = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
@@ -50,9 +50,9 @@ _SAME_NUMBER = (
         "config",
     ),
 )
-APART = 100
-"""Numbers by which ranks of one group are never apart that make other collectives at the same time: who waits
-in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
+MAX_DISTANCE = 100
+"""The largest distance of sequence numbers of ranks that call different collectives at the same time. A rank
+that waits in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
@@ -66,12 +66,14 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
         for fingerprint in event.what.fingerprints:
             if not shown.get(fingerprint.rank, fingerprint).shown or fingerprint.rank not in shown:
                 shown[fingerprint.rank] = fingerprint
-    odd = find_minority({rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown})
-    culprits = tuple(Identity(rank=rank) for rank in odd)
-    parties = () if odd else tuple(Identity(rank=rank) for rank in sorted(shown))
+    odd_ranks = find_minority(
+        {rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown}
+    )
+    culprits = tuple(Identity(rank=rank) for rank in odd_ranks)
+    parties = () if odd_ranks else tuple(Identity(rank=rank) for rank in sorted(shown))
     who = (
         f"{describe_identities(culprits)} differs from the others"
-        if odd
+        if odd_ranks
         else f"{describe_identities(parties) or 'ranks'} differ"
     )
     about = mismatches[0].what.about
@@ -83,16 +85,16 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
         )
     elif len(kinds) == 1 and about == CALLED_DIFFERENT:
         about = f"the ranks called {next(iter(kinds))} with tensors that differ"
-    each = [
-        f"rank {rank}: {told}"
+    calls = [
+        f"rank {rank}: {call}"
         for rank in sorted(shown)
-        if (told := _describe_call(shown[rank], len(kinds) > 1))
+        if (call := _describe_call(shown[rank], len(kinds) > 1))
     ]
-    about += f" ({', '.join(each[:3])})" if len(each) > 1 else ""
+    about += f" ({', '.join(calls[:3])})" if len(calls) > 1 else ""
     yield Candidate(
         "collective_mismatch",
         "compared",
-        "high" if odd else "medium",
+        "high" if odd_ranks else "medium",
         f"{who}: {about}",
         tuple(mismatches[:4]),
         culprits,
@@ -115,11 +117,11 @@ def _shapes_passed(timeline: Timeline) -> list[Event[CollectiveMismatch]]:
     return [Event(what, first.place, first.who, first.time, first.text, first.repeated, first.origin)]
 
 
-def _describe_call(fingerprint: CollectiveFingerprint, named: bool) -> str:
+def _describe_call(fingerprint: CollectiveFingerprint, with_kind: bool) -> str:
     """What a rank called, or has, in a few words."""
     if not fingerprint.kind:
         return fingerprint.shown
-    return f"{fingerprint.kind} {fingerprint.tensors}".rstrip() if named else fingerprint.tensors
+    return f"{fingerprint.kind} {fingerprint.tensors}".rstrip() if with_kind else fingerprint.tensors
 
 
 def desync_report(timeline: Timeline) -> Iterator[Candidate]:
@@ -158,9 +160,9 @@ def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
     )
 
 
-def _calls_contradict(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+def _calls_contradict(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
     """Whether two collectives differ in what is known of both: a line may be broken off."""
-    return any(a != b for a, b in zip(one, other, strict=True) if a and b)
+    return any(a != b for a, b in zip(first, second, strict=True) if a and b)
 
 
 def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
@@ -171,22 +173,22 @@ def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
         if not any(_calls_contradict(*pair) for pair in combinations(set(signatures.values()), 2)):
             continue
         numbers = [wait.work.seq for wait in waits if wait.work.seq is not None]
-        if numbers and max(numbers) - min(numbers) > APART:
+        if numbers and max(numbers) - min(numbers) > MAX_DISTANCE:
             continue
-        odd = find_minority({rank: str(value) for rank, value in signatures.items()})
-        culprits = tuple(by_rank[rank].who for rank in odd)
-        parties = () if odd else tuple(by_rank[rank].who for rank in sorted(signatures))
-        told = "; ".join(f"rank {rank}: {_shown_signature(by_rank[rank])}" for rank in sorted(by_rank)[:4])
+        odd_ranks = find_minority({rank: str(value) for rank, value in signatures.items()})
+        culprits = tuple(by_rank[rank].who for rank in odd_ranks)
+        parties = () if odd_ranks else tuple(by_rank[rank].who for rank in sorted(signatures))
+        calls = "; ".join(f"rank {rank}: {_shown_signature(by_rank[rank])}" for rank in sorted(by_rank)[:4])
         yield Candidate(
             "collective_mismatch",
             "different",
             "medium",
             f"{describe_identities(culprits or parties)} "
             f"{'was' if len(culprits) == 1 else 'were'} in another "
-            f"collective: {told}",
+            f"collective: {calls}",
             tuple(wait.event for wait in waits[:6]),
             culprits,
-            tuple(w.who for w in waits if w.who.rank not in odd),
+            tuple(w.who for w in waits if w.who.rank not in odd_ranks),
             parties,
             collective=waits[0].work,
         )
@@ -250,14 +252,14 @@ def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
 
 def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
     """Waits of the same group; unnamed ones belong together only if no rank number in them occurs twice."""
-    named: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
+    by_name: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
     for wait in timeline.waits:
-        named[wait.who.world, wait.work.group.name].append(wait)
+        by_name[wait.who.world, wait.work.group.name].append(wait)
     groups: list[list[CollectiveWait]] = []
-    for (_, name), waits in named.items():
+    for (_, name), waits in by_name.items():
         inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]
         same = all(w.event.who.group_rank in (None, w.who.rank) for w in waits)
-        if (name and not of_several(waits)) or (same and len(inner) == len(set(inner))):
+        if (name and not mixes_groups(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
 
@@ -278,12 +280,12 @@ def _shown_signature(wait: CollectiveWait) -> str:
 
 def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:
     """For every rank that waited, the innermost of the job's own source lines that calls a collective."""
-    found: list[tuple[Event[ExceptionRaised], StackFrame]] = []
+    calls: list[tuple[Event[ExceptionRaised], StackFrame]] = []
     for event in timeline.of_kind(ExceptionRaised):
         own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
         if own:
-            found.append((event, own[-1]))
-    return found
+            calls.append((event, own[-1]))
+    return calls
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Who ended first by itself, where nothing tells why: how far a launcher's words about ends reach."""
+"""Who ended first by itself, where nothing says why: how far launchers' lines reach."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class FirstEnd:
 
     @property
     def codes(self) -> list[int]:
-        """The exit codes that are told."""
+        """The known exit codes."""
         return sorted({event.what.code for event in self.ends if event.what.told})
 
 
 def first_end(timeline: Timeline) -> FirstEnd | None:
-    """The first processes that ended with an exit code; None where no launcher tells which these were.
+    """The first processes that ended with a code; None where no launcher shows which.
 
     torchelastic notes one time for all that it finds ended at one look: the one that it puts at the root is
     the first only if no other one has that time (`torch/distributed/elastic/multiprocessing/api.py`).
@@ -39,13 +39,13 @@ def first_end(timeline: Timeline) -> FirstEnd | None:
     ends = [
         event for event in timeline.of_kind(ProcessExit) if event.what.code > 0 and event.what.signal is None
     ]
-    listed = [event for event in ends if event.what.at]
-    if listed:
-        began = min(event.what.at for event in listed)
+    dated = [event for event in ends if event.what.at]
+    if dated:
+        first_time = min(event.what.at for event in dated)
         # the time of an entry whose begin is cut off is not known: it may have been the first
-        begun = [event for event in ends if not event.what.at and _is_entry(event)]
-        first = [*begun, *(event for event in listed if event.what.at == began)]
-        rooted = any(event.what.first for event in listed)
+        undated = [event for event in ends if not event.what.at and _is_entry(event)]
+        first = [*undated, *(event for event in dated if event.what.at == first_time)]
+        rooted = any(event.what.first for event in dated)
         return (
             _first_end(first, first)
             if rooted
@@ -64,16 +64,14 @@ def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
 
 
 def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
-    """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
-    told = timeline.of_kind(ClientsMissing)
-    joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
-    came = timeline.ranks_seen
-    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
+    """The ranks that the rendezvous store missed, where as many are absent here."""
+    reports = timeline.of_kind(ClientsMissing)
+    joins, expected = max(((event.what.joined, event.what.expected) for event in reports), default=(0, 0))
+    ranks = timeline.ranks_seen
+    missing = [rank for rank in range(expected) if rank not in ranks] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
-    same = timeline.expected == expected or len(came) > 1
-    return (
-        tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
-    )
+    same = timeline.expected == expected or len(ranks) > 1
+    return tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joins else ()
 
 
 def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:

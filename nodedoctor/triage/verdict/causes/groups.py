@@ -1,4 +1,4 @@
-"""Who waits for whom over all groups: cycles between them, and groups that all entered and none left."""
+"""Waits over all groups: cycles between groups, and groups that no rank left."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _SAME_ORDER = (
 
 
 def group_deadlock(timeline: Timeline) -> Iterator[Candidate]:
-    """Ranks of one group wait for ranks that wait in another: each order alone is right, together not."""
+    """Ranks of several groups wait for each other: each order alone is right, together not."""
     groups = _by_group(timeline)
     if len(groups) < 2:
         return
     ranks = {name: _group_ranks(waits) for name, waits in groups.items()}
-    everybody = set().union(*ranks.values())
-    if sum(map(len, ranks.values())) != len(everybody):
+    all_ranks = set().union(*ranks.values())
+    if sum(map(len, ranks.values())) != len(all_ranks):
         return
     missing = {name: absent_members(timeline, groups[name]) for name in groups}
     names = sorted(groups, key=lambda name: min(ranks[name]))
     first = next((name for name in names if missing[name]), None)
-    if first is None or any(not (ranks_of or set()) <= everybody for ranks_of in missing.values()):
-        return  # somebody waits nowhere
+    if first is None or any(not (ranks_of or set()) <= all_ranks for ranks_of in missing.values()):
+        return  # some missing rank waits nowhere
     if any(ranks_of is not None and not ranks_of for ranks_of in missing.values()):
         return  # of one group all came: what holds it up is no other group
-    world = timeline.ranks_seen | set(range(max(timeline.expected or 0, len(everybody))))
-    if None in missing.values() and not (ranks[first] | (missing[first] or set()) == everybody == world):
+    world = timeline.ranks_seen | set(range(max(timeline.expected or 0, len(all_ranks))))
+    if None in missing.values() and not (ranks[first] | (missing[first] or set()) == all_ranks == world):
         return  # another rank may be missing from a group of unknown size
     others = [name for name in names if name != first]
     where = " and ".join(
@@ -73,7 +73,7 @@ def group_deadlock(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def ranks_waited_for(timeline: Timeline) -> set[int]:
-    """Ranks that did not come to their group's collective and wait in no other: the ends of all waiting."""
+    """Ranks that are missing from their group's collective and wait in no other."""
     groups = _by_group(timeline)
     missing = [absent_members(timeline, waits) or set() for waits in groups.values()]
     return set().union(*missing) - _group_ranks(list(timeline.waits))
@@ -87,12 +87,12 @@ def absent_members(timeline: Timeline, waits: list[CollectiveWait]) -> set[int] 
     """
     inside = {(wait.event.who.group_rank, wait.who.rank) for wait in waits}
     size = _group_size(timeline, waits) or _size_of_siblings(timeline, waits)
-    told = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
-    if size is None or len(told) < 2 or len(told) != len(waits) or told[-1][0] >= size:
+    positions = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
+    if size is None or len(positions) < 2 or len(positions) != len(waits) or positions[-1][0] >= size:
         return None
-    distance = (told[1][1] - told[0][1]) // (told[1][0] - told[0][0])
-    begin = told[0][1] - told[0][0] * distance
-    if distance < 1 or begin < 0 or any(rank != begin + number * distance for number, rank in told):
+    distance = (positions[1][1] - positions[0][1]) // (positions[1][0] - positions[0][0])
+    begin = positions[0][1] - positions[0][0] * distance
+    if distance < 1 or begin < 0 or any(rank != begin + number * distance for number, rank in positions):
         return None
     return {begin + number * distance for number in range(size)} - _group_ranks(waits)
 
@@ -100,9 +100,9 @@ def absent_members(timeline: Timeline, waits: list[CollectiveWait]) -> set[int] 
 def _size_of_siblings(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
     """The size of another group of the same kind, such as that of other ranks for the same parallelism."""
     kind = waits[0].work.group.desc
-    alike = [wait for wait in timeline.waits if kind and wait.work.group.desc == kind]
-    inside = [wait.event.who.group_rank for wait in alike]
-    implied = max((size for wait in alike if (size := implied_ranks(wait.work)) is not None), default=0)
+    siblings = [wait for wait in timeline.waits if kind and wait.work.group.desc == kind]
+    inside = [wait.event.who.group_rank for wait in siblings]
+    implied = max((size for wait in siblings if (size := implied_ranks(wait.work)) is not None), default=0)
     size = max(implied, *(number + 1 for number in inside if number is not None), 0)
     return size if size > 1 else None
 
@@ -125,7 +125,7 @@ def too_short(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def frozen_watchdog(timeline: Timeline) -> Iterator[Candidate]:
-    """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
+    """A watchdog that reports far more than its limit was frozen, with process or machine."""
     beyond = frozen_seconds(timeline.waits)
     if beyond is not None:
         hours = f"{beyond / 3600:.1f} h" if beyond >= 3600 else f"{beyond / 60:.0f} min"
@@ -142,9 +142,9 @@ def frozen_watchdog(timeline: Timeline) -> Iterator[Candidate]:
 
 def ranks_in_collective(timeline: Timeline) -> int | None:
     """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
-    told = {(event.what.ranks, event.what.seq) for event in timeline.of_kind(DesyncJoined)}
-    if len(told) == 1 and not any(event.what.ranks for event in timeline.of_kind(DesyncMissing)):
-        ranks, _ = told.pop()
+    reports = {(event.what.ranks, event.what.seq) for event in timeline.of_kind(DesyncJoined)}
+    if len(reports) == 1 and not any(event.what.ranks for event in timeline.of_kind(DesyncMissing)):
+        ranks, _ = reports.pop()
         if len(ranks) > 1 and timeline.ranks_seen <= set(ranks):
             return len(ranks)
     signatures = {wait.work.signature[:2] for wait in timeline.waits}
@@ -162,7 +162,7 @@ def size_of(timeline: Timeline) -> int | None:
 
 
 def world_of(timeline: Timeline) -> int | None:
-    """The number of ranks of the job: told, or that of the default group, which all of them are in."""
+    """The number of ranks of the job: as logged, else the default group's size."""
     first = timeline.first_wait
     default = first is not None and first.work.group.desc == "default_pg"
     return timeline.expected or (size_of(timeline) if default else None)
@@ -179,10 +179,10 @@ def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
         if not wait.work.group.name or wait.who.rank is None:
             return {}
         groups[wait.work.group.name].append(wait)
-    return {} if any(map(of_several, groups.values())) else groups
+    return {} if any(map(mixes_groups, groups.values())) else groups
 
 
-def of_several(waits: list[CollectiveWait]) -> bool:
+def mixes_groups(waits: list[CollectiveWait]) -> bool:
     """True when the waits are of more than one group, although its name is the same."""
     inside: dict[int, int | None] = {}
     for wait in waits:

@@ -1,4 +1,4 @@
-"""What is left when no rank or node is singled out: a watchdog that stood still, storage that hung."""
+"""Processes stuck in a call: a watchdog that did not run, storage that hung."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodedoctor.triage.timeline import Timeline
 
 
 def stuck_watchdog(timeline: Timeline) -> Iterator[Candidate]:
-    """The watchdog thread stood still and no collective timed out: the process was stuck, not the network."""
+    """The watchdog stopped and no collective timed out: the process was stuck, not the network."""
     beats = timeline.of_kind(WatchdogStuck)
     if not beats:
         return

@@ -27,8 +27,8 @@ def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[L
         ):
             continue
         steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]
-        after = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]
-        return event if len(after) <= 1 else None
+        later_steps = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]
+        return event if len(later_steps) <= 1 else None
     return None
 
 

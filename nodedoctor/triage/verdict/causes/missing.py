@@ -1,4 +1,4 @@
-"""Somebody never arrived: who is silent, behind or late while the others waited, and what it was doing."""
+"""Ranks that were silent, behind or late while the others waited, and their work."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
     culprits = tuple(
         Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
     )
-    lost = timeline.marked(Mark.HEARTBEAT_LOST)
-    if lost:
+    lost_heartbeats = timeline.marked(Mark.HEARTBEAT_LOST)
+    if lost_heartbeats:
         headline = (
             f"{describe_identities(culprits)} stopped sending heartbeats: its process ended, or its node"
         )
-        evidence = (*lost[:1], *missed[:4])
+        evidence = (*lost_heartbeats[:1], *missed[:4])
         yield Candidate("peer_died", "named", "medium", headline, evidence, culprits)
     elif init := [event for event in timeline.of_kind(Symptom) if event.what.name == "rendezvous-failed"]:
         headline = f"{describe_identities(culprits)} never joined the rendezvous"
@@ -54,21 +54,21 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
 
 def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
     """A rank's own status says that it had not enqueued what the others waited in."""
-    named = {e.what.group.name for e in timeline.of_kind(CollectiveStatus)}
+    group_names = {e.what.group.name for e in timeline.of_kind(CollectiveStatus)}
     for group, seqs in _stuck_numbers(timeline).items():
         seq = Counter(seqs).most_common(1)[0][0]
-        mine = named if not group and len(named) == 1 else {group}  # many lines do not name it
+        names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
         slow = [
             e
             for e in timeline.of_kind(CollectiveStatus)
-            if e.what.group.name in mine and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
+            if e.what.group.name in names and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct_ranks(e.who for e in slow))
         waited = {wait.who.rank for wait in timeline.waits}
         if not culprits or any(who.rank in waited for who in culprits):
             continue
         did = f"had not enqueued collective {seq}"
-        inside = _in_gloo(timeline, culprits)
+        inside = _gloo_waits_of(timeline, culprits)
         if inside:
             yield Candidate(
                 "collective_mismatch",
@@ -83,15 +83,15 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
         yield absent_rank(timeline, culprits, tuple(slow[:3]), did, "different", "high")
 
 
-def _in_gloo(timeline: Timeline, people: Sequence[Identity]) -> list[Event[Any]]:
-    """What ranks say that waited in gloo themselves; empty unless all of them do: who waits is not stuck."""
-    told = [event for kind in (PeerGone, GlooTimeout) for event in timeline.of_kind(kind)]
-    mine = {who.rank: [event for event in told if event.who.rank == who.rank] for who in people}
-    return [event for events in mine.values() for event in events] if all(mine.values()) else []
+def _gloo_waits_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[Any]]:
+    """The gloo waits of ranks; empty unless every one of them waited itself."""
+    waits = [event for kind in (PeerGone, GlooTimeout) for event in timeline.of_kind(kind)]
+    by_rank = {who.rank: [event for event in waits if event.who.rank == who.rank] for who in people}
+    return [event for events in by_rank.values() for event in events] if all(by_rank.values()) else []
 
 
 def late_rank(timeline: Timeline) -> Iterator[Candidate]:
-    """A rank whose own timeout or error came much later had enqueued the same work much later."""
+    """A rank that enqueued the same collective much later than the others."""
     began = [
         (wait.began, wait.who, wait.event, wait.work) for wait in timeline.waits if wait.began is not None
     ]
@@ -129,27 +129,26 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def silent_ranks(timeline: Timeline) -> Iterator[Candidate]:
-    """Nearly all ranks printed a timeout: the ones that did not are those the others waited for.
+    """Nearly all ranks printed a timeout: they waited for the ones that did not.
 
-    A line may be missing from a log: only a rank that is heard after the others gave up is known
-    to be silent.
+    A line may be missing from a log: only a rank with lines after the others gave up is known to be silent.
     """
-    gone = ranks_without_timeout(timeline)
-    if gone:
-        ranks = {who.rank for who in gone}
-        heard = {
+    silent = ranks_without_timeout(timeline)
+    if silent:
+        ranks = {who.rank for who in silent}
+        later_ranks = {
             e.who.rank
             for e in timeline.events
             if timeline.late(e) and e.kind not in (ProcessExit, Mark.FORCE_KILLED)
         }
-        alive = [e for e in timeline.of_kind(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
+        kills = [e for e in timeline.of_kind(ProcessExit) if e.who.rank in ranks and e.what.signal in (9, 15)]
         waited = [*(wait.event for wait in timeline.waits), *timeline.of_kind(GlooTimeout)]
-        evidence: tuple[Event[Any], ...] = (*waited[:3], *alive[:1])
-        alone = ranks <= heard or len(ranks) == 1
-        ground: Ground = "absence" if alone else "hint"  # of several, some may have waited for the others
-        confidence: Confidence = "medium" if ranks <= heard else "low"
+        evidence: tuple[Event[Any], ...] = (*waited[:3], *kills[:1])
+        certain = ranks <= later_ranks or len(ranks) == 1
+        ground: Ground = "absence" if certain else "hint"  # of several, some may have waited for the others
+        confidence: Confidence = "medium" if ranks <= later_ranks else "low"
         yield absent_rank(
-            timeline, gone, evidence, "never arrived where the others waited", ground, confidence
+            timeline, silent, evidence, "never arrived where the others waited", ground, confidence
         )
 
 
@@ -158,25 +157,25 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
     forced = timeline.marked(Mark.FORCE_KILLED)
     pids = {event.who.pid for event in forced}
     waited = {wait.who.rank for wait in timeline.waits}
-    named = distinct_ranks(
+    killed_ranks = distinct_ranks(
         [e.who for e in forced] + [e.who for e in timeline.of_kind(ProcessExit) if e.who.pid in pids]
     )
-    held = [who for who in named if who.rank not in waited]
-    if held and len(held) <= max(1, len(timeline.ranks_seen) // 3):
+    culprits = [who for who in killed_ranks if who.rank not in waited]
+    if culprits and len(culprits) <= max(1, len(timeline.ranks_seen) // 3):
         yield absent_rank(
-            timeline, tuple(held), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
+            timeline, tuple(culprits), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
         )
 
 
 def gil_held(timeline: Timeline) -> Iterator[Candidate]:
     """One rank's Python lock was held inside a call."""
-    held = tuple(distinct_ranks(event.who for event in timeline.marked(Mark.GIL_HELD)))
+    holders = tuple(distinct_ranks(event.who for event in timeline.marked(Mark.GIL_HELD)))
     waited = {wait.who.rank for wait in timeline.waits}
-    odd = tuple(who for who in held if who.rank not in waited)
-    if odd and len(odd) < max(2, len(timeline.ranks_seen)):
+    culprits = tuple(who for who in holders if who.rank not in waited)
+    if culprits and len(culprits) < max(2, len(timeline.ranks_seen)):
         yield absent_rank(
             timeline,
-            odd,
+            culprits,
             tuple(timeline.marked(Mark.GIL_HELD)[:3]),
             "held Python's lock inside a call",
             "absence",
@@ -185,7 +184,7 @@ def gil_held(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def unpublished_id(timeline: Timeline) -> Iterator[Candidate]:
-    """A rank had not published the communicator's id when the others gave up waiting for it."""
+    """A rank whose communicator id was missing when the others gave up waiting for it."""
     waits = [
         event for event in timeline.of_kind(StoreWait) if not event.what.dead and event.what.rank is not None
     ]
@@ -196,7 +195,7 @@ def unpublished_id(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def legitimate_work(timeline: Timeline) -> Iterator[Candidate]:
-    """Ranks waited while another one was doing long work that has to be done, and no rank is singled out."""
+    """Ranks waited while another did long work that has to be done."""
     work = last_long_work(timeline, None)
     waited = list(timeline.waits) or timeline.of_kind(GlooTimeout)
     if work is not None and waited and not ranks_without_timeout(timeline):
@@ -216,7 +215,7 @@ def legitimate_work(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def waits_in_a_save(timeline: Timeline) -> Iterator[Candidate]:
-    """Ranks waited where a checkpoint is saved. Nothing shows whether the writing rank was slow or stuck."""
+    """Ranks waited where a checkpoint is saved, by a rank that was slow or stuck."""
     waited = save_waits(timeline)
     if waited:
         saving = [event for event in timeline.of_kind(LongWork) if "sav" in event.what.kind]
@@ -242,9 +241,9 @@ def absent_rank(
     confidence: Confidence,
     then: str = UNTIL,
 ) -> Candidate:
-    """A rank that did not come: legitimate work when a line of it, or of nobody in particular, says so.
+    """A rank that did not come; legitimate work where a line shows it at that.
 
-    Only a timeout makes work too long: who still waits tells nothing of it.
+    The line is of the rank, or of none. Only a timeout makes work too long: a wait proves nothing.
     """
     ranks = {who.rank for who in culprits}
     work = last_long_work(timeline, ranks) if then == UNTIL else None
@@ -294,11 +293,11 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     if timeline.folded or len(waited) < 2 or len({wait.work.signature for wait in timeline.waits}) > 1:
         return ()
     size = timeline.expected or groups.size_of(timeline) or 0
-    known = set(timeline.ranks_seen) | set(range(max(size, max(waited) + 1)))
+    ranks = set(timeline.ranks_seen) | set(range(max(size, max(waited) + 1)))
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
-        known &= {rank for rank in known if rank in waited}
-    missing = sorted(known - set(waited))
-    if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(known) // 3):
+        ranks &= {rank for rank in ranks if rank in waited}
+    missing = sorted(ranks - set(waited))
+    if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):
         return ()
     return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
 
@@ -315,12 +314,12 @@ def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
 
 
 def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
-    """The store counted who came: the others never did, and there was no group yet that could have hung."""
-    told = timeline.of_kind(ClientsMissing)
-    if not told:
+    """Processes that never joined the rendezvous, by the store's own count."""
+    reports = timeline.of_kind(ClientsMissing)
+    if not reports:
         return
-    joined, expected = max((event.what.joined, event.what.expected) for event in told)
-    absent = expected - joined
+    joins, expected = max((event.what.joined, event.what.expected) for event in reports)
+    absent = expected - joins
     culprits = never_joined(timeline)
     names = f" ({describe_identities(culprits)})" if culprits else ""
     yield Candidate(
@@ -328,7 +327,7 @@ def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
         "path",
         "medium",
         f"{absent} of {expected} processes never joined the rendezvous{names}",
-        tuple(told[:4]),
+        tuple(reports[:4]),
         culprits,
     )
 

@@ -1,4 +1,4 @@
-"""What NCCL's RAS service says of a job that hangs, or hung when it was asked."""
+"""What NCCL's RAS service and Ray's hang detector say of a job that hangs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodedoctor.triage.timeline import Timeline
 
 
 def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
-    """A process that does not answer is gone or frozen: RAS has a thread of its own, which a hang spares."""
+    """A process that does not answer has ended or is frozen: hangs spare RAS's thread."""
     missing = [event for event in timeline.of_kind(RasMissing) if event.what.ranks]
     if not missing:
         return
@@ -35,23 +35,29 @@ def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
     )
 
 
-def fewer(timeline: Timeline) -> Iterator[Candidate]:
-    """Whom Ray's detector names: the others wait for a rank that launched fewer collectives than they did."""
-    told = timeline.marked(Mark.LAUNCHED_FEWER)
-    culprits = tuple(distinct_ranks(event.who for event in told))
+def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
+    """The ranks that Ray's detector names: they launched fewer collectives than the others."""
+    reports = timeline.marked(Mark.LAUNCHED_FEWER)
+    culprits = tuple(distinct_ranks(event.who for event in reports))
     if culprits:
         headline = (
             f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's "
             "hang detector"
         )
-        evidence = (*told[:3], *timeline.marked(Mark.HANG_CONFIRMED)[:1])
+        evidence = (*reports[:3], *timeline.marked(Mark.HANG_CONFIRMED)[:1])
         yield Candidate(
-            "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(timeline)
+            "cpu_stuck_or_slow_rank",
+            "named",
+            "medium",
+            headline,
+            evidence,
+            culprits,
+            fixes=hang_folder_fix(timeline),
         )
 
 
-def kept(timeline: Timeline) -> tuple[Fix, ...]:
-    """The step that reads what Ray's detector kept of the hang."""
+def hang_folder_fix(timeline: Timeline) -> tuple[Fix, ...]:
+    """The step that reads the folder that Ray's detector wrote of the hang."""
     if not timeline.marked(Mark.HANG_CONFIRMED):
         return ()
     folder = next((event.what.path for event in timeline.of_kind(HangFolder)), "")
@@ -65,4 +71,4 @@ def kept(timeline: Timeline) -> tuple[Fix, ...]:
     )
 
 
-RULES = (silent_to_ras, fewer)
+RULES = (silent_to_ras, fewer_collectives)

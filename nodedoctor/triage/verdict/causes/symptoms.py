@@ -54,11 +54,11 @@ _EXPLAINED = {
 }
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
 _ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
-"""What only says more of a fault that another line tells: servers without NVSwitches print it, too."""
+"""Details of a fault that another line must report: servers without NVSwitches print them, too."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
-_HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
-"""Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
+_HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
+"""Symptoms of a helper that ended: a line with the signal that ended it says more."""
 _BY_NAME: dict[str, Ground] = {
     "host-not-found": "path",
     "connect-failed": "path",
@@ -99,7 +99,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
     for (cause, name), events in by_name.items():
         if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
             continue
-        if name in _HOW and signalled:
+        if name in _HELPER_ENDS and signalled:
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
@@ -129,10 +129,10 @@ def _message_ground(what: Symptom) -> str:
 
 
 def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
-    """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
-    told = [event for event in timeline.of_kind(XidReported) if not _is_harmless_xid(event.what)]
-    soft = [event for event in told if of_program(event.what)]
-    hard = [event for event in told if not of_program(event.what)]
+    """A GPU fault that the driver reports; some Xids are the program's own."""
+    reports = [event for event in timeline.of_kind(XidReported) if not _is_harmless_xid(event.what)]
+    soft = [event for event in reports if of_program(event.what)]
+    hard = [event for event in reports if not of_program(event.what)]
     if hard:
         yield _judge_xid(timeline, "gpu_hardware_xid", "fault", hard)
     if soft:
@@ -179,13 +179,13 @@ def of_program(what: XidReported) -> bool:
 
 
 def host_memory(timeline: Timeline) -> Iterator[Candidate]:
-    """An out-of-memory line of the kernel, Slurm, Kubernetes or Ray; with Ray the hog is in its table."""
+    """Out of host memory, by a line of the kernel, Slurm, Kubernetes or Ray."""
     ooms = timeline.of_kind(HostOom)
     if not ooms:
         return
     hog = _largest_process(timeline, ooms)
     by = ooms[0].what.said_by
-    culprits = _who_filled_it(ooms, by, hog)
+    culprits = _memory_culprits(ooms, by, hog)
     killed = _only_killed(timeline) if by != "Ray" and not culprits else None
     if killed is not None:
         culprits = blameable_identities(*people_of(killed))
@@ -193,7 +193,7 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     if not culprits:
         hosts = {event.who.host for event in ooms if event.who.host}
         culprits = (Identity(host=hosts.pop()),) if len(hosts) == 1 else ()
-        headline = _without_a_process(ooms, culprits) or headline
+        headline = _describe_memory(ooms, culprits) or headline
     besides = [event for event in (hog, killed) if event is not None]
     evidence: tuple[Event[Any], ...] = (*ooms[:4], *besides)
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
@@ -206,10 +206,10 @@ def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[Me
     return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
 
 
-def _who_filled_it(
+def _memory_culprits(
     ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None
 ) -> tuple[Identity, ...]:
-    """Whom the lines name: with Ray the hog of its table, which is not the worker that it killed."""
+    """The processes that the lines name; with Ray the largest in its table."""
     if by == "Ray" and hog is not None:
         return blameable_identities(hog.who)
     personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
@@ -217,8 +217,8 @@ def _who_filled_it(
     return ranks or (blameable_identities(*(e.who for e in ooms if e.what.pid)) if by == "the kernel" else ())
 
 
-def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
-    """What is said where no line names who filled the memory; '' where none names a node either."""
+def _describe_memory(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
+    """The headline where no line names the process that filled the memory, or ''."""
     full = next((event for event in ooms if event.what.share), None)
     if full is not None:
         where = f" of {full.who.host}" if full.who.host else ""
@@ -230,7 +230,7 @@ def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) 
 
 
 def _only_killed(timeline: Timeline) -> Event[ProcessExit] | None:
-    """The one process that a launcher or a shell saw end by SIGKILL, which is how a memory limit ends one."""
+    """The one process that a launcher or a shell saw end by SIGKILL."""
     killed = [e for e in timeline.of_kind(ProcessExit) if e.what.signal == 9 and not e.what.helper]
     people = blameable_identities(*(who for event in killed for who in people_of(event)))
     return killed[0] if len(people) == 1 else None
@@ -243,9 +243,7 @@ def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
         return
     early = independent_failures(timeline, full)
     culprits = find_culprits(timeline, early)
-    crowded = [
-        event for event in early if event.what.crowded and not _of_the_job(timeline, event.what.holder)
-    ]
+    crowded = [event for event in early if event.what.crowded and not _is_in_job(timeline, event.what.holder)]
     headline = f"{describe_identities(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
         what = crowded[0].what
@@ -260,17 +258,20 @@ def _memory_holders(what: GpuFull) -> str:
     """Who else held memory; a process is named as the only one only if it was."""
     if what.holder is None:
         return "other processes"
-    one = f"process {what.holder}"
-    return one if what.holders == 1 else f"{what.holders} other processes, most of all {one},"
+    largest = f"process {what.holder}"
+    return largest if what.holders == 1 else f"{what.holders} other processes, most of all {largest},"
 
 
 def _is_on_wrong_gpu(who: Identity) -> bool:
-    """True for a rank that used a GPU of another number: then other ranks of the job may be on it, too."""
+    """True for a rank that used a GPU of another number.
+
+    Then other ranks of the job may be on it, too.
+    """
     return who.rank is not None and who.gpu is not None and who.gpu not in (who.rank, who.local_rank)
 
 
-def _of_the_job(timeline: Timeline, pid: int | None) -> bool:
-    """True for a process of which the logs tell more than that it holds memory."""
+def _is_in_job(timeline: Timeline, pid: int | None) -> bool:
+    """True for a process of which the logs show more than that it holds memory."""
     return pid is not None and pid in timeline.pids
 
 
@@ -287,17 +288,19 @@ def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
 def left_early(timeline: Timeline) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
     waiting = {wait.who.rank for wait in timeline.waits}
-    gone = [
+    teardowns = [
         e
         for e in timeline.marked(Mark.COMMUNICATOR_DESTROYED)
         if not timeline.late(e) and e.who.rank not in waiting and waiting
     ]
-    culprits = tuple(distinct_ranks(event.who for event in gone))
+    culprits = tuple(distinct_ranks(event.who for event in teardowns))
     if culprits:
         headline = (
             f"{describe_identities(culprits)} ended its process groups and left while the others waited"
         )
-        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
+        yield Candidate(
+            "user_code_exception", "own error", "medium", headline, tuple(teardowns[:4]), culprits
+        )
 
 
 RULES = (symptom_candidates, xid_candidates, host_memory, gpu_memory, duplicate_gpu, left_early)

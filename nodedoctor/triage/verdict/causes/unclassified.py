@@ -1,4 +1,4 @@
-"""What a log says last, where no sign reads it: every program has words of its own for a failure."""
+"""Errors that no pattern recognises: every program has its own words for a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed, sole_failure
-from nodedoctor.triage.verdict.causes.exceptions import SAID
+from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
 from nodedoctor.triage.verdict.causes.families import family_of
 
 
@@ -24,9 +24,11 @@ def last_words(timeline: Timeline) -> Iterator[Candidate]:
     What a program calls an error counts more than what only speaks of one. The latter is nothing long before
     the end.
     """
-    talked = {event.place.source: event.place.offset for event in timeline.marked(Mark.OUTPUT_CONTINUED)}
+    output_offsets = {
+        event.place.source: event.place.offset for event in timeline.marked(Mark.OUTPUT_CONTINUED)
+    }
     for event in sorted(unclassified_errors(timeline), key=_error_weight):
-        if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(
+        if isinstance(event.what, UnclassifiedError) and event.place.offset < output_offsets.get(
             event.place.source, 0
         ):
             continue
@@ -34,8 +36,8 @@ def last_words(timeline: Timeline) -> Iterator[Candidate]:
         if kind is None or kind.cause == "undetermined":
             continue
         culprits = tuple(distinct_ranks([event.who])) or sole_failure(timeline)
-        said = shorten(event.text, SAID, placeholder=" ...")
-        headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.says} ({said})"
+        quote = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
+        headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.description} ({quote})"
         sure: Confidence = "low" if culprits else "medium"  # others may have said the same
         yield Candidate(kind.cause, "last words", sure, headline, (event,), culprits, owner=kind.owner)
         return
@@ -47,21 +49,21 @@ def _error_weight(event: Event[Any]) -> tuple[bool, bool]:
 
 
 def unclassified_errors(timeline: Timeline) -> Sequence[Event[Any]]:
-    """The lines about a failure that nothing else was read from, where nothing explains the end.
+    """Error lines that no pattern recognises, where nothing explains the end.
 
     A job that went on afterwards, or came to its end, has none: then only errors by name are left.
     """
     if timeline.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in timeline.trouble):
         return ()
-    told = timeline.marked(Mark.UNREAD_TROUBLE)
+    errors = timeline.marked(Mark.UNREAD_TROUBLE)
     if timeline.alive:
-        return sorted([*told, *_behind_the_end(timeline)], key=_source_line)
+        return sorted([*errors, *_behind_the_end(timeline)], key=_source_line)
     plain = [event for event in timeline.of_kind(UnclassifiedError) if not event.what.aside]
-    return sorted([*told, *(plain or timeline.of_kind(UnclassifiedError))], key=_source_line)
+    return sorted([*errors, *(plain or timeline.of_kind(UnclassifiedError))], key=_source_line)
 
 
 def _behind_the_end(timeline: Timeline) -> list[Event[Any]]:
-    """What a script says behind a program that came to its end, in front of the code that it ends with."""
+    """Errors of a script after its program finished, before the script's exit code."""
     done = {event.place.source: event.place.offset for event in timeline.marked(Mark.JOB_FINISHED)}
     ends = {event.place.source: event.place.offset for event in timeline.of_kind(ProcessExit)}
     return [
