@@ -211,7 +211,7 @@ def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightR
             dump = read_dump(source.path)
             _log.debug("%s read as a dump in %.3f s", source.path, time.perf_counter() - began)
             dumps.append(dump)
-            known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
+            known |= {dump.rank} if dump.rank is not None and dump.complete and dump.entries else set()
         except (PickleRefused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
         except Exception as fault:  # whatever one dump does to us costs the others nothing

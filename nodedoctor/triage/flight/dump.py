@@ -1,4 +1,4 @@
-"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today: only what a verdict needs of it."""
+"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RankDump:
     transfers: tuple[Transfer, ...] = ()
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """False when the end of the file is missing: then the last record says nothing about the rank."""
         return not self.note
 
@@ -66,7 +66,7 @@ def read_dump(path: str) -> RankDump:
 
 
 def parse_dump(path: str, data: bytes) -> RankDump:
-    """The bytes of a file as a dump; `path` is where they are said to stand."""
+    """The bytes of a file as a dump; `path` names their source."""
     if data[:1] == b"\x80":
         document, note = _read_pickle(data)
     else:
@@ -95,7 +95,7 @@ def _read_pickle(data: bytes) -> tuple[Any, str]:
 
 
 def _has_open_collectives(document: Any) -> bool:
-    """True when no open collective is missing among these records: neither counters nor gaps speak of one."""
+    """True when no open collective is missing among these records, by counters and gaps."""
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         return False
@@ -130,7 +130,7 @@ def _counters_agree(state: GroupState | None, counters: Any) -> bool:
 
 
 def _salvage_document(values: list[Any]) -> dict[str, Any]:
-    """A document out of loose values: keys stand before their values on the stack."""
+    """A document out of loose values: on the stack keys come before their values."""
     document: dict[str, Any] = {
         "entries": [v for v in values if isinstance(v, dict) and "profiling_name" in v]
     }
@@ -206,8 +206,10 @@ def _read_records(entries: Any, size: int) -> list[dict[str, Any]]:
 
 def _unnumbered_note(records: list[dict[str, Any]]) -> str:
     """A note about collectives without a number that one can have: nothing is known of them."""
-    lost = sum(item.get("is_p2p") is not True and sequence_number(item) is None for item in records)
-    return f"{lost} of its {len(records)} records have no sequence number that can be read" if lost else ""
+    unread = sum(item.get("is_p2p") is not True and sequence_number(item) is None for item in records)
+    return (
+        f"{unread} of its {len(records)} records have no sequence number that can be read" if unread else ""
+    )
 
 
 _RECORDER = {"entries", "pg_config", "pg_status", "nccl_comm_state"}
@@ -223,7 +225,7 @@ def one_per_rank(dumps: Iterable[RankDump]) -> tuple[list[RankDump], list[str]]:
         if dump.rank is None:
             notes.append(f"{dump.path}: its name does not say which rank it is from")
             continue
-        other = best.get(dump.rank)
-        if other is None or (dump.frames, dump.entries) > (other.frames, other.entries):
+        best_dump = best.get(dump.rank)
+        if best_dump is None or (dump.frames, dump.entries) > (best_dump.frames, best_dump.entries):
             best[dump.rank] = dump
     return [best[rank] for rank in sorted(best)], notes

@@ -1,4 +1,4 @@
-"""The records of a flight recorder of any torch: what a rank enqueued, finished and left open, by group.
+"""The records of a flight recorder of any torch: a rank's collectives, by group.
 
 State means different things: with NCCL `retired` but not completed is a timeout, with gloo `retired` is done.
 """
@@ -63,7 +63,7 @@ class GroupState:
 
 
 def group_states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[str, str]]:
-    """States per group name, and which name each per-process group id stands for."""
+    """States per group name, and the group name of each per-process id."""
     groups: dict[str, GroupState] = {}
     local: dict[str, str] = {}
     for entry in reversed(records):
@@ -123,17 +123,17 @@ def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: A
 def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
     """The global ranks of each group; gloo's only entry is keyed by nothing and means the last group made."""
     members: dict[str, tuple[int, ...]] = {}
-    known: dict[int, tuple[int, ...]] = {}  # a list that a thousand groups refer to is read once
+    ranks_by_id: dict[int, tuple[int, ...]] = {}  # a list that a thousand groups refer to is read once
     total = 0
     for name, row in list(config.items())[:65536] if isinstance(config, dict) else ():
         ranks = row.get("ranks") if isinstance(row, dict) else row
         if isinstance(ranks, (str, list)):
-            if id(ranks) not in known:
-                known[id(ranks)] = _parse_ranks(ranks)
-            total += len(known[id(ranks)])
+            if id(ranks) not in ranks_by_id:
+                ranks_by_id[id(ranks)] = _parse_ranks(ranks)
+            total += len(ranks_by_id[id(ranks)])
             if total > MEMBERS_AT_MOST:
                 raise PickleRefused(f"its groups name more than {MEMBERS_AT_MOST} ranks")
-            members[text_value(name)] = known[id(ranks)]
+            members[text_value(name)] = ranks_by_id[id(ranks)]
     if "" in members and len(groups) == 1:
         members.setdefault(next(iter(groups)), members[""])
     return members
@@ -148,8 +148,8 @@ def _group_name(entry: dict[str, Any]) -> tuple[str, str]:
 
 def _parse_ranks(value: str | list[Any]) -> tuple[int, ...]:
     """Global ranks of a group, written as text up to torch 2.10; what no job has as many of is no rank."""
-    found = re.findall(r"\d+", value) if isinstance(value, str) else value
-    ranks = (whole_number(rank, LARGEST_WORLD - 1) for rank in found)
+    numbers = re.findall(r"\d+", value) if isinstance(value, str) else value
+    ranks = (whole_number(rank, LARGEST_WORLD - 1) for rank in numbers)
     return tuple(rank for rank in ranks if rank is not None)
 
 

@@ -93,8 +93,8 @@ def _describe_time(
     if sizes["fp32"] < _NOTHING:
         return f"{volume} in bf16 are nothing for any link"
     fast, slow = format_seconds(times["nvlink4"]), format_seconds(times["ethernet_10g"])
-    told = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
+    durations = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
     if enough:
         rate = format_bytes(sizes["bf16"] * factor / timeout)
-        return f"{told}; to need {decimal(timeout)} s the link would have to run at {rate}/s"
-    return f"{told}: a slow link could explain the wait of {decimal(timeout)} s"
+        return f"{durations}; to need {decimal(timeout)} s the link would have to run at {rate}/s"
+    return f"{durations}: a slow link could explain the wait of {decimal(timeout)} s"

@@ -71,7 +71,7 @@ def load_pickle(data: bytes) -> Any:
 
 
 def salvage_pickle(data: bytes) -> list[Any]:
-    """What stood on the reader's stack when a truncated pickle ended: the values read until then."""
+    """The values on the reader's stack when a truncated pickle ended."""
     reader: Any = _StackUnpickler(io.BytesIO(data[:SALVAGED]))
     with bounded_memory(len(data)), contextlib.suppress(Exception):
         reader.load()
