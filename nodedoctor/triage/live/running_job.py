@@ -90,10 +90,10 @@ class LiveJob:
 def parse_threads(printed: str) -> tuple[PythonThread, ...]:
     """The threads in py-spy's JSON; nothing when it is not that."""
     try:
-        found = loaded(printed)
+        value = loaded(printed)
     except ValueError:
         return ()
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     return tuple(
         PythonThread(_parse_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active")))
         for row in rows
@@ -111,10 +111,10 @@ def _parse_frames(value: Any) -> tuple[StackFrame, ...]:
 
 
 async def ask_ras(host: str, port: int, seconds: float) -> str:
-    """What NCCL's RAS service says there; '' when it does not answer within so many seconds."""
+    """What NCCL's RAS service says there; '' when it does not answer in time."""
     argv = child("cluster/nccl_ras", host, str(port), str(seconds))
-    seen = await child_process.run("nccl-ras", Command(argv), seconds + 2)
-    return text(document(seen) or {}, "text")
+    answer = await child_process.run("nccl-ras", Command(argv), seconds + 2)
+    return text(document(answer) or {}, "text")
 
 
 def _parse_number(value: Any) -> int | None:

@@ -24,7 +24,7 @@ RECENT = 86400.0
 _ZONES = 14 * 3600.0
 """Seconds that a clock of another time zone may be ahead or behind: logs do not say which zone is theirs."""
 _YEAR = 366 * 86400.0
-_OWN_PLACES = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
+_LOCAL_PATHS = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)")
 """Where Ray and torch's flight recorder write by default; /tmp belongs to one machine."""
 
 
@@ -36,7 +36,7 @@ def evidence_for_machine(timeline: Timeline, paths: Sequence[str]) -> str:
         return ""
     if ours in hosts:
         return f"the logs name it ({ours})"
-    written = next((path for path in paths if _OWN_PLACES.match(os.path.realpath(path))), None)
+    written = next((path for path in paths if _LOCAL_PATHS.match(os.path.realpath(path))), None)
     if written is not None:
         return f"{written} is where its own jobs write"
     pid = _find_writer(paths)
@@ -44,7 +44,7 @@ def evidence_for_machine(timeline: Timeline, paths: Sequence[str]) -> str:
 
 
 def look_at_machine(why: str) -> tuple[tuple[NodeFaults, ...], str]:
-    """This machine's faults now, and a note that says that it was looked at, why, and what came of it."""
+    """This machine's faults now, and a note of why they were asked for."""
     from nodedoctor.cli import endings
     from nodedoctor.engine.session import Request, Session, UsageError
     from nodedoctor.report.json import document
@@ -57,32 +57,32 @@ def look_at_machine(why: str) -> tuple[tuple[NodeFaults, ...], str]:
         node = endings.run(run())
     except UsageError as problem:
         return (), f"this machine could not be checked: {problem}"
-    found = (
+    faults = (
         f"{count_with_noun(len(node.events), 'fault')} that can end a job"
         if node.events
         else "nothing that can end a job"
     )
-    return (node,), f"this machine was also checked, because {why}: {found} (--no-node leaves it out)"
+    return (node,), f"this machine was also checked, because {why}: {faults} (--no-node leaves it out)"
 
 
 def _is_recent(timeline: Timeline, paths: Sequence[str]) -> bool:
-    """True when the last line with a time, or without any the newest file, is of the last day."""
+    """True when the last timed line, or else the newest file, is recent."""
     times = [event.time for event in timeline.events if event.time is not None]
     if times:
         now = time.gmtime()
         of_year = year_seconds(now.tm_mon, now.tm_mday, now.tm_hour, now.tm_min, now.tm_sec, None)
         return (of_year - max(times) + _ZONES) % _YEAR <= RECENT + 2 * _ZONES
-    told = [found for path in paths if (found := _safe_stat(path)) is not None]
-    return any(time.time() - found.st_mtime <= RECENT for found in told)
+    statuses = [status for path in paths if (status := _safe_stat(path)) is not None]
+    return any(time.time() - status.st_mtime <= RECENT for status in statuses)
 
 
 def _find_writer(paths: Sequence[str]) -> int | None:
     """A process of this machine, other than this one, whose output goes to one of the files."""
-    files = {(told.st_dev, told.st_ino) for path in paths if (told := _safe_stat(path)) is not None}
+    files = {(status.st_dev, status.st_ino) for path in paths if (status := _safe_stat(path)) is not None}
     for link in glob.iglob("/proc/[0-9]*/fd/[12]") if files else ():
-        told = _safe_stat(link)
+        status = _safe_stat(link)
         pid = int(link.split("/")[2])
-        if told is not None and (told.st_dev, told.st_ino) in files and pid != os.getpid():
+        if status is not None and (status.st_dev, status.st_ino) in files and pid != os.getpid():
             return pid
     return None
 
