@@ -47,7 +47,7 @@ def examine_job(
     seconds: float | None = None,
     start_time: float | None = None,
 ) -> TriageResult:
-    """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
+    """Judge logs and dumps together, with faults of nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
     jobs in the logs the newest is judged, or the one whose id is `job`. `searches` are those in large logs
@@ -153,7 +153,7 @@ def _read_captures(sources: Iterable[LogSource]) -> CapturedJob | None:
 
 
 def _choose_job(jobs: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
-    """The job that is asked for, else the newest; NoSuchPath for one that is not in the logs."""
+    """The job that is asked for, else the newest; NoSuchPath for an unknown one."""
     if not wanted:
         return jobs[-1] if jobs else None
     chosen = next((job for job in jobs if job.id == wanted), None)
@@ -171,7 +171,7 @@ def _job_summary(
     events: list[Event[Any]],
     verdict: Verdict,
 ) -> OtherJob:
-    """A job in the list of jobs; those that were not chosen are judged by their logs alone."""
+    """A job in the list of jobs; others than the chosen by logs alone."""
     if job is not chosen:
         verdict = verdict_judge.judge_incident(build_timeline(events_of(job, jobs, events)), Coverage())
     hosts = tuple(sorted(job.hosts))[:64]
@@ -202,7 +202,7 @@ def _look_at_machine(
 
 
 def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightReport:
-    """The dumps among the sources, read one by one; one that cannot be used becomes a note."""
+    """The dumps among the sources, one by one; an unusable one becomes a note."""
     dumps: list[RankDump] = []
     ranks: set[int | None] = set()
     for source in sorted(sources, key=lambda source: source.kind != "pickle"):

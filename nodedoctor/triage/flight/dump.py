@@ -40,7 +40,7 @@ _log = Log(__name__)
 
 @record
 class RankDump:
-    """One rank's dump. `note` says what was wrong with the file, `entries` how many records it had."""
+    """One rank's dump. `note` names a fault of the file, `entries` counts its records."""
 
     path: str
     rank: int | None
@@ -54,12 +54,12 @@ class RankDump:
 
     @property
     def complete(self) -> bool:
-        """False when the end of the file is missing: then the last record says nothing about the rank."""
+        """False when the file's end is missing: its last record then proves nothing."""
         return not self.note
 
 
 def read_dump(path: str) -> RankDump:
-    """Read a file as a dump; PickleRefused when it is none, broken beyond use, or dangerous."""
+    """Read a file as a dump; PickleRefused when it is none, broken or dangerous."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return parse_dump(path, file.read(min(size, LARGEST) + 1))
@@ -99,12 +99,13 @@ def _has_open_collectives(document: Any) -> bool:
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         return False
-    groups, local = group_states(entries)
+    groups, names_by_id = group_states(entries)
     if not all(_is_gapless(state) for state in groups.values()):
         return False
     status = document.get("pg_status")
     return not isinstance(status, dict) or all(
-        _counters_agree(groups.get(local.get(str(key), "")), counters) for key, counters in status.items()
+        _counters_agree(groups.get(names_by_id.get(str(key), "")), counters)
+        for key, counters in status.items()
     )
 
 
@@ -118,7 +119,7 @@ def _is_gapless(state: GroupState) -> bool:
 
 
 def _counters_agree(state: GroupState | None, counters: Any) -> bool:
-    """True when a group's counters tell of no open collective that is not among the records."""
+    """True when a group's counters show no open collective beside the records."""
     if state is None or not isinstance(counters, dict):
         return False
     enqueued, completed = (
@@ -177,8 +178,8 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
     if not isinstance(document, dict) or not _RECORDER & document.keys():
         raise PickleRefused("it is not a flight-recorder dump")
     records = _read_records(document.get("entries", []), size)
-    groups, local = group_states(records)
-    apply_status(groups, local, document.get("pg_status"))
+    groups, names_by_id = group_states(records)
+    apply_status(groups, names_by_id, document.get("pg_status"))
     return RankDump(
         path,
         rank_of_dump(path),
@@ -193,7 +194,7 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
 
 
 def _read_records(entries: Any, size: int) -> list[dict[str, Any]]:
-    """The records; PickleRefused when they are none, or more than a file of this size can hold."""
+    """The records; PickleRefused for other things, or more than the file can hold."""
     if not isinstance(entries, list):
         raise PickleRefused(f"its entries are no list but {type(entries).__name__}")
     records = [entry for entry in entries if isinstance(entry, dict)]
@@ -205,7 +206,7 @@ def _read_records(entries: Any, size: int) -> list[dict[str, Any]]:
 
 
 def _unnumbered_note(records: list[dict[str, Any]]) -> str:
-    """A note about collectives without a number that one can have: nothing is known of them."""
+    """A note about collectives whose sequence number cannot be read."""
     unread = sum(item.get("is_p2p") is not True and sequence_number(item) is None for item in records)
     return (
         f"{unread} of its {len(records)} records have no sequence number that can be read" if unread else ""

@@ -14,7 +14,7 @@ _OPPOSITE = {"send": "recv", "recv": "send"}
 
 
 def peer_waits(dumps: Sequence[RankDump]) -> Edges:
-    """Per rank the peers that have not begun their side of an open transfer with it."""
+    """Per rank the peers that have not begun their side of an open transfer."""
     sides = {
         (d.rank, d_peer, t.kind) for d in dumps for t in d.transfers for d_peer in [t.peer_in(d.members)]
     }
@@ -29,7 +29,7 @@ def peer_waits(dumps: Sequence[RankDump]) -> Edges:
 
 
 def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset[int]) -> Iterator[Candidate]:
-    """The rank that others wait for; `busy` ranks wait in a collective themselves and are not blamed."""
+    """The rank that others wait for, unless it waits in a collective (`busy`) itself."""
     present = {dump.rank: dump for dump in dumps}
     awaited = {peer for peers in edges.values() for peer in peers}
     ends = [

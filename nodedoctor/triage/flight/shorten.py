@@ -1,8 +1,8 @@
-"""Loads only the beginning and the end of a long dump: what ranks did last decides, the middle is history.
+"""Loads only the beginning and the end of a long dump: the last records decide.
 
 Unpickling 2000 records takes 20 ms, and a job has a thousand ranks. Records lie one behind another and begin
-with the same reference to their first key, so the middle can be cut out and the rest loaded as a pickle.
-What refers to the part cut out fails to load; then, or when the ends do not suffice, the whole is loaded.
+with the same reference to their first key, so the middle can be cut out and the rest loaded as a pickle. What
+refers to the part cut out fails to load; then, or when the ends do not suffice, the whole is loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST = re.compile(
 
 
 def shorten_pickle(data: bytes) -> bytes | None:
-    """A shorter pickle with the first and last records; None when it is short or laid out differently."""
+    """A pickle of the first and last records; None when short or laid out differently."""
     first = _FIRST.search(data, 0, _SEARCHED)
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""Could the data's size explain the wait? Bytes of a collective, and their time on each kind of link."""
+"""Bytes of a collective and their time on each link: whether they explain a wait."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def transfer_time(work: CollectiveCall) -> TransferTime:
 
 
 def implied_ranks(work: CollectiveCall) -> int | None:
-    """Ranks of the group, from the ratio of what goes in and comes out of an all-gather or reduce-scatter."""
+    """Ranks of the group, from input and output sizes of an all-gather or reduce-scatter."""
     small, large = sorted((work.numel_in or 0, work.numel_out or 0))
     gathers = any(word in work.op.upper() for word in ("ALLGATHER", "REDUCE_SCATTER"))
     return large // small if gathers and small and large % small == 0 and large > small else None

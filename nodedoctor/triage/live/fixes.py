@@ -1,4 +1,4 @@
-"""What to do about a rank that holds a running job up: look while it is there, then decide."""
+"""What to do about a rank that holds a running job up: look, then decide."""
 
 from __future__ import annotations
 

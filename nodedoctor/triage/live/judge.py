@@ -62,11 +62,11 @@ def live_candidates(live: LiveJob) -> list[Candidate]:
     """Causes that the states and stacks of the processes speak for."""
     rules = (
         _abnormal_states,
-        _ranks_gone,
+        _missing_processes,
         _waits_for_lock,
         _outside_collective,
         _different_calls,
-        _only_one_runs,
+        _lone_method,
         _differing_rank,
     )
     return [candidate for rule in rules for candidate in rule(live)]
@@ -93,7 +93,7 @@ def _standstill(process: RankProcess) -> str:
 
 
 def _may_wait(live: LiveJob) -> bool:
-    """True unless the stacks of all living ranks were read and none of them waits in a collective."""
+    """True unless all living ranks' stacks were read and none is in a collective."""
     living = [process for process in live.processes if process.states[1] not in _DEAD]
     waits = any(process.collective and not process.moved for process in living)
     return waits or not all(process.threads for process in living)
@@ -160,7 +160,7 @@ def _waits_for_lock(live: LiveJob) -> Iterator[Candidate]:
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
 
-def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
+def _missing_processes(live: LiveJob) -> Iterator[Candidate]:
     """A node should have so many ranks, and some of them are not there."""
     if any(process.states[1] in _DEAD for process in live.processes):
         return
@@ -182,7 +182,7 @@ def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _absent_ranks(here: Sequence[RankProcess]) -> list[int]:
-    """The ranks a launcher started on a node that have no process there; none where that is not certain."""
+    """The ranks of a node that have no process there; none where that is uncertain."""
     sizes = {process.local_world_size for process in here}
     size = sizes.pop() if len(sizes) == 1 else None
     if size is None or any(process.rank is None for process in here):
@@ -252,7 +252,7 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
 
 
-def _only_one_runs(live: LiveJob) -> Iterator[Candidate]:
+def _lone_method(live: LiveJob) -> Iterator[Candidate]:
     """One of Ray's actors alone runs a method, and does nothing: its driver waits."""
     runs = [process for process in live.processes if not _has_no_task(process)]
     idle = len(live.processes) - 1
@@ -296,7 +296,7 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
             evidence = tuple(
                 _process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3])
             )
-            alone = shown is _in_kernel  # and who sleeps elsewhere in the kernel may be the one that waits
+            alone = shown is _wait_channel  # and who sleeps elsewhere in the kernel may be the one that waits
             yield Candidate(
                 "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone
             )
@@ -313,16 +313,16 @@ def _source_line(process: RankProcess) -> str:
     return f"{frame.function} ({frame.file}:{frame.line})" if frame is not None else ""
 
 
-def _in_kernel(process: RankProcess) -> str:
+def _wait_channel(process: RankProcess) -> str:
     return process.wchan
 
 
-_PLACES = ((_function_name, _source_line), (_source_line, _source_line), (_in_kernel, _in_kernel))
+_PLACES = ((_function_name, _source_line), (_source_line, _source_line), (_wait_channel, _wait_channel))
 """What tells ranks apart, and how it is shown: the coarsest first, as loops have several lines."""
 
 
 def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
-    """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
+    """Data loaders at work, and where: idle ones wait in a queue of multiprocessing's."""
     for child in process.workers:
         main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
         if main is not None and not _IDLE.search(main.frames[0].file):
@@ -340,13 +340,13 @@ def _holder_text(process: RankProcess) -> str:
 
 
 def _own_frame(process: RankProcess) -> StackFrame | None:
-    """The innermost frame of the thread that matters."""
+    """The innermost frame of the main thread."""
     thread = main_thread(process.threads)
     return thread.frames[0] if thread is not None else None
 
 
 def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
-    """The thread that matters: the one with the lock, else the one that began the program."""
+    """The thread that holds the lock, else the one that began the program."""
 
     def order_of(thread: PythonThread) -> tuple[bool, bool, bool, int]:
         began = thread.frames[-1].function == "<module>"
@@ -356,12 +356,12 @@ def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
 
 
 def own_frame(frames: Iterable[StackFrame]) -> StackFrame | None:
-    """The innermost frame of the job's own code: neither the standard library nor an installed package."""
+    """The innermost frame of the job's own code, outside the standard library and packages."""
     return next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
 
 
 def _calling_line(process: RankProcess) -> str:
-    """The job's own line that led there, as the end of a sentence; '' where none is between libraries."""
+    """The job's own line that called a library, to end a sentence, or ''."""
     for thread in (main_thread(process.threads), *process.threads):
         frames = thread.frames if thread is not None else ()
         own = own_frame(frames)
@@ -379,7 +379,7 @@ def _has_no_task(process: RankProcess) -> bool:
 
 
 def _is_idle_worker(process: RankProcess) -> bool:
-    """True for a process that is no rank as far as is known, and has nothing to do."""
+    """True for a process without a known rank that has nothing to do."""
     return process.rank is None and _has_no_task(process)
 
 

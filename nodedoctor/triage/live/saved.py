@@ -16,7 +16,7 @@ LARGEST = 64 << 20
 
 
 def look_document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
-    """The look as plain data; `resumed` once the job went on again, so that it explains no later end."""
+    """The look as plain data; a `resumed` one explains no later end of the job."""
     return {
         "schema": SCHEMA,
         "host": live.host,
@@ -30,7 +30,7 @@ def look_document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
 
 
 def read_look(data: bytes) -> LiveJob | None:
-    """The look in a document; None when it is none, or of a hang that the job got over."""
+    """The look in a document; None for another document, or a hang that passed."""
     try:
         document = loaded(data)
     except ValueError:
@@ -50,7 +50,7 @@ def read_look(data: bytes) -> LiveJob | None:
 
 
 def merge_looks(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> LiveJob:
-    """The looks of several nodes as one job; `silent` are those that gave none, and why."""
+    """The looks of several nodes as one job; `silent` are nodes without one."""
     all_looks, silent_nodes = list(looks), tuple(silent)
     if len(all_looks) == 1 and not silent_nodes:
         return all_looks[0]

@@ -29,7 +29,7 @@ _LOCAL_PATHS = re.compile(r"/tmp/(?:ray/session_|(?:nccl|comm_lib)_trace_rank_)"
 
 
 def evidence_for_machine(timeline: Timeline, paths: Sequence[str]) -> str:
-    """Why the logs must come from this machine, as half a sentence; '' without evidence for it."""
+    """Why the logs must come from this machine, as half a sentence, or ''."""
     ours = short_host(socket.gethostname())
     hosts = hosts_in_logs(timeline)
     if (hosts and ours not in hosts) or not _is_recent(timeline, paths):
@@ -77,7 +77,7 @@ def _is_recent(timeline: Timeline, paths: Sequence[str]) -> bool:
 
 
 def _find_writer(paths: Sequence[str]) -> int | None:
-    """A process of this machine, other than this one, whose output goes to one of the files."""
+    """Another process of this machine whose output goes to one of the files."""
     files = {(status.st_dev, status.st_ino) for path in paths if (status := _safe_stat(path)) is not None}
     for link in glob.iglob("/proc/[0-9]*/fd/[12]") if files else ():
         status = _safe_stat(link)

@@ -1,4 +1,4 @@
-"""Separates the jobs in one folder: one timeline of two jobs would be wrong for both.
+"""Separates the jobs in one folder: one timeline of two jobs would be wrong.
 
 Logs belong to different jobs when they cannot belong to one: they carry different job numbers in their names,
 or the same ranks speak in both and one ended before the other began. A log that names no job, like a node's

@@ -64,7 +64,7 @@ FATAL = (
 
 @record
 class CollectiveWait:
-    """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
+    """One rank that waited in a collective until its timeout; `began`: when it was enqueued."""
 
     who: Identity
     work: CollectiveCall
@@ -83,12 +83,11 @@ class EarliestWait:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The last incident. `also_seen` are the errors of it that decide nothing, each with the reason.
-    `folded`: Ray merged lines, so that silence proves nothing.
+    """The last incident: its events in order, and the errors that decide nothing (`also_seen`).
 
-    `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
-    `earlier` are the events of the runs before this one, the oldest first; the n-th from the end of each log
-    belong together.
+    `folded`: Ray merged lines, so that silence proves nothing. `survived` counts deaths after which the job
+    was restarted; `steps` how often its busiest counter rose. `earlier` are the events of the runs before
+    this one, the oldest first; the n-th from the end of each log belong together.
     """
 
     events: tuple[Event[Any], ...]
@@ -200,12 +199,12 @@ class Timeline:
 
     @cached_property
     def timeout_events(self) -> list[Event[Any]]:
-        """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
+        """Timeouts and a watchdog's other lines: a log may lack any of them."""
         failed = [event for event in self.of_kind(CollectiveStatus) if event.what.stuck is not None]
         return [*(wait.event for wait in self.waits), *failed, *self.of_kind(ProcessAborting)]
 
     def late(self, event: Event[Any]) -> bool:
-        """True when the others had already given up: what comes then is no cause but a consequence."""
+        """True after the others had given up: what comes then is a consequence."""
         first = self.first_wait
         if first is None:
             return False

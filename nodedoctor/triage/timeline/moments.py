@@ -14,7 +14,7 @@ MOST = 64
 
 
 def group_moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
-    """Events with their kinds, in order of time, as groups: the same kind, each soon after the one before.
+    """Events in order of time, as groups: the same kind, each soon after the last.
 
     So a thousand ranks that time out are one group, and the rank that failed minutes earlier is another.
     """

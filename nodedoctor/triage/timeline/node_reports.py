@@ -63,7 +63,7 @@ class NotANode(NodeDoctorError):
 
 @record
 class NodeFault:
-    """A check that failed on a node: it may be behind a failure that nothing in the logs explains."""
+    """A failed check of a node: it may explain a failure where logs do not."""
 
     cause: Cause
     check: str
@@ -80,7 +80,7 @@ class NodeFaults:
 
 
 def read_node(path: str) -> NodeFaults:
-    """Faults of a report (JSON) or a recording (zip or folder); NotANode when it is neither."""
+    """Faults of a report (JSON) or a recording (zip or folder); else NotANode."""
     return faults_of_report(path, _load_report(path))
 
 

@@ -1,4 +1,4 @@
-"""How fast a job went and how far each rank came: what a wait has to be compared with."""
+"""How fast a job went and how far ranks came: a measure for waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOTAL = re.compile(r"/(\d+)$")
 
 
 def step_seconds(events: Iterable[Event[Any]]) -> float | None:
-    """The median time of a step in seconds, as the job's own progress bars say it."""
+    """The median time of a step in seconds, by the job's own progress bars."""
     seconds = []
     for event in events:
         match = _PACE.search(event.text) if isinstance(event.what, TrainingStep) else None
@@ -27,7 +27,7 @@ def step_seconds(events: Iterable[Event[Any]]) -> float | None:
 
 
 def ended_bars(events: Iterable[Event[Any]]) -> tuple[list[Event[Any]], set[int]]:
-    """The last events of ranks whose bar came to its total, and the ranks whose same bar did not.
+    """The last events of ranks with a full bar, and ranks whose bar was not.
 
     Nothing when no rank's bar of the same total is seen short of its end: then all came to the end alike.
     """

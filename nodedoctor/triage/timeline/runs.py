@@ -1,4 +1,4 @@
-"""The runs of a job in the log of one source: those that died, and the last one, which is judged."""
+"""The runs of a job in one log: those that died, and the judged last."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
 
 
 def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:
-    """For each event without a time, the time before which it was not printed, by the event's `id`.
+    """For each event without a time, the last time before it, by the event's `id`.
 
     Only where one log took the lines of several ranks as they came: its ranks take turns, and its times only
     go forward. Logs that were put one behind another tell nothing between their ranks.

@@ -1,4 +1,4 @@
-"""From candidate causes to one verdict: the one that explains the others, or an honest "undetermined"."""
+"""From candidate causes to one verdict: the one that explains the others, or "undetermined"."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def judge_incident(
 
 
 def _confidence_of(weighed: Sequence[WeighedCandidate]) -> Confidence:
-    """How sure the first one is: never sure when another one has nearly as many points."""
+    """How sure the first candidate is: never sure beside a close second."""
     best = weighed[0].candidate.confidence
     return "medium" if best == "high" and weigh.is_close_second(weighed[0], weighed[1:]) else best
 
@@ -192,7 +192,7 @@ def _nothing_recognised(coverage: Coverage) -> str:
 
 
 def _is_teardown(timeline: Timeline) -> bool:
-    """True when the job had said that it was done first: trouble while it took itself down."""
+    """True for trouble after the job had said that it was done."""
     done = {
         e.place.source: e.place.offset
         for e in reversed(timeline.marked(Mark.JOB_FINISHED))

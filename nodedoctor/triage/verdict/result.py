@@ -1,4 +1,4 @@
-"""A verdict made ready to be read: its fixes, what it is not, and no credential in what it quotes."""
+"""A verdict made ready to be read: fixes, what it is not, no credentials."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_advice(verdict: Verdict, timeline: Timeline) -> Verdict:
 
 
 def without_secrets(verdict: Verdict) -> Verdict:
-    """The verdict with no credential in what it quotes: lines of logs hold URLs and whole command lines."""
+    """The verdict without credentials: log lines hold URLs and whole command lines."""
     return replace(
         verdict,
         headline=scrubbed(verdict.headline),

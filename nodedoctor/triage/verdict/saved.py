@@ -1,4 +1,4 @@
-"""A verdict that `triage --json` wrote: it is shown again, and not read as a log of the lines it quotes."""
+"""A verdict that `triage --json` wrote: shown again, and not read as a log."""
 
 from __future__ import annotations
 

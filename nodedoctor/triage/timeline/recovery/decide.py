@@ -26,7 +26,7 @@ _log = Log(__name__)
 
 @record
 class LogRule:
-    """A law about the errors in one log: `drop_errors` leaves out those that decide nothing."""
+    """A rule about the errors in one log: `drop_errors` leaves out those that decide nothing."""
 
     fate: ErrorFate
     reason: str
@@ -35,7 +35,7 @@ class LogRule:
 
 @record
 class JobRule:
-    """A law about one error beside the whole job: `applies` is True where the error decides nothing."""
+    """A rule about one error beside the whole job: where it `applies`, it decides nothing."""
 
     fate: ErrorFate
     reason: str
@@ -44,7 +44,7 @@ class JobRule:
 
 @record
 class LineRule:
-    """A law about errors that a line asserts in one of these ways (`events.assertion`)."""
+    """A rule about errors that a line asserts in one of these ways (`patterns.assertion`)."""
 
     fate: ErrorFate
     reason: str

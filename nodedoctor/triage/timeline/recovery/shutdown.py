@@ -56,9 +56,9 @@ def drop_shutdown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     if not any(event.kind in _WORK for event in events[:stop]):
         return events
     moved = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events[:stop])
-    again = next((i for i in range(stop + 1, len(events)) if events[i].kind in _RUN_STARTS), len(events))
-    rest = [event for event in events[stop:again] if not _is_stop_trouble(event, moved)]
-    return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[again:]]
+    next_start = next((i for i in range(stop + 1, len(events)) if events[i].kind in _RUN_STARTS), len(events))
+    rest = [event for event in events[stop:next_start] if not _is_stop_trouble(event, moved)]
+    return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[next_start:]]
 
 
 def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -104,7 +104,7 @@ def _is_helper_end(event: Event[Any], helpers: set[Place]) -> bool:
 
 
 def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
-    """True where the last bar that moved in front of an event came to its end."""
+    """True where the last bar that moved before an event was full."""
     before = takewhile(lambda event: event is not end, events)
     moved = [event for event in before if isinstance(event.what, TrainingStep) and event.what.rises]
     return bool(moved) and max(moved, key=lambda event: event.place.offset).what.is_full

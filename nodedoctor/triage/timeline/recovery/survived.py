@@ -1,4 +1,4 @@
-"""Errors that the job survived: it counted on, came to its end, or had been cancelled before."""
+"""Errors that the job survived: it counted on, finished, or had been cancelled before."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what may pass, of a job that came to its end behind it, or was cancelled."""
+    """Without what may pass, before the job finished or was cancelled."""
     return _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exceptions in front of a run's report of its success, where no process is known to have failed.
+    """Without exceptions before a run's report of success, where no process failed.
 
     A rank that had an error and never said that it was done keeps it.
     """
@@ -74,7 +74,7 @@ def _reports_success(event: Event[Any]) -> bool:
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
-    """The index of the last event of a kind; 0 where there is none, since nothing is before the first."""
+    """The index of the last event of a kind; 0 where there is none."""
     return max((index for index, event in enumerate(events) if is_wanted(event)), default=0)
 
 
@@ -99,7 +99,7 @@ def _may_pass(what: object) -> bool:
 
 
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without trouble after which the job went on counting: it was no end of anything. A death stays."""
+    """Without trouble after which the job counted on. A death stays."""
     remaining: list[Event[Any]] = []
     trouble = [e for e in events if e.asserted and e.kind not in (*QUIET, Mark.UNREAD_TROUBLE)]
     isolated = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_detailed, trouble))
@@ -144,7 +144,7 @@ def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def _is_logged(event: Event[Any], folded: set[str]) -> bool:
-    """True for what a logger printed; Ray folds the first lines of tracebacks that are alike."""
+    """True for a logger's error; Ray folds the first lines of tracebacks that are alike."""
     what = event.what
     if isinstance(what, ExceptionRaised):
         return what.logged or (not what.frames and event.who.world in folded)
@@ -152,7 +152,7 @@ def _is_logged(event: Event[Any], folded: set[str]) -> bool:
 
 
 def _error_kinds(event: Event[Any]) -> set[str]:
-    """What another error has in common with this one if both come out of the same place."""
+    """What errors from the same place of a program have in common."""
     what = event.what
     if what is Mark.UNREAD_TROUBLE:
         return {_message_shape(event.text)}
@@ -168,7 +168,7 @@ def _message_shape(text: str) -> str:
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without the exit codes of jobs, and of tasks where the reason is outside the job, that were stopped."""
+    """Without exit codes of stopped jobs, and of tasks stopped for an outside reason."""
     cancel = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
     job_ends = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[cancel:])
     events = [*events[:cancel], *(e for e, job in zip(events[cancel:], job_ends, strict=True) if not job)]
@@ -244,7 +244,7 @@ class _LaterCounters:
 
 
 def _is_hint(what: object) -> bool:
-    """True for what may pass, such as a long wait: an engine that answers again waits no more."""
+    """True for what may pass, such as a long wait that ends."""
     return isinstance(what, Symptom) and not what.decisive
 
 

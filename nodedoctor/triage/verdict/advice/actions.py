@@ -1,4 +1,4 @@
-"""What to do about each cause, in order of least effort, and what to measure when the logs do not decide."""
+"""Fixes of each cause, least effort first, and measurements where the logs do not decide."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def frameworks_and_settings(timeline: Timeline) -> frozenset[str]:
 
 
 def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
-    """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set.
+    """The fixes of the deciding evidence, else of the cause, and the timeout's setting.
 
     An undetermined verdict has none: nothing is worth changing before it is known what failed.
     """
@@ -212,7 +212,7 @@ def _recorder_step(version: tuple[int, int] | None) -> Fix:
 
 
 def steps_of(commands: Iterable[str]) -> tuple[Step, ...]:
-    """Commands as steps: all look, or set something in one's own shell, but what ends the work of others."""
+    """Commands as steps: they only look, except those that end the work of others."""
     return tuple(
         step
         for command in commands

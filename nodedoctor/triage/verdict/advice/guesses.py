@@ -1,4 +1,4 @@
-"""When nothing decides: the causes that fit, likeliest first, and what is missing to prove each."""
+"""Where nothing decides: the causes that fit, likeliest first, and what would prove each."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def unseen_explanations(timeline: Timeline) -> tuple[tuple[Cause, str], ...]:
 
 
 def other_group(timeline: Timeline) -> tuple[str, str] | None:
-    """The timeout of a group that is not the default one does not follow the setting of the job."""
+    """A note that another group's timeout does not follow the job's setting."""
     first = timeline.first_wait
     if first is None or first.work.timeout_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""What to do about one kind of evidence, filled with the ports, addresses and devices that its line names."""
+"""Fixes for one kind of evidence, with the ports, addresses and devices of its line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,
 
 
 def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixes:
-    """The fixes that this event's own kind asks for; none when its cause's general ones are right.
+    """The fixes for this kind of event; none when its cause's general ones are right.
 
     `frameworks` are those that the logs name. A node's fault brings the fix of its check.
     """
@@ -51,7 +51,7 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
     if isinstance(what, GpuFull):
         if event.who.role == "rollout" and not what.crowded:
             return _ENGINE_FULL
-        return _fix_crowded_gpu(what) if what.crowded else _gpu_full(event.text, frameworks)
+        return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(event.text, frameworks)
     if isinstance(what, ExceptionRaised):
         return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
             source_place(what.frames)
@@ -143,7 +143,7 @@ def _fix_crowded_gpu(what: GpuFull) -> Fixes:
     )
 
 
-def _gpu_full(text: str, frameworks: Collection[str]) -> Fixes:
+def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
     """Less memory per step; another allocator only where fragments hold what was asked for.
 
     vLLM's sleep mode asserts that PYTORCH_CUDA_ALLOC_CONF has no expandable segments (vllm
@@ -214,7 +214,7 @@ def _fix_exit(signal: int | None) -> Fixes:
     )
 
 
-def _port_in_use(text: str) -> Fixes:
+def _fix_port_in_use(text: str) -> Fixes:
     port = _PORT.search(text)
     steps = (look("ss -ltnp {}", f"sport = :{port[1]}"),) if port else (look("ss -ltnp"),)
     return (
@@ -227,13 +227,13 @@ def _port_in_use(text: str) -> Fixes:
     )
 
 
-def _cannot_listen(text: str) -> Fixes:
+def _fix_listen_error(text: str) -> Fixes:
     if "ermission denied" in text:
         return (Fix("Take a port above 1023: the lower ones need privileges.", (), "config"),)
     if "annot assign requested address" in text:
         why = "The master address must be one of the first node's own."
         return (Fix(why, (look("ip -br addr"),), "config"),)
-    return _port_in_use(text)
+    return _fix_port_in_use(text)
 
 
 def _fix_bridge_address(interface: str, address: str) -> Fixes:
@@ -291,8 +291,8 @@ def _fix_steps(text: str, *commands: str) -> Callable[[str], Fixes]:
     return lambda _: (Fix(text, tuple(look(command) for command in commands)),)
 
 
-def _own_side(text: str) -> Fixes:
-    """Without an error's number it may be the limit of locked memory: queues and buffers count against it.
+def _fix_own_side(text: str) -> Fixes:
+    """Without an error's number: perhaps the limit of locked memory, which queues and buffers use.
 
     EFAULT of a registration is memory that the adapter's driver does not know, as that of a GPU.
     """
@@ -481,13 +481,13 @@ _BY_FAMILY: dict[str, Fixes] = {
 """By the kind of failure that a line or an exception tells of."""
 
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
-    "port-in-use": _port_in_use,
-    "port-taken": lambda text: _port_in_use(text)[:1],
+    "port-in-use": _fix_port_in_use,
+    "port-taken": lambda text: _fix_port_in_use(text)[:1],
     "nccl-no-algorithm": _fix_text(
         "Unset NCCL_ALGO and NCCL_PROTO, or allow more in them: not every algorithm can do every collective."
         " They may also stand in /etc/nccl.conf and ~/.nccl.conf."
     ),
-    "cannot-listen": _cannot_listen,
+    "cannot-listen": _fix_listen_error,
     "connect-failed": _fix_refused,
     "coordinator-unreachable": _fix_refused,
     "store-unreachable": _fix_refused,
@@ -604,6 +604,6 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "ib-event": _fix_adapter,
     "ib-setup": _fix_adapter,
     "ib-left-out": _fix_adapter,
-    "ib-own-side": _own_side,
+    "ib-own-side": _fix_own_side,
 }
 """By the name of a symptom."""

@@ -1,4 +1,4 @@
-"""Where the timeout that fired is set, by the framework that the logs name; the table is `explain`'s."""
+"""Where the timeout that fired is set, by framework; the table is that of `explain`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST = 2
 
 
 def settings_in_use(frameworks: Iterable[str]) -> list[TimeoutSetting]:
-    """The settings of the frameworks in use, the first two; torch's own when none is named."""
+    """The settings of the first two frameworks in use; else torch's own."""
     names = set(frameworks)
     rows = {row.framework: row for row in timeout_settings()}
     settings = [rows[label] for name, label in FRAMEWORKS.items() if name in names and label in rows]

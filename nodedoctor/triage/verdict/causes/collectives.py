@@ -57,7 +57,7 @@ _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
 def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
-    """DETAIL or DDP compared the ranks: each line names two, and the vote over all names one."""
+    """DETAIL or DDP compared pairs of ranks: the vote over all lines names one."""
     mismatches = [*timeline.of_kind(CollectiveMismatch), *_shapes_passed(timeline)]
     if not mismatches:
         return
@@ -103,7 +103,7 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _shapes_passed(timeline: Timeline) -> list[Event[CollectiveMismatch]]:
-    """What accelerate says that each process passed, behind the exception that it was not the same."""
+    """The tensors that each process passed, as accelerate lists them behind its exception."""
     raised = [event for event in timeline.of_kind(Symptom) if DIFFER in event.text]
     passed = [
         CollectiveFingerprint(event.who.rank, event.what.shape)
@@ -145,7 +145,7 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
-    """Gloo got more bytes than it expected; who printed it says only who had the smaller buffer."""
+    """Gloo got more bytes than expected: the line's rank had only the smaller buffer."""
     events = timeline.of_kind(SizeMismatch)
     if not events:
         return
@@ -161,7 +161,7 @@ def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _calls_contradict(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
-    """Whether two collectives differ in what is known of both: a line may be broken off."""
+    """Whether two collectives differ in what is known of both."""
     return any(a != b for a, b in zip(first, second, strict=True) if a and b)
 
 
@@ -195,7 +195,7 @@ def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
-    """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
+    """Ranks that finished while others still made collectives: uneven numbers of steps."""
     if _point_to_point(timeline):
         return  # who sends and receives may come to its end before the others
     done = distinct_ranks(e.who for e in timeline.marked(Mark.JOB_FINISHED) if not timeline.late(e))
@@ -251,7 +251,7 @@ def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
-    """Waits of the same group; unnamed ones belong together only if no rank number in them occurs twice."""
+    """Waits of the same group; without a name only if no group rank occurs twice."""
     by_name: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
     for wait in timeline.waits:
         by_name[wait.who.world, wait.work.group.name].append(wait)
@@ -279,7 +279,7 @@ def _shown_signature(wait: CollectiveWait) -> str:
 
 
 def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:
-    """For every rank that waited, the innermost of the job's own source lines that calls a collective."""
+    """Per rank that waited, the job's innermost own source line that calls a collective."""
     calls: list[tuple[Event[ExceptionRaised], StackFrame]] = []
     for event in timeline.of_kind(ExceptionRaised):
         own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]

@@ -104,7 +104,7 @@ def _is_after(event: Event[Any], first: Event[Any]) -> bool:
 
 
 def lone_nan(timeline: Timeline) -> Iterator[Candidate]:
-    """One rank's NaN beside clean peers; a pipeline's last stage is the only one that has a loss at all."""
+    """One rank's NaN beside clean peers; only a pipeline's last stage has a loss."""
     nan = nan_beside_peers(timeline)
     if nan is None:
         return
@@ -161,7 +161,7 @@ def _among(people: list[Identity]) -> str:
 
 
 def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
-    """A step that gave another result when it was computed again; some programs name the first rank."""
+    """A step that gave another result when computed again; some programs name a rank."""
     reports = timeline.marked(Mark.REPEAT_DIFFERS)
     if not reports:
         return

@@ -1,4 +1,4 @@
-"""Whose an error is: by the line's own words, else by who was seen to fail."""
+"""Whose an error is: by its own line, else by who was seen to fail."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _absent_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Ide
 
 
 def _is_one_error(errors: Sequence[Event[Any]]) -> bool:
-    """True for several errors of one kind: exceptions from one place, or lines with the same words.
+    """True for several errors of one kind: exceptions from one place, or the same words.
 
     A line into which another process wrote has the beginning of them.
     """

@@ -21,7 +21,7 @@ from nodedoctor.triage.verdict.causes import crashes
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
 from nodedoctor.triage.verdict.causes.first_exits import before_stop, people_of
 
-_BLOCK = 200
+_ACTOR_BLOCK = 200
 """Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
 front of which launchers may put a prefix."""
 
@@ -120,7 +120,7 @@ def _add_pid(event: Event[Any], processes: Sequence[Event[Any]]) -> Identity:
         for process in processes
         if process.place.source == event.place.source
         and process.who.pid is not None
-        and 0 < event.place.offset - process.place.offset < _BLOCK
+        and 0 < event.place.offset - process.place.offset < _ACTOR_BLOCK
     ]
     return replace(event.who, pid=above[-1]) if event.who.pid is None and above else event.who
 
@@ -169,13 +169,13 @@ def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
             who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
             headline = f"{who} {', '.join(hosts)} did not start {what}: {losses[0].what.unstarted}"
         culprits = tuple(Identity(host=host) for host in hosts)
-        refused = all(_AS_ASKED.search(event.what.unstarted) for event in losses)
+        refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
         cause: Cause = "user_code_exception" if refused else "peer_died"
         owner: Owner = "CONFIG" if refused else "NODE"
         yield Candidate(cause, "death", "high", headline, tuple(losses[:4]), culprits, owner=owner)
 
 
-_AS_ASKED = re.compile(
+_REQUEST_ERRORS = re.compile(
     r"\bbind|[Ii]nvalid|[Uu]nable to satisfy|not permitted|[Pp]ermission denied|No such file"
 )
 """Reasons of srun not to start a task that lie in what was asked for."""
@@ -289,8 +289,8 @@ def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[in
 
 def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bool:
     """True behind a process that ended the whole job; `aborts`: their offsets by source."""
-    at = aborts.get(event.place.source)
-    return event.what.signal in (6, 9) and at is not None and at < event.place.offset
+    abort_offset = aborts.get(event.place.source)
+    return event.what.signal in (6, 9) and abort_offset is not None and abort_offset < event.place.offset
 
 
 def _watchdog_aborts(timeline: Timeline) -> bool:
@@ -312,7 +312,7 @@ def _first_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
 
 
 def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
-    """Deaths before the launcher began to stop the others; all of them when it never says so."""
+    """Deaths before the launcher stopped the others; all when it never says so."""
     stops = [stop for stop in timeline.of_kind(PeersTerminated) if "closing signal" not in stop.text]
     early = before_stop(deaths, stops)
     early_ids = {id(event) for event in early}

@@ -1,4 +1,4 @@
-"""What kind of failure a program's own words tell of, and whose move it then is.
+"""Kinds of failure by a program's own words, and who then has to act.
 
 Programs and their exceptions are without number, the ways in which they fail to begin are few: a file, a
 right, a package, a setting, a server. The words are those of strerror(3), of Python's built-in exceptions,
@@ -15,7 +15,7 @@ from nodedoctor.triage.model import Cause, Owner
 
 @record
 class ErrorFamily:
-    """Failures with one first step. `description` is for a line; an exception has a message of its own.
+    """Failures with one first step. `description` is for lines, not for exceptions.
 
     `owner` None: the program's, or that of the cause. `cause` undetermined: the words do not decide.
     `for_exceptions`: exceptions of the family have its cause, too; else they are the program's.

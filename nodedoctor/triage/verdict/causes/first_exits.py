@@ -18,7 +18,7 @@ LARGEST_NAMED = 1 << 16
 
 @record
 class FirstEnd:
-    """The ends that no other one came before. `alone`: one process ended while all others were alive."""
+    """The ends that no other came before. `alone`: one process ended, all others lived."""
 
     ends: tuple[Event[ProcessExit], ...]
     people: tuple[Identity, ...]
@@ -95,7 +95,7 @@ def _is_entry(event: Event[ProcessExit]) -> bool:
 
 
 def _is_lowest(event: Event[ProcessExit]) -> bool:
-    """True for torchelastic's notice: of all that it found ended it names the one with the lowest local rank.
+    """True for torchelastic's notice, which names the lowest local rank of all that ended.
 
     So those below were alive, and of those above nothing is known.
     """

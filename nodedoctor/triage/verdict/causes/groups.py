@@ -80,7 +80,7 @@ def ranks_waited_for(timeline: Timeline) -> set[int]:
 
 
 def absent_members(timeline: Timeline, waits: list[CollectiveWait]) -> set[int] | None:
-    """Members of a group that do not wait in it; None when its members are not known.
+    """Members of a group that do not wait in it; None when members are unknown.
 
     Frameworks make groups of ranks at equal distances: two members with their numbers in the group tell the
     distance, and the size tells the rest.
@@ -98,7 +98,7 @@ def absent_members(timeline: Timeline, waits: list[CollectiveWait]) -> set[int] 
 
 
 def _size_of_siblings(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
-    """The size of another group of the same kind, such as that of other ranks for the same parallelism."""
+    """The size of another group of the same kind, such as the same parallelism."""
     kind = waits[0].work.group.desc
     siblings = [wait for wait in timeline.waits if kind and wait.work.group.desc == kind]
     inside = [wait.event.who.group_rank for wait in siblings]
@@ -141,7 +141,7 @@ def frozen_watchdog(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def ranks_in_collective(timeline: Timeline) -> int | None:
-    """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
+    """The number of the group's ranks when all wait in one collective, else None."""
     reports = {(event.what.ranks, event.what.seq) for event in timeline.of_kind(DesyncJoined)}
     if len(reports) == 1 and not any(event.what.ranks for event in timeline.of_kind(DesyncMissing)):
         ranks, _ = reports.pop()
@@ -157,7 +157,7 @@ def ranks_in_collective(timeline: Timeline) -> int | None:
 
 
 def size_of(timeline: Timeline) -> int | None:
-    """The number of ranks of the group that waits, as far as its collective or the job tells."""
+    """The number of ranks of the waiting group, by its collective or the job."""
     return _group_size(timeline, list(timeline.waits))
 
 
@@ -169,7 +169,7 @@ def world_of(timeline: Timeline) -> int | None:
 
 
 def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
-    """Waits by the name of their group, if all of them have one and a rank.
+    """Waits by the name of their group, if all have a name and a rank.
 
     The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
     name, it is of several groups.
@@ -183,7 +183,7 @@ def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
 
 
 def mixes_groups(waits: list[CollectiveWait]) -> bool:
-    """True when the waits are of more than one group, although its name is the same."""
+    """True when the waits are of several groups with the same name."""
     inside: dict[int, int | None] = {}
     for wait in waits:
         number = wait.event.who.group_rank
@@ -193,7 +193,7 @@ def mixes_groups(waits: list[CollectiveWait]) -> bool:
 
 
 def _group_size(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
-    """Ranks of a group: from the sizes that go in and come out, else the job's for its first group."""
+    """Ranks of a group, by its tensors' sizes, else the job's for its first group."""
     implied = [size for wait in waits if (size := implied_ranks(wait.work)) is not None]
     default = {wait.work.group.name for wait in waits} <= {"", "0"}
     return max(implied, default=timeline.expected if default else None)

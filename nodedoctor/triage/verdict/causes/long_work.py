@@ -1,4 +1,4 @@
-"""Work that others may have to wait for: what the logs show of it, and waits inside of a save."""
+"""Long work that others wait for, as logs show it, and waits in a save."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model
 
 
 def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
-    """The last long work begun before the first timeout, if no training step came after it."""
+    """The last long work before the first timeout, without a training step after it."""
     waited = {wait.who.rank for wait in timeline.waits}
     for event in reversed(timeline.of_kind(LongWork)):
         rank = event.who.rank
@@ -33,7 +33,7 @@ def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[L
 
 
 def save_waits(timeline: Timeline) -> list[Event[Any]]:
-    """All waits, where each is in a save by its group's name or by a function of its stack; else none."""
+    """All waits, where each is in a save by its group or stack; else none."""
     if timeline.waits:
         grouped = [wait.event for wait in timeline.waits if _SAVES.search(_group_label(wait))]
         return grouped if len(grouped) == len(timeline.waits) else []

@@ -100,7 +100,7 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
     start = min(moment for moment, *_ in began if moment is not None)
     first = min(began, key=lambda row: row[0] or 0.0)
     timeout = (first[3].timeout_ms or 0) / 1000
-    comers: list[tuple[Identity, Event[Any]]] = [
+    latecomers: list[tuple[Identity, Event[Any]]] = [
         (who, event) for moment, who, event, work in began
         if work.signature[:2] == first[3].signature[:2]
         and (moment or 0) - start > max(5.0, timeout * LATE_SHARE)
@@ -114,10 +114,10 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
             and event.time is not None
             and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE)
         ):
-            comers.append((event.who, event))
-    culprits = tuple(distinct_ranks(who for who, _ in comers))
+            latecomers.append((event.who, event))
+    culprits = tuple(distinct_ranks(who for who, _ in latecomers))
     if culprits and len(culprits) <= max(1, len(timeline.waits)):
-        evidence = (first[2], *(event for _, event in comers[:3]))
+        evidence = (first[2], *(event for _, event in latecomers[:3]))
         yield absent_rank(
             timeline,
             culprits,
@@ -153,7 +153,7 @@ def silent_ranks(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
-    """A process that ignored SIGTERM for half a minute was stopped or stuck in a call."""
+    """A process that ignored SIGTERM for half a minute was stopped or stuck."""
     forced = timeline.marked(Mark.FORCE_KILLED)
     pids = {event.who.pid for event in forced}
     waited = {wait.who.rank for wait in timeline.waits}
@@ -275,7 +275,7 @@ def _stuck_numbers(timeline: Timeline) -> dict[str, list[int]]:
 
 
 def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
-    """Ranks of the world without a timeout, if most printed one and nothing was folded away."""
+    """Ranks without a timeout, if most printed one and no line was folded away."""
     waited: dict[int, Identity] = {}
     for wait in timeline.waits:
         if wait.who.rank is not None:
@@ -303,7 +303,7 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
 
 
 def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
-    """Ranks that gave up in gloo, whether they waited themselves or saw a neighbour give up."""
+    """Ranks that gave up in gloo, by themselves or because a neighbour did."""
     if not timeline.of_kind(GlooTimeout):
         return []
     places = {

@@ -43,7 +43,7 @@ _GROUND: dict[Cause, Ground] = {
     "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
-_EXPLAINED = {
+_CONSEQUENCES = {
     "cannot-map": {"open-files"},
     "cannot-listen": {"port-in-use"},
     "disk-full": {"dev-shm"},
@@ -97,7 +97,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
     compared = bool(timeline.of_kind(CollectiveShape))
     signalled = any(event.what.helper for event in timeline.of_kind(ProcessExit))
     for (cause, name), events in by_name.items():
-        if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
+        if names & _CONSEQUENCES.get(name, set()) or not names & _ONLY_WITH.get(name, names):
             continue
         if name in _HELPER_ENDS and signalled:
             continue
@@ -113,7 +113,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
             cause,
             ground,
             "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high",
-            (f"{describe_briefly(culprits)}: " if culprits else "") + _message_ground(what),
+            (f"{describe_briefly(culprits)}: " if culprits else "") + _symptom_message(what),
             tuple(events[:4]),
             culprits,
             owner=what.owner,
@@ -124,19 +124,19 @@ def _symptom_ground(what: Symptom) -> Ground:
     return _BY_NAME.get(what.name) or (_GROUND[what.cause] if what.decisive else "hint")
 
 
-def _message_ground(what: Symptom) -> str:
+def _symptom_message(what: Symptom) -> str:
     return f"{what.says} ({what.words})" if what.words else what.says
 
 
 def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
     """A GPU fault that the driver reports; some Xids are the program's own."""
     reports = [event for event in timeline.of_kind(XidReported) if not _is_harmless_xid(event.what)]
-    soft = [event for event in reports if of_program(event.what)]
-    hard = [event for event in reports if not of_program(event.what)]
-    if hard:
-        yield _judge_xid(timeline, "gpu_hardware_xid", "fault", hard)
-    if soft:
-        yield _judge_xid(timeline, "user_code_exception", "own error", soft)
+    program_xids = [event for event in reports if of_program(event.what)]
+    gpu_xids = [event for event in reports if not of_program(event.what)]
+    if gpu_xids:
+        yield _judge_xid(timeline, "gpu_hardware_xid", "fault", gpu_xids)
+    if program_xids:
+        yield _judge_xid(timeline, "user_code_exception", "own error", program_xids)
 
 
 def _judge_xid(
@@ -158,7 +158,7 @@ def _judge_xid(
 
 
 def _only_device_error(timeline: Timeline) -> tuple[Identity, ...]:
-    """The one rank whose program saw its GPU fail: that of the one GPU that the driver reports."""
+    """The only rank whose program saw its GPU fail, the one the driver reports."""
     ranks = distinct_ranks(
         e.who for e in timeline.of_kind(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
     )
@@ -200,7 +200,7 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
-    """The largest process of Ray's table, if what it holds explains how full the node was."""
+    """The largest process of Ray's table, if it explains how full the node was."""
     largest = max(timeline.of_kind(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
     used = max(event.what.gigabytes for event in ooms)
     return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
@@ -255,7 +255,7 @@ def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _memory_holders(what: GpuFull) -> str:
-    """Who else held memory; a process is named as the only one only if it was."""
+    """Who else held memory; a process is named alone only if it was alone."""
     if what.holder is None:
         return "other processes"
     largest = f"process {what.holder}"

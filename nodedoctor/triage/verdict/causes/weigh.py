@@ -273,7 +273,7 @@ _RULES: tuple[Rule, ...] = (
 
 
 def _of_the_process(candidate: Candidate) -> bool:
-    """True for what a process says about itself, so that it matters when it says it."""
+    """True for a process's words about itself: their time matters."""
     return candidate.ground == "own error" or any(
         isinstance(event.what, Symptom) and event.what.personal for event in candidate.evidence
     )
@@ -286,7 +286,7 @@ def _on_one_node(timeline: Timeline) -> bool:
 
 
 def _sized_by_others(timeline: Timeline, candidate: Candidate) -> bool:
-    """True when the memory was wanted for an object whose size the other ranks had sent."""
+    """True when the memory was for an object whose size other ranks had sent."""
     ranks = _culprit_ranks(candidate)
     return any(
         event.who.rank in ranks and any(frame.function in _OBJECTS for frame in event.what.frames)
