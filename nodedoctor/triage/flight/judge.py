@@ -1,4 +1,4 @@
-"""From dumps to candidate causes: who never came, who differs, who left no dump."""
+"""From dumps to candidate causes: ranks that are missing, differ, or left no dump."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ _LONG = re.compile(
 """Functions that take minutes and may keep one stack for all of them, by their names in Transformers, TRL,
 Lightning, torch and the Hub's client."""
 _NOT_LONG = re.compile(r"train", re.IGNORECASE)
-"""What is named after the whole of a program, as train_and_evaluate is, says nothing of a part of it."""
+"""A function named after a whole program, such as train_and_evaluate, shows no part of it."""
 _PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
-"""Wait channels of who waits for a pipe's other end (linux, fs/pipe.c): no work, whatever it saves."""
+"""Wait channels of a process at a pipe whose other end is awaited (linux, fs/pipe.c): it does no work."""
 _RECOMPUTES = re.compile(
     r"torch/utils/checkpoint\.py|checkpoint_wrapper\.py|activation_checkpointing/|tensor_parallel/random\.py"
 )
@@ -161,7 +161,7 @@ def _waits_for_lock(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _missing_processes(live: LiveJob) -> Iterator[Candidate]:
-    """A node should have so many ranks, and some of them are not there."""
+    """Ranks that a launcher started on a node and that have no process there."""
     if any(process.states[1] in _DEAD for process in live.processes):
         return
     who: list[Identity] = []
@@ -296,7 +296,7 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
             evidence = tuple(
                 _process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3])
             )
-            alone = shown is _wait_channel  # and who sleeps elsewhere in the kernel may be the one that waits
+            alone = shown is _wait_channel  # a rank elsewhere in the kernel may be the one that waits
             yield Candidate(
                 "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone
             )

@@ -18,7 +18,7 @@ from nodedoctor.wording import count_with_noun
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")
 """What can end a job and is read quickly; the rest of a node's checks is one `nodedoctor` away."""
 DEADLINE = 15.0
-"""Seconds for these checks: somebody waits for the verdict."""
+"""Seconds for these checks: a person waits for the verdict."""
 RECENT = 86400.0
 """Seconds: after a day, limits and links of this machine say little about a job that died on it."""
 _ZONES = 14 * 3600.0

@@ -113,7 +113,7 @@ def _job_name(source: str, number: str, used_ids: set[str]) -> str:
 
 
 def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:
-    """The ranks that speak in each log, or that its name says it is of."""
+    """The ranks of each log, by its lines or by its name."""
     ranks = {source: stats.ranks for source, stats in speakers.items()}
     for source, who in identities_from_paths(speakers, None).items():  # each job may have a size of its own
         ranks[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}

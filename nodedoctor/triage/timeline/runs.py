@@ -1,4 +1,4 @@
-"""The runs of a job in one log: those that died, and the judged last."""
+"""The runs of a job in one log; the last one is judged."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _is_thread_end(event: Event[Any]) -> bool:
 
 
 def _is_helper_end(event: Event[Any], helpers: set[Place]) -> bool:
-    """True for a helper that ended, and for what its process says of it."""
+    """True for a helper's end, and for its process's report of it."""
     what = event.what
     return event.place in helpers and isinstance(what, (ExceptionRaised, ProcessExit))
 

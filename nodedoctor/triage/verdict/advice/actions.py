@@ -46,7 +46,7 @@ _HANGS = (
     TimedOut, WatchdogStuck, Mark.GIL_HELD, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
     RasMissing, Mark.HANG_CONFIRMED,
 )  # fmt: skip
-"""Events of a job in which somebody waited: what shows where is of no use for a crash."""
+"""Events of a job in which ranks waited: what shows where they wait is of no use for a crash."""
 
 
 def torch_version(timeline: Timeline) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ FRAMEWORKS = {
     "vllm": "vLLM",
     "sglang": "SGLang",
 }
-"""Names that logs mention and the table's: who makes the group before those that it is built on."""
+"""Names in logs and in the table: a framework comes before those that it is built on."""
 
 _COMMANDS = {
     "SkyRL": "export SKYRL_WORKER_NCCL_TIMEOUT_IN_S=3600",

@@ -197,7 +197,7 @@ def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
 def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     """Ranks that finished while others still made collectives: uneven numbers of steps."""
     if _point_to_point(timeline):
-        return  # who sends and receives may come to its end before the others
+        return  # a rank that sends and receives may finish before the others
     done = distinct_ranks(e.who for e in timeline.marked(Mark.JOB_FINISHED) if not timeline.late(e))
     gave_up = [wait.event.who.rank for wait in timeline.waits]
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in timeline.of_kind(kind)]

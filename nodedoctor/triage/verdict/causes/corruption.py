@@ -74,7 +74,7 @@ def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
         return None
     printed = {event.who.rank for event in timeline.marked(Mark.PRINTED_NAN)}
     if {event.who.rank for event in nans} not in (ranks, {None}) or not printed <= ranks:
-        return None  # who else had it is not known, or known
+        return None  # other ranks had it, too, or may have had it
     first = min(nans, key=timeline.moment)
     peers = {
         event.who.rank

@@ -12,7 +12,7 @@ from nodedoctor.triage.patterns.watchdog import ProcessAborting
 from nodedoctor.triage.timeline import Timeline
 
 SIGNALS = (4, 7, 8, 11)
-"""Signals that a process brings upon itself: no launcher sends them, and who waits for others meets none."""
+"""Signals of a process's own faults: no launcher sends them, and waiting for others raises none."""
 
 
 _Kind = tuple[int | None, str | None]

@@ -205,7 +205,7 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     victims = {event.who.rank for event in closed if event.who.rank is not None}
     silent = _silent_ranks(timeline, victims)
     if not silent and (peer := _lost_peer(timeline)) is not None:
-        lost_node = Identity(host=peer.who.host)  # the line itself is of who lost it
+        lost_node = Identity(host=peer.who.host)  # the line itself is from the rank that lost it
         headline = (
             f"{describe_identities([lost_node])} ended or was cut off, say those that lost it; no line of "
             "its own is here"

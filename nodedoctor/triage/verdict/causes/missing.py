@@ -28,7 +28,7 @@ UNTIL = "the others waited for {} until the timeout"
 
 
 def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
-    """A monitored barrier, or JAX's coordination service, names who did not come."""
+    """A monitored barrier, or JAX's coordination service, names the ranks that did not come."""
     missed = timeline.of_kind(BarrierMissed)
     if not missed:
         return
@@ -284,7 +284,7 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
         if event.who.rank is not None:
             waited[event.who.rank] = event.who
     if any(wait.who.rank is None for wait in timeline.waits):
-        return ()  # one of those that are missed may be the one that has no name
+        return ()  # a rank without a timeout may be the one without a number
     people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
     gave_up = {event.who.rank for event in timeline.timeout_events}
     ends = groups.ranks_waited_for(timeline) - set(waited) - gave_up

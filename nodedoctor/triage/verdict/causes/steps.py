@@ -19,7 +19,7 @@ FAR_BEHIND = 3
 
 
 def lagging_rank(timeline: Timeline) -> Iterator[Candidate]:
-    """A rank whose steps end before those that the others reached and timed out in."""
+    """A rank whose steps end before the step in which the others timed out."""
     if timeline.folded or not timeline.waits:
         return
     silent = {who.rank for who in ranks_without_timeout(timeline)}

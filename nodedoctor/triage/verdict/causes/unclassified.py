@@ -21,8 +21,8 @@ from nodedoctor.triage.verdict.causes.families import family_of
 def last_words(timeline: Timeline) -> Iterator[Candidate]:
     """The first line about a failure whose kind is known, where nothing else is.
 
-    What a program calls an error counts more than what only speaks of one. The latter is nothing long before
-    the end.
+    A line that a program calls an error counts more than one that only mentions an error. The latter does not
+    count long before the end.
     """
     output_offsets = {
         event.place.source: event.place.offset for event in timeline.marked(Mark.OUTPUT_CONTINUED)

@@ -114,7 +114,7 @@ def why_less_likely(best: WeighedCandidate, rival: WeighedCandidate) -> str:
 
 
 def is_close_second(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) -> bool:
-    """True when another candidate blames somebody or something else and has nearly as many points."""
+    """True when a candidate with another cause or culprit has nearly as many points."""
     candidate = best.candidate
     return any(
         (
