@@ -14,7 +14,7 @@ from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.verdict import document, page
 
-REPORT = Path(document.__file__).parents[1] / "report"
+REPORT = Path(document.__file__).parents[2] / "report"
 SCHEMA = json.loads((REPORT / "schemas" / "triage.schema.json").read_text())
 NAMES = ("gpu-a3", "mlab", "carol", "10.20.30", "481516", "acme")
 LOG = """\

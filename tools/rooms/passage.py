@@ -30,7 +30,8 @@ def passed_functions(log: str) -> set[CodeType]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and not code.co_name.startswith("<") and code.co_filename.startswith(f"{PACKAGE}/"):
+        ours = code.co_filename.startswith(f"{PACKAGE}/")
+        if event == "call" and ours and not code.co_name.startswith("<"):
             found.add(code)
 
     def judge() -> None:
