@@ -269,7 +269,7 @@ def test_a_search_begun_ahead_finds_the_same(tmp_path: Path) -> None:
     path.write_text(steps(1, 60_000) + "".join(caught(rank) for rank in (0, 1, 3)) + steps(7, 9_000))
     begun = search.start_searches([str(path), str(tmp_path), "/nowhere"])
     assert list(begun) == [str(path)]
-    first, second = examine_job([str(path)], begun=begun), examine_job([str(path)])
+    first, second = examine_job([str(path)], searches=begun), examine_job([str(path)])
     assert as_document(first) == as_document(second) and begun == {}
 
 
@@ -305,7 +305,7 @@ def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     path.write_text("time,message\n" + row * 20_000)
     begun = search.start_searches([str(path)])
     held = next(iter(begun.values()))
-    examine_job([str(path)], begun=begun)
+    examine_job([str(path)], searches=begun)
     assert held.ended
 
 
