@@ -19,7 +19,10 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.report import json as report_json
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Mapping
+
+    from nodedoctor.report.document import Report
 
 DEADLINE_S = 120.0
 """Seconds for all measurements; ours: what is not measured by then is named."""
@@ -29,16 +32,10 @@ def main(words: list[str]) -> int:
     """Measure, show the table, keep the rates; exits as a gate does: 0, 2, 3 or 4."""
     arguments = parser().parse_args(words)
     folder = journal.folder_of(arguments.journal)
-    replay = Path(arguments.replay) if arguments.replay else None
     try:
-        options = Options(deep=True, python=arguments.python, exec_prefix=command_words(arguments.exec))
-        session = Session(
-            Request(words=CHECKS, options=options, deadline=arguments.deadline, replay=replay, preview=True)
-        )
+        report = _saved(arguments.report) if arguments.report else _measured(arguments)
     except NodeDoctorError as error:
         return complain(error)
-    diagnosis, _ = endings.run(headless.run(session, progress=not arguments.json))
-    report = report_json.document(diagnosis)
     measured = document.make_document(report, _past(folder))
     form = (
         f"{json.dumps(measured, indent=1)}\n"
@@ -47,11 +44,29 @@ def main(words: list[str]) -> int:
     )
     if not emit(form):
         return Exit.OUTPUT
-    if folder and replay is None:
+    if folder and not (arguments.replay or arguments.report):
         problem = endings.run(headless.keep_in_journal(folder, report, "accept", document.rates_of(report)))
         if problem:
             write_stderr(f"{folder}: {problem}")
     return int(measured["exit"])
+
+
+def _measured(arguments: Namespace) -> Report:
+    """The report of the measurements of this node, or of a recorded one."""
+    options = Options(deep=True, python=arguments.python, exec_prefix=command_words(arguments.exec))
+    replay = Path(arguments.replay) if arguments.replay else None
+    session = Session(
+        Request(words=CHECKS, options=options, deadline=arguments.deadline, replay=replay, preview=True)
+    )
+    report, _ = endings.run(headless.run(session, progress=not arguments.json))
+    return report_json.document(report)
+
+
+def _saved(path: str) -> Report:
+    """The report in a file, of a run with --deep."""
+    from nodedoctor.cli.compare import document_of
+
+    return document_of(Path(path))
 
 
 def _past(folder: str) -> Mapping[str, float]:
@@ -85,5 +100,14 @@ def parser() -> Parser:
         help="compare with the journal in this directory; append to it",
     )
     add("--deadline", type=seconds, default=DEADLINE_S, metavar="SECONDS", help="time limit (default 120)")
-    add("--replay", default="", metavar="PATH", help="judge what a recorded node had measured")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--replay", default="", metavar="PATH", help="judge what a recorded node had measured"
+    )
+    source.add_argument(
+        "--report",
+        default="",
+        metavar="FILE",
+        help="judge what `nodedoctor --deep --json` measured and saved",
+    )
     return parser

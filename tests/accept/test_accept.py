@@ -135,6 +135,14 @@ def test_what_was_not_measured_is_not_accepted(node: Node):
     assert accept(node(bandwidth_deep=left, gemm=gemm(700.0)))[0] == 3
 
 
+def test_a_saved_report_is_judged_without_measuring_again(node: Node, tmp_path: Path):
+    folder, saved = node(**HEALTHY), tmp_path / "report.json"
+    saved.write_text(nodedoctor_forked("--json", "--deep", "--replay", str(folder)).stdout)
+    done = nodedoctor_forked("accept", "--json", "--report", str(saved))
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == accept(folder)[1]["rows"]
+    assert nodedoctor_forked("accept", "--report", str(tmp_path / "none")).returncode == 64
+
+
 def test_less_than_in_the_past_is_not_accepted(node: Node, tmp_path: Path):
     folder, past = node(**HEALTHY), tmp_path / "past"
     past.mkdir()
