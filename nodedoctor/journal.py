@@ -8,28 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from nodedoctor import input_files
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
-from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import Json, loaded, number, part, parts, text
+from nodedoctor.report.document import Cause, Report
 
 SCHEMA = "nodedoctor.journal/1"
 VARIABLE = "NODEDOCTOR_JOURNAL"
-FILES = ("journal.1", "journal")
-"""Oldest first; at 5 MB the second becomes the first."""
-LARGEST = 8 << 20
-"""Bytes of each that are read; a journal of ours is renamed at 5 MB."""
-APPEND_S = 5.0
-"""Seconds for a line to be written: the folder may lie on a file system that hangs. Ours."""
-
-
-class JournalError(NodeDoctorError):
-    """Why a journal cannot be read, in one line."""
+LIMIT_S = 5.0
+"""Seconds for a journal to be read or written: it may lie on a file system that hangs. Ours."""
 
 
 def folder_of(option: str) -> str:
@@ -60,36 +51,25 @@ def entry_of(report: Mapping[str, Any], command: str, rates: Mapping[str, float]
 def append_command(folder: str, entry: Mapping[str, Any]) -> Command:
     """The child that appends an entry; it may hang, so it has a time limit and is abandoned."""
     line = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
-    return Command(child("host/journal", folder), stdin=line)
+    return Command(child("host/journal", folder, "append"), stdin=line)
 
 
-def read(folder: str) -> list[Json]:
-    """The entries of a journal, in the order of their lines; what is damaged is left out.
+def read_command(folder: str) -> Command:
+    """The child that prints a journal, of which the last 4 MiB are kept."""
+    return Command(child("host/journal", folder, "read"))
 
-    JournalError where the folder has no journal that can be read.
-    """
+
+def entries_of(text_of_journal: str) -> list[Json]:
+    """The entries, in the order of their lines; what is damaged is left out."""
     entries: list[Json] = []
-    problems = []
-    for name in FILES:
-        path = os.path.join(folder, name)
-        try:
-            with input_files.opened(path) as file:
-                entries += _entries(file.read(LARGEST))
-        except OSError as error:
-            problems.append(f"{path}: {error.strerror}")
-    if len(problems) == len(FILES):
-        raise JournalError(problems[-1])
-    return entries
-
-
-def _entries(data: bytes) -> Iterator[Json]:
-    for line in data.splitlines():
+    for line in text_of_journal.splitlines():
         try:
             entry = loaded(line)
         except ValueError:  # cut by a crash or a full disk, or of another program
             continue
         if isinstance(entry, dict) and text(entry, "schema").startswith("nodedoctor.journal/"):
-            yield entry
+            entries.append(entry)
+    return entries
 
 
 def earlier_rates(entries: Sequence[Json]) -> dict[str, float]:
@@ -103,10 +83,21 @@ def earlier_rates(entries: Sequence[Json]) -> dict[str, float]:
 
 
 def recurring_causes(entries: Sequence[Json]) -> dict[str, list[str]]:
-    """The times at which each cause was found, by its id, for those that were found more than once."""
+    """The times at which each cause was found, by its id, oldest first."""
     times_by_cause: dict[str, list[str]] = {}
     for entry in entries:
         for cause in parts(entry, "causes"):
             if text(cause, "id") and text(cause, "status") in ("fail", "warn"):
                 times_by_cause.setdefault(text(cause, "id"), []).append(text(entry, "time"))
-    return {cause: times for cause, times in times_by_cause.items() if len(times) > 1}
+    return times_by_cause
+
+
+def with_recurrences(report: Report, entries: Sequence[Json]) -> Report:
+    """The report, whose causes say how often earlier runs found them, and when first."""
+    earlier = recurring_causes(entries)
+
+    def recurring(cause: Cause) -> Cause:
+        times = earlier.get(cause["id"])
+        return {**cause, "recurs": {"times": len(times), "first": times[0]}} if times else cause
+
+    return {**report, "causes": [recurring(cause) for cause in report["causes"]]}

@@ -20,7 +20,6 @@ from nodedoctor.report import json as report_json
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
 
     from nodedoctor.report.document import Report
 
@@ -36,7 +35,8 @@ def main(words: list[str]) -> int:
         report = _saved(arguments.report) if arguments.report else _measured(arguments)
     except NodeDoctorError as error:
         return complain(error)
-    measured = document.make_document(report, _past(folder))
+    past = endings.run(headless.read_journal(folder))[0] if folder else []  # the first run has none
+    measured = document.make_document(report, journal.earlier_rates(past))
     form = (
         f"{json.dumps(measured, indent=1)}\n"
         if arguments.json
@@ -67,15 +67,6 @@ def _saved(path: str) -> Report:
     from nodedoctor.cli.compare import document_of
 
     return document_of(Path(path))
-
-
-def _past(folder: str) -> Mapping[str, float]:
-    if not folder:
-        return {}
-    try:
-        return journal.earlier_rates(journal.read(folder))
-    except NodeDoctorError:
-        return {}  # the first run has no past
 
 
 def parser() -> Parser:

@@ -15,6 +15,7 @@ from nodedoctor.cli.endings import ended_by_signals
 from nodedoctor.declare.registry import Command
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
+from nodedoctor.json_shapes import Json
 from nodedoctor.model import Report
 
 PROGRESS_AFTER_S = 2.0
@@ -55,12 +56,20 @@ async def keep_in_journal(
 ) -> str:
     """Append a run to the journal in a folder; returns what went wrong, or nothing."""
     writer = journal.append_command(folder, journal.entry_of(report, command, rates))
-    answer = await child_process.run("journal", writer, journal.APPEND_S)
+    answer = await child_process.run("journal", writer, journal.LIMIT_S)
     return (
         ""
         if answer.answered and answer.rc == 0
         else answer.text.strip() or answer.note or answer.outcome.value
     )
+
+
+async def read_journal(folder: str) -> tuple[list[Json], str]:
+    """The entries of the journal in a folder, and what went wrong."""
+    answer = await child_process.run("journal", journal.read_command(folder), journal.LIMIT_S)
+    if answer.answered and answer.rc == 0:
+        return journal.entries_of(answer.text), ""
+    return [], answer.text.strip() or answer.note or answer.outcome.value
 
 
 async def _narrate(diagnosis: Diagnosis) -> None:

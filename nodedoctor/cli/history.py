@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 
 from nodedoctor import journal
+from nodedoctor.cli import endings, headless
 from nodedoctor.cli.console import Parser, complain, emit
 from nodedoctor.cli.exit_codes import Exit
-from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import Json, number, part, parts, text
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
@@ -24,10 +24,9 @@ def main(words: list[str]) -> int:
     folder = journal.folder_of(arguments.journal)
     if not folder:
         return complain(f"which journal? --journal DIR or {journal.VARIABLE} names its directory")
-    try:
-        entries = journal.read(folder)
-    except NodeDoctorError as error:
-        return complain(error)
+    entries, problem = endings.run(headless.read_journal(folder))
+    if problem:
+        return complain(f"{folder}: {problem}")
     form = f"{json.dumps({'entries': entries}, indent=1)}\n" if arguments.json else render(entries)
     return Exit.OK if emit(form) else Exit.OUTPUT
 
@@ -39,7 +38,7 @@ def render(entries: Sequence[Json]) -> str:
         command = text(entry, "command")
         lines.append(_run_line(latest.get(command), entry))
         latest[command] = entry
-    repeated = journal.recurring_causes(entries)
+    repeated = {cause: times for cause, times in journal.recurring_causes(entries).items() if len(times) > 1}
     if repeated:
         lines += ["", "Found more than once"]
         lines += [

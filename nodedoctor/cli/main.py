@@ -17,7 +17,8 @@ from nodedoctor.spelling import suggest_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from nodedoctor import model
     from nodedoctor.engine.session import Request, Session
@@ -276,7 +277,7 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
 
     found, recording = (_replayed if arguments.replay else _diagnose_machine)(session, arguments)
     report = _leaving(json.document(found), found.observations, arguments)
-    _keep_in_journal(report, arguments)
+    report = _through_journal(report, arguments)
     if arguments.gate:
         from nodedoctor.report.gate import gate_of
 
@@ -316,19 +317,29 @@ def _diagnose_machine(session: Session, arguments: argparse.Namespace) -> tuple[
     return kept[0]
 
 
-def _keep_in_journal(report: Report, arguments: argparse.Namespace) -> None:
-    """Append a line about the run where that was asked for; a journal that fails costs nothing else."""
+def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
+    """The report with what earlier runs found, once a line about it is in the journal that was asked for.
+
+    A journal that cannot be read or written costs nothing but a line on stderr.
+    """
     folder = arguments.journal or os.environ.get("NODEDOCTOR_JOURNAL", "")
     if not folder or arguments.replay:
-        return
+        return report
     import asyncio
 
+    from nodedoctor import journal
     from nodedoctor.accept.document import rates_of
     from nodedoctor.cli import headless
 
-    command = "gate" if arguments.gate else "run"
-    if problem := asyncio.run(headless.keep_in_journal(folder, report, command, rates_of(report))):
+    async def exchange() -> tuple[list[Mapping[str, Any]], str]:
+        entries, _ = await headless.read_journal(folder)  # the first run finds none
+        command = "gate" if arguments.gate else "run"
+        return entries, await headless.keep_in_journal(folder, report, command, rates_of(report))
+
+    entries, problem = asyncio.run(exchange())
+    if problem:
         write_stderr(f"{folder}: {problem}")
+    return journal.with_recurrences(report, entries)
 
 
 def _leaving(report: Report, seen: Iterable[Observation], arguments: argparse.Namespace) -> Report:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -33,8 +34,13 @@ ENTRY = {
 
 def append(folder: Path, line: bytes) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        list(child("host/journal", str(folder))), input=line, capture_output=True, timeout=30
+        list(child("host/journal", str(folder), "append")), input=line, capture_output=True, timeout=30
     )
+
+
+def entries_in(folder: Path) -> list[Any]:
+    done = subprocess.run(list(child("host/journal", str(folder), "read")), capture_output=True, timeout=30)
+    return journal.entries_of(done.stdout.decode("utf-8", "replace"))
 
 
 def line(**changes: object) -> bytes:
@@ -45,7 +51,7 @@ def test_a_run_leaves_a_line_that_its_owner_alone_reads(tmp_path: Path):
     for words in (("--text", "doctor"), ("--gate",)):
         nodedoctor_forked(*words, "--journal", str(tmp_path))
     schema = json.loads(nodedoctor_forked("schema", "journal").stdout)
-    entries = journal.read(str(tmp_path))
+    entries = entries_in(tmp_path)
     for entry in entries:
         jsonschema.validate(entry, schema)
     assert [entry["command"] for entry in entries] == ["run", "gate"]
@@ -57,25 +63,25 @@ def test_a_cut_last_line_costs_itself_alone(tmp_path: Path):
     with (tmp_path / "journal").open("ab") as file:
         file.write(line()[:40])
     assert append(tmp_path, line(time="2026-11-02T10:00:00Z")).returncode == 0
-    assert [entry["time"][:10] for entry in journal.read(str(tmp_path))] == ["2026-11-01", "2026-11-02"]
+    assert [entry["time"][:10] for entry in entries_in(tmp_path)] == ["2026-11-01", "2026-11-02"]
 
 
 def test_two_writers_take_turns(tmp_path: Path):
-    argv = list(child("host/journal", str(tmp_path)))
+    argv = list(child("host/journal", str(tmp_path), "append"))
     writers = [subprocess.Popen(argv, stdin=subprocess.PIPE) for _ in range(8)]
     for number, writer in enumerate(writers):
         assert writer.stdin is not None
         writer.stdin.write(line(tool=str(number), host="h" * 60_000))
         writer.stdin.close()
     assert {writer.wait(30) for writer in writers} == {0}
-    assert {entry["tool"] for entry in journal.read(str(tmp_path))} == set("01234567")
+    assert {entry["tool"] for entry in entries_in(tmp_path)} == set("01234567")
 
 
 def test_a_large_journal_becomes_the_older_one(tmp_path: Path):
     (tmp_path / "journal").write_bytes(line(tool="old") + b" " * (LARGEST - 100) + b"\n")
     append(tmp_path, line(tool="new"))
     assert (tmp_path / "journal").stat().st_size < 1000
-    assert [entry["tool"] for entry in journal.read(str(tmp_path))] == ["old", "new"]
+    assert [entry["tool"] for entry in entries_in(tmp_path)] == ["old", "new"]
 
 
 def test_a_folder_that_takes_nothing_costs_a_line_on_stderr(tmp_path: Path):
@@ -87,7 +93,7 @@ def test_a_folder_that_takes_nothing_costs_a_line_on_stderr(tmp_path: Path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path):
-    writer = " ".join(child("host/journal", str(tmp_path)))
+    writer = " ".join(child("host/journal", str(tmp_path), "append"))
     script = (
         f"mount -t tmpfs -o size=16k none {tmp_path} && printf '%s\\n' one > {tmp_path}/journal && "
         f"head -c 30000 /dev/zero | tr '\\0' x | {writer}"
@@ -101,7 +107,17 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path):
 def test_whatever_stands_in_a_journal_the_good_lines_are_read(tmp_path_factory, garbage: bytes):
     folder = tmp_path_factory.mktemp("journal")
     (folder / "journal").write_bytes(garbage + b"\n" + line())
-    assert journal.read(str(folder))[-1] == ENTRY
+    assert entries_in(folder)[-1] == ENTRY
+
+
+def test_a_cause_says_in_how_many_earlier_runs_it_was(tmp_path: Path):
+    words = ("--json", "--expect", "gpus=8", "doctor", "--journal", str(tmp_path))
+    reports = [json.loads(nodedoctor_forked(*words).stdout) for _ in range(3)]
+    causes = [report["causes"][0] for report in reports]
+    assert {cause["id"] for cause in causes} == {causes[0]["id"]}
+    assert "recurs" not in causes[0] and [cause["recurs"]["times"] for cause in causes[1:]] == [1, 2]
+    text = nodedoctor_forked("--text", *words[1:]).stdout
+    assert f"(in 3 earlier runs since {reports[0]['started'][:10]})" in text.replace("\n", " ")
 
 
 def test_history_shows_what_is_new_and_what_came_back(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Append a line from standard input to the journal in a folder: `journal.py FOLDER`.
+"""Append a line from standard input to the journal in a folder, or print it: `journal.py FOLDER append|read`.
 
 A child of its own because the folder may lie on a file system that hangs. A journal that has become too large
 is renamed to `journal.1`, of which there is one. Two writers take turns by flock; the line goes out by one
@@ -14,15 +14,31 @@ NAME, OLDER = "journal", "journal.1"
 
 
 def main() -> int:
-    """Append the line; 1 when the folder does not take it."""
+    """Do what is asked; 1 when the folder does not take the line, or has no journal."""
     try:
         folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        append(folder, sys.stdin.buffer.read(LARGEST))
+        if sys.argv[2] == "read":
+            show(folder)
+        else:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            append(folder, sys.stdin.buffer.read(LARGEST))
     except OSError as error:
         print(error.strerror or error, flush=True)
         return 1
     return 0
+
+
+def show(folder: int) -> None:
+    """Print the older journal and the newer one, as far as they are there."""
+    for name in (OLDER, NAME):
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+        except FileNotFoundError:
+            if name == NAME:
+                raise
+            continue
+        with open(file, "rb") as lines:
+            sys.stdout.buffer.write(lines.read(2 * LARGEST) + b"\n")
 
 
 def append(folder: int, line: bytes) -> None:
