@@ -29,7 +29,7 @@ _BINARY = 0.02
 
 
 _JOURNAL = (b"__CURSOR=", b"__REALTIME_TIMESTAMP=")
-"""How a journal's export begins: lengths of texts stand in it as eight bytes."""
+"""How a journal's export begins, which writes lengths of texts as eight bytes."""
 
 
 class ReadableStream(Protocol):
@@ -40,7 +40,7 @@ class ReadableStream(Protocol):
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding of a file by its first bytes; `utf-8` stands for every encoding that contains ASCII."""
+    """The encoding of a file by its first bytes; `utf-8` for all that contain ASCII."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name
@@ -49,10 +49,10 @@ def encoding_of(head: bytes) -> str:
     half = len(head) // 2
     if half < 8:
         return "utf-8"
-    even, odd = head[0 : half * 2 : 2].count(0) / half, head[1::2].count(0) / half
-    if odd > _MOST and even < _FEW and _is_printable(head[0::2]):
+    even_nuls, odd_nuls = head[0 : half * 2 : 2].count(0) / half, head[1::2].count(0) / half
+    if odd_nuls > _MOST and even_nuls < _FEW and _is_printable(head[0::2]):
         return "utf-16-le"
-    return "utf-16-be" if even > _MOST and odd < _FEW and _is_printable(head[1::2]) else "utf-8"
+    return "utf-16-be" if even_nuls > _MOST and odd_nuls < _FEW and _is_printable(head[1::2]) else "utf-8"
 
 
 def _is_printable(sample: bytes) -> bool:
@@ -66,8 +66,8 @@ def is_text(sample: bytes) -> bool:
         return not sample
     if encoding_of(body) != "utf-8" or body.startswith(_JOURNAL):
         return True
-    odd = len(body) - len(body.translate(None, _CONTROLS))
-    return odd <= _BINARY * len(body)
+    controls = len(body) - len(body.translate(None, _CONTROLS))
+    return controls <= _BINARY * len(body)
 
 
 def decode_stream(read: Read, encoding: str) -> Read:

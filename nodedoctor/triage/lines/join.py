@@ -39,17 +39,17 @@ def broken_width(texts: Sequence[str]) -> int:
     if sum(text[-1] in _FRAMES for text in texts if len(text) == widest) * 2 > lengths[widest]:
         return 0  # filled up with blanks
     full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]
-    after = {index + 1 for index in full}
-    heads = {_line_head(text) for index, text in enumerate(texts) if index not in after}
-    odd = sum(_line_head(texts[index + 1]) not in heads for index in full)
-    return widest if odd * 2 > len(full) else 0
+    next_rows = {index + 1 for index in full}
+    heads = {_line_head(text) for index, text in enumerate(texts) if index not in next_rows}
+    unusual = sum(_line_head(texts[index + 1]) not in heads for index in full)
+    return widest if unusual * 2 > len(full) else 0
 
 
 def padded_width(texts: Sequence[str]) -> int:
     """The width of a terminal whose rows were copied with the blanks behind them; 0 for other texts."""
     wide = {len(text) for text in texts if text.strip()}
-    filled = sum(text[-1:] == " " for text in texts)
-    return wide.pop() if len(wide) == 1 and min(wide) >= NARROWEST and filled * 2 > len(texts) > OFTEN else 0
+    padded = sum(text[-1:] == " " for text in texts)
+    return wide.pop() if len(wide) == 1 and min(wide) >= NARROWEST and padded * 2 > len(texts) > OFTEN else 0
 
 
 _RULE = re.compile(r"[|+](?:[-:=]+[|+])+\s*$")
@@ -83,10 +83,10 @@ _PLACE = re.compile(r"(?<! ) +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
 def rich_column(texts: Sequence[str]) -> int:
     """Where the column begins into which rich broke the texts; 0 where it did not print them."""
     wide = max(map(len, texts), default=0)
-    begins = Counter(found.end() for text in texts if (found := _ROW.match(text)))
+    begins = Counter(match.end() for text in texts if (match := _ROW.match(text)))
     if not begins:
-        placed = (text for text in texts if len(text) == wide and _PLACE.search(text))
-        begins = Counter(found.end() for text in placed if (found := _CLOCKED.match(text)))
+        place_rows = (text for text in texts if len(text) == wide and _PLACE.search(text))
+        begins = Counter(match.end() for text in place_rows if (match := _CLOCKED.match(text)))
     begin = begins.most_common(1)[0][0] if begins else 0
     rows = RichColumn(begin, wide)
     often = sum(rows.is_head(text) for text in texts) if begin else 0
@@ -105,14 +105,14 @@ class RichColumn:
 
     def is_head(self, row: str) -> bool:
         """Whether a text begins in this row."""
-        found = _ROW.match(row)
-        if found is None and len(row) == self._wide and _PLACE.search(row):
-            found = _CLOCKED.match(row)
-            return not row[: self._begin].strip() or (found is not None and found.end() == self._begin)
-        return found is not None and found.end() == self._begin
+        match = _ROW.match(row)
+        if match is None and len(row) == self._wide and _PLACE.search(row):
+            match = _CLOCKED.match(row)
+            return not row[: self._begin].strip() or (match is not None and match.end() == self._begin)
+        return match is not None and match.end() == self._begin
 
     def head(self, row: str) -> str:
-        """The first row of a text, without the place that stands at its right."""
+        """The first row of a text, without the place at its right."""
         place = _PLACE.search(row) if len(row) >= self._wide else None
         self._room = self._wide - self._begin - (len(place[1]) + 1 if place else 0)
         row = (row[: place.start()] if place else row).rstrip()

@@ -31,20 +31,22 @@ def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None
     names = Counter(name for text in rows if (name := _record_field(text)[0]))
     if sum(names.values()) < FIELDS * len(rows):
         return None
-    begun = sum(text.lstrip().startswith("- ") for text in rows)
-    begun += texts.count("---")  # documents of YAML
-    sure = begun > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
+    item_starts = sum(text.lstrip().startswith("- ") for text in rows)
+    item_starts += texts.count("---")  # documents of YAML
+    sure = item_starts > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
     alone = len(names) == 1 and all(_record_field(text)[1][:1] in ("'", '"') for text in rows)
-    least = 1 if alone else min(begun, FEWEST + 1) if sure else FEWEST + 1
+    least = 1 if alone else min(item_starts, FEWEST + 1) if sure else FEWEST + 1
     name = next((name for name in TEXT if names[name] >= least > 0), "")
-    beside = alone or any(count * 2 >= names[name] for other, count in names.items() if other != name)
+    beside = alone or any(
+        count * 2 >= names[name] for other_name, count in names.items() if other_name != name
+    )
     return (lambda text: _record_text(text, name)) if name and beside else None
 
 
 def _quoted_line(text: str) -> str | None:
     """A line as Python prints it in a list, or YAML."""
-    found = _ITEM.match(text)
-    return _quoted_value(found["text"]).rstrip("\r\n") if found else None
+    match = _ITEM.match(text)
+    return _quoted_value(match["text"]).rstrip("\r\n") if match else None
 
 
 def _quoted_value(text: str) -> str:
@@ -56,10 +58,10 @@ def _quoted_value(text: str) -> str:
 
 
 def _record_field(text: str) -> tuple[str, str]:
-    found = _FIELD.match(text)
-    if found is None:
+    match = _FIELD.match(text)
+    if match is None:
         return "", ""
-    return (found["name"] or found["tag"]).lower(), found["value"] if found["name"] else found["inner"]
+    return (match["name"] or match["tag"]).lower(), match["value"] if match["name"] else match["inner"]
 
 
 def _record_text(text: str, name: str) -> str | None:

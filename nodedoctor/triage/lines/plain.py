@@ -41,7 +41,7 @@ def plain_text(text: str) -> str:
     if (text[:1] == "<" or text[-1:] == ">") and _MARKED_UP.search(text):
         text = _TAGS.sub("", _CELLS.sub("\t", _NUMBER.sub("", text)))
     if "&" in text:
-        text = _ENTITIES.sub(lambda found: html.unescape(found[0]).replace("\xa0", " "), text)
+        text = _ENTITIES.sub(lambda match: html.unescape(match[0]).replace("\xa0", " "), text)
         text = _COLOUR.sub("", text) if "\x1b" in text else text
     if "**" in text:
         text = _BOLD.sub(r"\1", text)

@@ -64,19 +64,19 @@ _PIECES = {
     "M": r"(?:" + "|".join(_MONTHS) + r")",
 }
 _NOT_IN_ONE = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
-"""What stands at the beginning of texts and never in front of them."""
-COUNTS = "TrainingStep"
+"""What begins texts and is never a prefix of them."""
+STEP_MEANING = "TrainingStep"
 """What a line about progress means."""
 LABEL = r" *(\d+)[-:]\ "
 """What `srun --label` prints is known already, and means more."""
 
 
 def learn_pattern(
-    texts: Sequence[str], known: Callable[[str], bool], means: Callable[[str], frozenset[str]]
+    texts: Sequence[str], is_known: Callable[[str], bool], meaning: Callable[[str], frozenset[str]]
 ) -> re.Pattern[str] | None:
     """The prefix of most different lines, as a pattern with a group for each number; None without one.
 
-    It ends where a prefix begins that is `known`, and nothing that a line `means` is lost without it.
+    It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
     shapes = list({_line_shape(text) for text in {_NUMBER.sub("0", text[:SHOWN]) for text in texts}} - {()})
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
@@ -84,11 +84,11 @@ def learn_pattern(
         if end < len(common) and common[end] == " ":
             continue
         pattern = re.compile("".join(map(_token_pattern, common[:end])))
-        rests = [text[found.end() :] for text in texts[:TRIED] if (found := pattern.match(text))]
-        if end == len(common) or sum(map(known, rests)) * 2 > len(rests) > 0:
-            if (before := _shorter_prefix(pattern, common, ends, texts, known)) is not None:
+        rests = [text[match.end() :] for text in texts[:TRIED] if (match := pattern.match(text))]
+        if end == len(common) or sum(map(is_known, rests)) * 2 > len(rests) > 0:
+            if (before := _shorter_prefix(pattern, common, ends, texts, is_known)) is not None:
                 pattern = before
-            lossy = pattern.pattern == LABEL or _loses_meaning(pattern, texts, means)
+            lossy = pattern.pattern == LABEL or _loses_meaning(pattern, texts, meaning)
             return None if lossy else pattern
     return None
 
@@ -98,31 +98,31 @@ def _shorter_prefix(
     common: Sequence[str],
     ends: Iterable[int],
     texts: Sequence[str],
-    known: Callable[[str], bool],
+    is_known: Callable[[str], bool],
 ) -> re.Pattern[str] | None:
     """A shorter prefix, where what most lines that have this one go on with behind it is a known prefix."""
     mine = list(islice((text for text in texts if pattern.match(text)), TRIED))
     for end in ends:
         shorter = re.compile("".join(map(_token_pattern, common[:end])))
-        rests = [text[found.end() :] for text in mine if (found := shorter.match(text))]
-        if shorter.pattern != pattern.pattern and sum(map(known, rests)) * 2 > len(rests) > 0:
+        rests = [text[match.end() :] for text in mine if (match := shorter.match(text))]
+        if shorter.pattern != pattern.pattern and sum(map(is_known, rests)) * 2 > len(rests) > 0:
             return shorter
     return None
 
 
 def _loses_meaning(
-    pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]
+    pattern: re.Pattern[str], texts: Iterable[str], meaning: Callable[[str], frozenset[str]]
 ) -> bool:
     """Whether a line says less without this prefix: then it is no prefix. It may well say something else.
 
     What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
     """
     texts = list(texts)
-    fronts = {found[0] for text in texts if (found := pattern.match(text))}
-    nothing = frozenset({COUNTS}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
-    for found in islice((found for text in texts if (found := pattern.match(text))), TRIED * 4):
-        whole, rest = means(found.string) - nothing, means(found.string[found.end() :])
-        if whole - rest and not rest - whole:
+    fronts = {match[0] for text in texts if (match := pattern.match(text))}
+    nothing = frozenset({STEP_MEANING}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
+    for match in islice((match for text in texts if (match := pattern.match(text))), TRIED * 4):
+        with_prefix, without_prefix = meaning(match.string) - nothing, meaning(match.string[match.end() :])
+        if with_prefix - without_prefix and not without_prefix - with_prefix:
             return True
     return False
 
@@ -187,20 +187,20 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
     """Which numbers of a prefix come again and again: a rank does, the number of a line does not."""
-    seen: dict[int, Counter[str]] = {}
+    columns: dict[int, Counter[str]] = {}
     for text in texts:
-        found = pattern.match(text)
-        for index, digits in enumerate(found.groups() if found else ()):
-            seen.setdefault(index, Counter())[digits] += 1
-    clocks = _of_clocks(pattern)
+        match = pattern.match(text)
+        for index, digits in enumerate(match.groups() if match else ()):
+            columns.setdefault(index, Counter())[digits] += 1
+    clocks = _clock_columns(pattern)
     return frozenset(
         index
-        for index, counts in seen.items()
+        for index, counts in columns.items()
         if index not in clocks and 2 * len(counts) <= sum(counts.values())
     )
 
 
-def _of_clocks(pattern: re.Pattern[str]) -> frozenset[int]:
+def _clock_columns(pattern: re.Pattern[str]) -> frozenset[int]:
     """Which numbers of a prefix are of a clock: three with one mark between them, or two of a fraction."""
     between = pattern.pattern.split(r" *(\d+)")[1:-1]
     threes = (
@@ -219,7 +219,7 @@ HEADINGS = 8
 """Lines above an indented block at most. Ours."""
 
 
-def block_indent(texts: Sequence[str], known: Callable[[str], bool]) -> int:
+def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
     """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without.
 
     Between sentences the log's own lines must show that it is one: a stack is indented, too.
@@ -233,14 +233,14 @@ def block_indent(texts: Sequence[str], known: Callable[[str], bool]) -> int:
     first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
     inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
     below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
-    if not below or first + last > HEADINGS or any(_begins_output(text, known) for text in outside):
+    if not below or first + last > HEADINGS or any(_begins_output(text, is_known) for text in outside):
         return 0
-    return below if any(_begins_output(text[below:], known) for text in inside) else 0
+    return below if any(_begins_output(text[below:], is_known) for text in inside) else 0
 
 
-def _begins_output(text: str, known: Callable[[str], bool]) -> bool:
+def _begins_output(text: str, is_known: Callable[[str], bool]) -> bool:
     """Whether a text is the first of what a process prints."""
-    return text.startswith("Traceback (most recent") or (text[:1] != "#" and known(text))
+    return text.startswith("Traceback (most recent") or (text[:1] != "#" and is_known(text))
 
 
 def common_indent(texts: Iterable[str]) -> int:

@@ -23,11 +23,11 @@ def parse_time(value: Any) -> float | None:
             if number is not None:
                 when = datetime.fromtimestamp(number, timezone.utc)
             elif isinstance(value, str):
-                found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", value)
-                if not found:
+                match = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", value)
+                if not match:
                     return None
-                when = datetime.fromisoformat(f"{found[1]} {found[2]}")
-                base = year_seconds(when.month, when.day, when.hour, when.minute, when.second, found[3])
+                when = datetime.fromisoformat(f"{match[1]} {match[2]}")
+                base = year_seconds(when.month, when.day, when.hour, when.minute, when.second, match[3])
                 return base
             else:
                 return None

@@ -23,12 +23,12 @@ def journal_records(data: bytes) -> Iterator[EnvelopeRecord]:
     while position < len(data):
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
-        name, found, value = data[position:end].decode("utf-8", "replace").partition("=")
+        name, separator, value = data[position:end].decode("utf-8", "replace").partition("=")
         position = end + 1
-        if not name and not found:
+        if not name and not separator:
             yield from _entry_record(fields)
             fields = {}
-        elif found:
+        elif separator:
             fields[name.lower()] = value
         else:
             size = int.from_bytes(data[position : position + 8], "little")

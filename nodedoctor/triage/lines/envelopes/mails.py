@@ -21,8 +21,8 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{60,76}\r?\n)+[A-Za-z0-9+/]{0,76}={0,2}\s
 
 def is_mail(head: str) -> bool:
     """Whether this is a mail with its headers."""
-    found = _HEADER.match(head) if _OF_MAIL.search(head) else None
-    return found is not None and _OF_MAIL.search(found[0]) is not None
+    header = _HEADER.match(head) if _OF_MAIL.search(head) else None
+    return header is not None and _OF_MAIL.search(header[0]) is not None
 
 
 def mail_lines(data: bytes) -> Iterator[EnvelopeRecord]:

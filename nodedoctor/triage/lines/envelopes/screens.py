@@ -11,7 +11,7 @@ from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
 from nodedoctor.whole_numbers import json_integer
 
 HEAD = 65536
-"""Characters by which it is told what ends the lines."""
+"""Characters that are searched for what ends the lines."""
 _MARKS = ("\u2028", "<br>", "<br/>", "<br />", "</div>", "</tr>", "</li>", "\\n")
 """What ends lines in a text that was copied out of a page, a database or a program's answer."""
 
@@ -47,7 +47,7 @@ def is_screen(head: str) -> bool:
 
 
 def screen_lines(data: bytes) -> Iterator[EnvelopeRecord]:
-    """The lines that a recorded terminal showed: what was written stands there piece by piece."""
+    """The lines that a recorded terminal showed, put together from its output events."""
     shown: list[str] = []
     for row in data.split(b"\n")[1:]:
         try:

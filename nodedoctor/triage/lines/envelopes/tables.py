@@ -10,7 +10,7 @@ from nodedoctor.triage.lines.envelopes.objects import column_name, table_records
 from nodedoctor.triage.lines.envelopes.records import TEXT, EnvelopeRecord
 
 HEAD = 65536
-"""Bytes by which it is told what separates the columns."""
+"""Bytes that are searched for what separates the columns."""
 
 
 def csv_records(data: bytes) -> Iterator[EnvelopeRecord]:
