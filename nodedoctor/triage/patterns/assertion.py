@@ -75,14 +75,14 @@ _SETTING = re.compile(
     r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
 )
 """`retry_on: ...`: a lower-case name, indented or made of several words."""
-_TOLD_KEYS = re.compile(
+_EVENT_KEYS = re.compile(
     r"(?:error|exception|reason|message|msg|detail|status|state|cause|what|kernel|stderr|stdout|exit|exitcode|code"
     r"|signal|output|log|text|event|warning|failed|pid|rank|host|node|name)s?$"
 )
 """Keys whose values are what happened."""
 _VARIABLE = re.compile(r"(?:export |declare -x |set )?(?P<key>[A-Z_][A-Z0-9_]*)=(?!=)")
 """A line of `env`, which job scripts print: the value of a variable is no event."""
-_TOLD_IN = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
+_EVENT_VARIABLES = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
 """Names of variables whose values are what happened."""
 _TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
@@ -198,13 +198,13 @@ def _is_setting(text: str, end: int) -> bool:
     """True when a line begins with the name of a setting, before the text that ends at `end`."""
     variable = _VARIABLE.match(text)
     if variable is not None and variable.end() <= end:
-        return _TOLD_IN.search(variable["key"]) is None
-    found = _SETTING.match(text)
-    if found is None or found.end("key") > end or _REPORTS.match(text, found.end() - 1):
+        return _EVENT_VARIABLES.search(variable["key"]) is None
+    match = _SETTING.match(text)
+    if match is None or match.end("key") > end or _REPORTS.match(text, match.end() - 1):
         return False
-    key = found["key"]
-    told = _TOLD_KEYS.search(key) is not None and not _TO_DO.search(key)
-    return not told and ("_" in key or text[:1] in " -")
+    key = match["key"]
+    holds_event = _EVENT_KEYS.search(key) is not None and not _TO_DO.search(key)
+    return not holds_event and ("_" in key or text[:1] in " -")
 
 
 def _split_quotes(lead: str, rest: str) -> tuple[str, bool]:
@@ -212,9 +212,9 @@ def _split_quotes(lead: str, rest: str) -> tuple[str, bool]:
     outside: list[str] = []
     quote, before = "", " "
     for index, char in enumerate(lead):
-        after = lead[index + 1 : index + 2] or rest[:1] or " "
+        next_char = lead[index + 1 : index + 2] or rest[:1] or " "
         if quote:
-            if char == quote and not after.isalnum():
+            if char == quote and not next_char.isalnum():
                 quote = ""
         elif char in "'\"" and not before.isalnum() and before not in "])":
             quote = char

@@ -46,8 +46,8 @@ class ElasticBlock:
             return None
         who = _list_identity(line, done)
         what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""))
-        said = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
-        return Event.at(line, what, who=who, text=said)
+        summary = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
+        return Event.at(line, what, who=who, text=summary)
 
 
 def _list_identity(line: Line, row: dict[str, str]) -> Identity:

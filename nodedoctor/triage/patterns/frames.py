@@ -38,7 +38,7 @@ def source_place(frames: Sequence[StackFrame]) -> str:
     """Where a person begins to read: the innermost call of the program's own code, else of a package."""
     own = [frame for frame in frames if not is_library(frame)]
     of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
-    frame = next((found[-1] for found in (own, of_packages) if found), None)
+    frame = next((calls[-1] for calls in (own, of_packages) if calls), None)
     if frame is None:
         return ""
     package = _PACKAGE.search(frame.file)
@@ -64,6 +64,6 @@ def of_onlookers(frames: Sequence[StackFrame]) -> bool:
 
     The job does without them.
     """
-    packages = {found[1] for frame in frames if (found := _PACKAGE.search(frame.file))}
+    packages = {match[1] for frame in frames if (match := _PACKAGE.search(frame.file))}
     shown = any(_DASHBOARD.search(frame.file) for frame in frames)
     return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)

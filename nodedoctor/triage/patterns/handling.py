@@ -87,12 +87,12 @@ PHRASES = (
 """Chosen by us from logs of trainers and servers. An error of level FATAL is not handled (`assertion_of`)."""
 
 _HANDLED = re.compile(rf"(?<![\w-])(?:{'|'.join(phrase.expression for phrase in PHRASES)})", re.IGNORECASE)
-_COUNTED = re.compile(
+_TRY_COUNT = re.compile(
     r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
 )
 """A counter of tries: before the last one the program tries again."""
 _NUMBERED = re.compile(r"(?<![\w-])(?:retry|attempt|try) ?#? ?\d{1,6}:? failed\b", re.IGNORECASE)
-"""Who numbers attempts has another one; how many is not told."""
+"""A program that numbers its attempts has another one; the line does not say how many."""
 _NOTED = re.compile(
     r"^\W{0,40}(?:note|hint|tip|fyi|example|todo|fixme|raises|fixed|fixes)\b\W|^\W{0,3}\u26a0", re.IGNORECASE
 )
@@ -112,7 +112,7 @@ def counts_tries(text: str) -> bool:
 
 def _is_last_try(text: str) -> bool | None:
     """Whether a line counts its try as the last one; None for a line without such a count."""
-    tries = _COUNTED.search(text)
+    tries = _TRY_COUNT.search(text)
     return int(tries[1]) >= int(tries[2]) if tries else None
 
 
@@ -120,4 +120,4 @@ def is_handled(text: str) -> bool:
     """True for a line that says of its own error how the program went on after it."""
     if (last := _is_last_try(text)) is not None:
         return not last
-    return any(found.search(text) for found in (_NOTED, _NUMBERED)) or has_phrase(text)
+    return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED)) or has_phrase(text)

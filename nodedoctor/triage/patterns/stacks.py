@@ -1,4 +1,4 @@
-"""Stacks that somebody took with `py-spy dump` and kept: where each process stood when the job hung.
+"""Stacks that were taken with `py-spy dump`: where each process was when the job hung.
 
 The layout is that of py-spy (src/main.rs, print_trace): a line for the process, one per thread, frames below.
 """

@@ -1,7 +1,7 @@
-"""Lines that speak of a failure in words that no sign reads.
+"""Lines that speak of a failure in words that no pattern reads.
 
-Every program has words of its own for what went wrong, and nobody knows them all. Such a line is no trouble
-by itself, since healthy programs complain too. It counts where nothing else tells how the log ends: a log
+Every program has words of its own for what went wrong, and no table has them all. Such a line is no trouble
+by itself, since healthy programs complain too. It counts where nothing else shows how the log ends: a log
 whose last words are of a failure is no log of which nothing was recognised.
 """
 
@@ -27,13 +27,13 @@ _STOPPING = re.compile(r"\bscripts\.py:\d{1,5} -- ")
 
 
 class LastComplaint:
-    """How many lines ago one spoke of a failure."""
+    """How many lines ago the last complaint was."""
 
     def __init__(self) -> None:
         self._behind: int | None = None
 
     def read(self, *, complains: bool) -> bool:
-        """True at the line with which there is much behind the last complaint."""
+        """True at the line that is `MUCH` lines behind the last complaint."""
         if complains:
             self._behind = 0
         elif self._behind is not None:
@@ -42,14 +42,14 @@ class LastComplaint:
 
 
 class LastError:
-    """How far back the last error of a log of one process stands. Of a long log not all lines are read."""
+    """How far back the last error of a log of one process is, in bytes: not all lines are read."""
 
     def __init__(self) -> None:
         self._at: int | None = None
         self._several = False
 
     def read(self, line: Line, *, erred: bool) -> bool:
-        """True at the line with which there is very much behind the last error."""
+        """True at the line that is `VERY_MUCH` bytes behind the last error."""
         self._several = self._several or line.who.rank is not None or line.who.pid is not None
         if erred:
             self._at = line.place.offset
@@ -112,11 +112,11 @@ _NONE = re.compile(
 )
 """Counts of none, and measures that have such a word in their name."""
 _INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
-"""Programs that go on after what they tell so; NCCL tells there, too, that a local process went away."""
+"""NCCL goes on after these lines, except after the one about a local process that went away."""
 
 _LEAVES = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
 """How a program warns that it ends."""
-_GIVEN = re.compile(
+_REQUESTED = re.compile(
     r"^\++ \S"
     r"|^(?=.{1,200}$)\W*(?:\w[\w.-]{0,80} )?[\w.-]{0,80}(?i:time_?out)[\w.-]{0,80}"
     r"(?: ?\(\w{1,8}\))?\s{0,9}[:=]\s{0,9}\d[\d.]{0,19}\s?\w{0,3}\W{0,80}$"
@@ -127,19 +127,19 @@ _GIVEN = re.compile(
 
 
 def unclassified_error(line: Line) -> UnclassifiedError | None:
-    """What a line that nothing else was read from says of a failure."""
-    found = FAILING.search(line.text)
+    """The failure in a line that no pattern reads."""
+    match = FAILING.search(line.text)
     leaves = _LEAVES.search(line.text) is not None
     if (
-        found is None
+        match is None
         or line.level in ("D", "I")
         or (line.level == "W" and not leaves)
         or _NONE.search(line.text)
         or _INFORMS.search(line.text)
-        or _GIVEN.search(line.text)
+        or _REQUESTED.search(line.text)
         or PASSING.search(line.text)
     ):
         return None
-    how = assertion_of(line, found.start(), found.end())
-    told = how in (*ASSERTED, "described") or (how == "warning" and leaves)
-    return UnclassifiedError(how == "described") if told else None
+    how = assertion_of(line, match.start(), match.end())
+    counts = how in (*ASSERTED, "described") or (how == "warning" and leaves)
+    return UnclassifiedError(how == "described") if counts else None

@@ -353,7 +353,7 @@ def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
     } | {f"{done}/{done} [00:01<00:0{done}, 3it/s] epoch {done} step: {done}" for done in range(3)}
     shapes = LineShapes(SIGNS)
     for text in texts:
-        shape = shapes.of(text)
+        shape = shapes.shape_of(text)
         assert all(sign in shape.signs for sign in SIGNS if sign.read(text)), text
         assert shape.alive or progress.read_liveness(text) is None, text
         assert shape.announces or trouble_announced(Line(text, HERE)) is None, text
