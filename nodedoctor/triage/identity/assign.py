@@ -1,6 +1,6 @@
-"""Which process an event is from, and who wins where its line, its file and other lines disagree.
+"""Which process an event is from, and what decides where its line, its file and other lines disagree.
 
-A number that is not proven names nobody: no culprit is better than a wrong one.
+A number that is not proven names no rank: no culprit is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus,
 from nodedoctor.triage.identity.paths import identities_from_paths
 from nodedoctor.triage.identity.processes import BusTable, GpuTable, ProcessTable, rank_communicators
 from nodedoctor.triage.identity.world import Seat, is_one_node, world_size
-from nodedoctor.triage.model import NOBODY, SEATED, Event, Identity
+from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.machine import XidReported
@@ -49,8 +49,12 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     def identify(source: str, who: Identity) -> Identity:
         owner = owners.get(source, NOBODY)
         labels = [(kind, value) for kind, value in who.labels if (source, kind) in proven]
-        label = next((value for kind, value in labels if kind != SEATED), None)
-        seats = (who.local_rank, owner.local_rank, *(value for kind, value in labels if kind == SEATED))
+        label = next((value for kind, value in labels if kind != LOCAL_RANK_LABEL), None)
+        seats = (
+            who.local_rank,
+            owner.local_rank,
+            *(value for kind, value in labels if kind == LOCAL_RANK_LABEL),
+        )
         seat = next((number for number in seats if number is not None), None)
         claims = {
             "its line": who.rank,
@@ -59,13 +63,13 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
             "the host's name": by_host.get(who.host or ""),
             "its local rank": seat if alone else None,
         }
-        return replace(who.filled(owner), rank=_first_rank(source, claims), local_rank=seat, labels=())
+        return replace(who.fill_from(owner), rank=_first_rank(source, claims), local_rank=seat, labels=())
 
     return [_with_speaker(event, identify(event.place.source, event.who)) for event in events]
 
 
 def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """The events of one run, with the ranks that other lines of it tell by process id, GPU or list."""
+    """The events of one run, with the ranks that its other lines prove by process id, GPU or list."""
     events = rank_communicators(_without_launcher_tasks(events))
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     alone = is_one_node((event.who for event in events), world_size(events))
@@ -87,7 +91,7 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
 
 
 def _with_speaker(event: Event[Any], who: Identity) -> Event[Any]:
-    """The event as said by this process."""
+    """The event with this identity."""
     return event if who == event.who else replace(event, who=who)
 
 

@@ -25,7 +25,7 @@ _ELSE = re.compile(
     r"|(?:slurm|job|jobid|sge|pbs|lsf|task|pid|attempt)[-_.]?\d+",
     re.IGNORECASE,
 )
-"""What stands in names of files beside hosts, with its number: ranks, dates, jobs, processes."""
+"""What else has a number in names of files: ranks, dates, jobs, processes."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
 _PLAIN = re.compile(
     r"^(?:(?:log|logs|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump|fr)-+)+"
@@ -60,10 +60,10 @@ def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
             ranks[seat.host] |= {seat.rank} if seat.rank is not None else set()
     if {seat.local_rank for seat in seats} - {None, 0} or any(len(own) > 1 for own in ranks.values()):
         return {}
-    known = {host: next(iter(own)) for host, own in ranks.items() if own}
+    known_ranks = {host: next(iter(own)) for host, own in ranks.items() if own}
     for numbers in [*_replica_ranks(sorted(ranks)), *numbered_names(sorted(ranks))]:
-        agreed = all(numbers[host] == rank for host, rank in known.items() if host in numbers)
-        if agreed and (known or world == len(numbers)) and is_permutation(numbers.values(), world):
+        agreed = all(numbers[host] == rank for host, rank in known_ranks.items() if host in numbers)
+        if agreed and (known_ranks or world == len(numbers)) and is_permutation(numbers.values(), world):
             return numbers
     return {}
 
@@ -160,7 +160,7 @@ def _lines_agree(word: str, hosts: set[str]) -> bool:
 def _in_rows(blocks: Sequence[set[int]]) -> bool:
     """Ranks next to each other: no block reaches into another."""
     ends = sorted((min(block), max(block)) for block in blocks)
-    return all(before[1] < after[0] for before, after in itertools.pairwise(ends))
+    return all(before[1] < behind[0] for before, behind in itertools.pairwise(ends))
 
 
 def _in_turns(blocks: Sequence[set[int]]) -> bool:

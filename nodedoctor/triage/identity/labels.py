@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodedoctor.triage.identity.world import Seat
-from nodedoctor.triage.model import DEFAULT_WORLD, SEATED, STATED, Line
+from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, Line
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
@@ -28,7 +28,7 @@ _LAUNCHER = re.compile(
 _ABOVE = re.compile(
     r"(?:srun|slurmstepd(?:-[\w.-]+)?|slurmd|raylet|kubelet|kernel|salloc|sbatch|mpirun|prterun): "
 )
-"""What speaks of many processes, and is itself none of a rank."""
+"""Programs that report about many processes, and are none of a rank."""
 _FRAME = re.compile(r"\s*File \"")
 """In a traceback: a launcher's code is also below the program that it started."""
 
@@ -43,13 +43,13 @@ class LabelStats:
     falls: bool = False
     launcher: bool = False
     above: bool = False
-    """What started the launcher, or ended it, speaks."""
+    """A line is from what started or ended the launcher."""
     values: Counter[int] = field(default_factory=Counter)
     pids: set[int] = field(default_factory=set)
     ranks: dict[int, set[int]] = field(default_factory=dict)
 
     def observe(self, value: int, line: Line, own: bool = False) -> None:
-        """Count one line with this number; its `own` one stands behind the name of its actor."""
+        """Count one line with this number; an `own` number is behind the name of an actor."""
         self.lines += 1
         self.rising = self.rising and value > self.last
         self.falls = self.falls or value < self.last  # a clock in seconds never does
@@ -76,7 +76,7 @@ class LabelStats:
 
 @dataclass(slots=True)
 class SourceStats:
-    """Who speaks in one source, as far as its lines tell, and when."""
+    """The identities that the lines of one source name, and their times."""
 
     labels: dict[str, LabelStats] = field(default_factory=lambda: defaultdict(LabelStats))
     seats: set[Seat] = field(default_factory=set)
@@ -86,7 +86,7 @@ class SourceStats:
     timed: int = 0
 
     def observe(self, line: Line) -> None:
-        """Take notice of who a line says it is from, and when."""
+        """Count the identity and the time of a line."""
         who = line.who
         self.lines += 1
         if line.time is not None:
@@ -96,7 +96,7 @@ class SourceStats:
         for kind, value in who.labels:
             self.labels[kind].observe(value, line, kind.startswith("own "))
         rank = who.rank
-        if rank is None and who.labels and who.labels[0][0] == STATED:
+        if rank is None and who.labels and who.labels[0][0] == RANK_LABEL:
             rank = who.labels[0][1]
         seat = Seat(rank, who.local_rank, who.host)
         if seat != NO_SEAT and len(self.seats) < SEATS_AT_MOST:
@@ -104,7 +104,7 @@ class SourceStats:
 
     @property
     def ranks(self) -> set[int]:
-        """The ranks that speak."""
+        """The ranks that the lines name."""
         return {seat.rank for seat in self.seats if seat.rank is not None}
 
     @property
@@ -131,10 +131,10 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
     agrees = stats.agrees()
     if agrees is False or kind == "node":
         return False
-    # Around all that a launcher or several processes print it is their seat, not a rank.
-    if kind in (STATED, SEATED):
+    # In front of all that a launcher or several processes print it is a local index, not a rank.
+    if kind in (RANK_LABEL, LOCAL_RANK_LABEL):
         alone = len(stats.values) == 1
-        only = alone and 0 in stats.values and 2 * stats.lines > lines  # as below: it tells nobody apart
+        only = alone and 0 in stats.values and 2 * stats.lines > lines  # as below: it separates no ranks
         return agrees or not (stats.launcher or stats.above or only or (alone and len(stats.pids) > 1))
     if world is not None and max(stats.values, default=0) >= world:
         return False
@@ -144,7 +144,7 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
     if stats.launcher or line_or_step or 2 * stats.lines < lines:
         return False
     if kind == "label":
-        return set(stats.values) != {0}  # a launcher's, or the only task's: either way it tells nobody apart
+        return set(stats.values) != {0}  # a launcher's, or the only task's: it separates no ranks
     several = stats.lines > len(stats.values) and stats.falls
     return several and is_permutation(stats.values, world)
 

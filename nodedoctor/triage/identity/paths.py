@@ -67,7 +67,7 @@ def rank_of_dump(path: str) -> int | None:
 def _written_together(logs: Sequence[SourceStats]) -> bool:
     """True for logs that were written at the same time: those of attempts follow each other."""
     spans = [span for log in logs if (span := log.span)]
-    return all(begin <= other and start <= end for begin, end in spans for start, other in spans)
+    return all(begin <= stop and start <= end for begin, end in spans for start, stop in spans)
 
 
 def numbered_names(names: Sequence[str]) -> list[dict[str, int]]:

@@ -111,7 +111,7 @@ class GpuTable:
     def rank_on(self, who: Identity) -> int | None:
         """The rank of a process that says only which GPU it used.
 
-        It is that of the GPU's number where several tell of GPUs and those with a rank are on the one of
+        It is that of the GPU's number where several name GPUs and those with a rank are on the one of
         their number, and where the rank of this number failed. Each rank of a node takes the GPU of its own
         number, or sees no other than its own: that is GPU 0 to all of them, so that a 0 counts only where
         rank 0 alone failed.

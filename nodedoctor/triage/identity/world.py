@@ -15,7 +15,7 @@ PER_NODE = 8
 
 
 class Seat(NamedTuple):
-    """Where a process is, as far as a line tells: its rank in the job, that on its node, and its host."""
+    """Where a process is, as far as its line says: its rank, its local rank and its host."""
 
     rank: int | None = None
     local_rank: int | None = None
@@ -23,7 +23,7 @@ class Seat(NamedTuple):
 
 
 def world_size(events: Sequence[Event[Any]]) -> int | None:
-    """The number of ranks that most lines name; None when a rank is heard that is not below it."""
+    """The number of ranks that most lines name; None when some rank is not below it."""
     sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (WorldSize, Communicator)))
     size = max(sizes, key=lambda size: (sizes[size], size), default=0)
     return size if size > max((event.who.rank or 0 for event in events), default=0) else None

@@ -150,7 +150,7 @@ def _unwrap_lines(lines: Iterator[Line], losses: LostLines) -> Iterator[Line]:
             yield line
             continue
         for entry in records:
-            for inner in parse_line(entry.text, line.place, who=entry.who.filled(line.who)):
+            for inner in parse_line(entry.text, line.place, who=entry.who.fill_from(line.who)):
                 time = next((t for t in (inner.time, entry.time, line.time) if t is not None), None)
                 yield replace(
                     inner,

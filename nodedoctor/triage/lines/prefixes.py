@@ -16,7 +16,7 @@ from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, with_identity
 from nodedoctor.triage.lines.redraws import split_redraws
 from nodedoctor.triage.lines.required_literals import required_literals
-from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Identity, Line, Place
+from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, RANK_LABEL, SERIOUS, Identity, Line, Place
 from nodedoctor.whole_numbers import whole_number
 
 LONGEST = 16384
@@ -182,12 +182,12 @@ def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonP
     who = prefix.who
     if prefix.labels:
         who = with_identity(who, (("labels", prefix.labels),))
-    stated = bool(prefix.labels) and prefix.labels[0][0] == STATED
+    has_rank_label = bool(prefix.labels) and prefix.labels[0][0] == RANK_LABEL
     group_rank = (_GROUP_RANK.match(text) or _RANK_FIELD.match(text)) if who.rank is None else None
     if group_rank:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
         fact = (
             ("labels", (*prefix.labels, ("inner", int(group_rank[1]))))
-            if stated
+            if has_rank_label
             else ("rank", int(group_rank[1]))
         )
         who = with_identity(who, (fact,))

@@ -81,7 +81,7 @@ class StackDumps:
         if not wanted or not frames or first is None:
             return
         stack = ThreadStack(frames, self._gil)
-        who = first.who.filled(type(first.who)(pid=self._pid))
+        who = first.who.fill_from(type(first.who)(pid=self._pid))
         doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
         yield Event.at(first, stack, who=who, text=f"process {self._pid} {doing}")
 

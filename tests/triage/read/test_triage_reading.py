@@ -24,7 +24,7 @@ from test_triage_stories import STORIES
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
-from nodedoctor.triage.model import STATED, Coverage, Line, Place
+from nodedoctor.triage.model import RANK_LABEL, Coverage, Line, Place
 from nodedoctor.triage.patterns import SIGNS, progress, read_events
 from nodedoctor.triage.patterns.not_a_log import trouble_announced
 from nodedoctor.triage.patterns.shapes import LineShapes
@@ -68,7 +68,7 @@ def one(text: str) -> Line:
 )
 def test_prefixes(text: str, rank: int | None, rest: str) -> None:
     line = one(text)
-    told = line.who.rank if line.who.rank is not None else dict(line.who.labels).get(STATED)
+    told = line.who.rank if line.who.rank is not None else dict(line.who.labels).get(RANK_LABEL)
     assert (told, line.text) == (rank, rest)
 
 

@@ -83,7 +83,7 @@ def who_of(fields: Mapping[str, Any], outer_who: Identity) -> Identity:
         host=host[:200] if host else None,
         pid=pid if rank is not None else None,  # else it may be the launcher's, who speaks for all ranks
     )
-    return own_who.filled(outer_who)
+    return own_who.fill_from(outer_who)
 
 
 def level_of(fields: Mapping[str, Any]) -> str:

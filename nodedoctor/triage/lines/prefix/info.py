@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nodedoctor.triage.model import DEFAULT_WORLD, SEATED, STATED, Identity
+from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, Identity
 
 
 @dataclass(slots=True)
@@ -34,14 +34,14 @@ class PrefixInfo:
     def add_rank(self, rank: int) -> None:
         """Add a rank in front of a line; a launcher of several ranks may have it as their label."""
         if self.who.world == DEFAULT_WORLD and self.who.pid is None:
-            self.labels = ((STATED, rank), *self.labels)
+            self.labels = ((RANK_LABEL, rank), *self.labels)
         else:
             self.add(rank=rank)
 
     def add_local_rank(self, local: int) -> None:
         """Add a local rank in front of a line; in front of every line it is only a label."""
         if self.common_rank:
-            self.labels += ((SEATED, local),)
+            self.labels += ((LOCAL_RANK_LABEL, local),)
         else:
             self.add(local_rank=local)
 
