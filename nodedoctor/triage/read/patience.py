@@ -57,7 +57,7 @@ class Patience:
             yield from block
 
     def went_on(self) -> None:
-        """Something was read of the lines that were handed out: the time begins anew."""
+        """Restart the time: some of the lines that were handed out were read."""
         del self._held[:-LINES]
         self._arm()
 

@@ -47,7 +47,7 @@ class TimeLimit:
 
     @staticmethod
     def cancel() -> None:
-        """Nothing is ended any more: what is judged is written and shown for as long as somebody looks."""
+        """Drop the limit: a verdict is written and shown without one."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 

@@ -99,7 +99,7 @@ def test_the_verdict_names_the_host(tmp_path: Path):
         name = f"rank_{rank}_gpu-{rank // 4:03}.log"
         (tmp_path / name).write_text(steps(1, 4) + (BOOM if rank == 9 else caught(rank)))
     examined = examine_job([str(tmp_path)])
-    found = make_document(examined.verdict, examined.lines.of)
+    found = make_document(examined.verdict, examined.lines.line_of)
     assert [(who["rank"], who["host"]) for who in found["culprits"]] == [(9, "gpu-002")]
     assert [rank["host"] for rank in found["ranks"]] == [f"gpu-{rank // 4:03}" for rank in range(16)]
 

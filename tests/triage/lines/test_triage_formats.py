@@ -126,7 +126,7 @@ def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:
         path = tmp_path / "job.log"
         path.write_bytes((LOSSLESS[name])(content.splitlines()))
         examined = examine_job([str(path)])
-        assert examined.lines.of(examined.verdict.evidence[0]) == 41, name
+        assert examined.lines.line_of(examined.verdict.evidence[0]) == 41, name
 
 
 def test_an_archive_of_all_ranks_logs(tmp_path: Path) -> None:
