@@ -27,7 +27,7 @@ def join_exit_codes(events: Iterable[Event[Any]]) -> list[Event[Any]]:
     for event in events:
         if isinstance(event.what, ProcessExit):
             before = exits_without_code.get(event.place.source)
-            if not event.what.told:
+            if not event.what.has_code:
                 exits_without_code[event.place.source] = event
             elif before is not None and _is_anonymous(event.who) and not event.what.tasks:
                 if event.place.offset - before.place.offset < CODE:

@@ -30,7 +30,7 @@ class ProcessExit:
     """Those that a scheduler lists together as ended this way."""
     helper: str = ""
     """What it was, where it was a helper of a process and took part in no collective: it loads data, say."""
-    told: bool = True
+    has_code: bool = True
     """False where its launcher says that it failed, and not with which code."""
     of_job: bool = False
     """The whole job's, as its scheduler reports it: also of one that the scheduler ended itself."""
@@ -42,7 +42,7 @@ class ProcessExit:
         """The exit of a row: with a code, by a signal, or without either."""
         if code is not None:
             return cls(code, **values)
-        return cls(-signal, **values) if signal is not None else cls(1, told=False, **values)
+        return cls(-signal, **values) if signal is not None else cls(1, has_code=False, **values)
 
     @property
     def signal(self) -> int | None:

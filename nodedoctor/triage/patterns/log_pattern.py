@@ -61,7 +61,7 @@ class Symptom:
 
     cause: Cause
     name: str
-    says: str
+    sentence: str
     decisive: bool = True
     personal: bool = False
     of_node: bool = False

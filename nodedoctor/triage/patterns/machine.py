@@ -32,7 +32,7 @@ class XidReported:
 class KernelTaskHung:
     """A task hung in the kernel, usually in storage."""
 
-    says: str
+    text: str
 
 
 @record

@@ -16,11 +16,11 @@ from nodedoctor.triage.patterns.store import PeerGone
 class NcclError:
     """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node.
 
-    `told` is the line behind `Last error:`, NCCL's last warning of this process, where nothing else reads it.
+    `last_warning` is the line behind `Last error:`, where no pattern reads it.
     """
 
     result: str
-    told: str = ""
+    last_warning: str = ""
 
 
 @record

@@ -35,10 +35,10 @@ _TRACKED = "Tracking run with wandb version"
 class Restarted:
     """The log repeats the first lines of an earlier run of it, in the same order.
 
-    `told`: it is a program's own word for a new run, and not only lines that are alike.
+    `explicit`: a program printed that a new run begins; else only lines are alike.
     """
 
-    told: bool = False
+    explicit: bool = False
 
 
 class RestartDetector:
@@ -61,7 +61,7 @@ class RestartDetector:
         if _TRACKED in text:
             again = self._tracked and self._failed
             self._tracked, self._failed = True, False
-            return Restarted(told=True) if again else None
+            return Restarted(explicit=True) if again else None
         if not self._lines_left or text[:1].isspace() or _NOT_AGAIN.search(text) or not _WORD.search(text):
             return None
         self._lines_left -= 1

@@ -43,11 +43,11 @@ from nodedoctor.triage.patterns.log_pattern import (
 Maker = Callable[..., Any]
 
 _READERS: dict[str, Callable[[str], object]] = {
+    "arrivals": bounded_integer,
     "code": bounded_integer,
     "expected": bounded_integer,
     "from_rank": optional_integer,
     "gigabytes": float,
-    "joined": bounded_integer,
     "milliseconds": optional_integer,
     "operation": bounded_integer,
     "pid": bounded_integer,

@@ -95,7 +95,7 @@ class StoreWait:
 class ClientsMissing:
     """The store counted who came."""
 
-    joined: int
+    arrivals: int
     expected: int
 
 
@@ -225,7 +225,7 @@ _store_wait
     got error: (?P<error>.*)|store->get\(['"]?\d+['"]?\) got error: (?P<bare>.*)
 # torch's TCPStore
 ClientsMissing
-    waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined
+    waiting for clients\. (?P<arrivals>\d+)/(?P<expected>\d+) clients joined
 # _store_based_barrier of torch.distributed; a store of an earlier run counts too many
 _unjoined_ranks
     Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?

@@ -143,7 +143,7 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
         if isinstance(what, Restarted):
             (ended, how), (ends, otherwise) = before[index], after[index]
             open_at, works = index if ends in (ended, "") else None, False
-            if ends == ended != "" and (what.told or how != otherwise):
+            if ends == ended != "" and (what.explicit or how != otherwise):
                 found.add(index)
         elif isinstance(what, TrainingStep):
             began = counted.setdefault((what.series, what.part), index)

@@ -42,7 +42,7 @@ def open_question(story: Timeline) -> str:
         return "this is a page about a failure and not its log: what it quotes does not decide"
     first = story.first_wait
     if first is None:
-        said = next((event.what.told for event in story.of(NcclError) if event.what.told), "")
+        said = next((event.what.last_warning for event in story.of(NcclError) if event.what.last_warning), "")
         if said:
             return f"NCCL gave up with {said!r}, and what was read does not say why"
         if story.of(ThreadStack):

@@ -27,7 +27,7 @@ class FirstEnd:
     @property
     def codes(self) -> list[int]:
         """The exit codes that are told."""
-        return sorted({event.what.code for event in self.ends if event.what.told})
+        return sorted({event.what.code for event in self.ends if event.what.has_code})
 
 
 def first_end(story: Timeline) -> FirstEnd | None:
@@ -64,7 +64,7 @@ def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
 def never_joined(story: Timeline) -> tuple[Identity, ...]:
     """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
     told = story.of(ClientsMissing)
-    joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
+    joined, expected = max(((event.what.arrivals, event.what.expected) for event in told), default=(0, 0))
     came = story.ranks_seen
     missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own

@@ -313,7 +313,7 @@ def unjoined_ranks(story: Timeline) -> Iterator[Candidate]:
     told = story.of(ClientsMissing)
     if not told:
         return
-    joined, expected = max((event.what.joined, event.what.expected) for event in told)
+    joined, expected = max((event.what.arrivals, event.what.expected) for event in told)
     absent = expected - joined
     culprits = never_joined(story)
     names = f" ({describe_identities(culprits)})" if culprits else ""
