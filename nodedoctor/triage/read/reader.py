@@ -29,12 +29,12 @@ from nodedoctor.triage.read.archives import (
     UnpackBudget,
     archive_parts,
 )
-from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath
 from nodedoctor.triage.read.time_limit import TimeLimit
+from nodedoctor.triage.read.timed_blocks import BlockTimeout, TimedBlocks
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20
@@ -259,34 +259,34 @@ def _collect_events(text: _LogText) -> None:
     """The events of one log."""
     thin = EventSampler()
     reading = text.reading
-    patience = Patience(text.lines)
-    text = replace(text, lines=patience.lines())
+    blocks = TimedBlocks(text.lines)
+    text = replace(text, lines=blocks.lines())
     try:
-        with patience:
+        with blocks:
             while True:
                 try:
-                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), patience))):
+                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), blocks))):
                         thin.add(event)
                     break
-                except TooLong:
-                    patience.give_up()
-                    text = replace(text, lines=patience.lines())
+                except BlockTimeout:
+                    blocks.give_up()
+                    text = replace(text, lines=blocks.lines())
     except KeyboardInterrupt:
         _until_interrupt(text.name, reading)
     finally:
         reading.events += thin.events()
-        if patience.unread:
-            reading.slow += patience.unread
-            reading.unread += patience.unread
+        if blocks.unread:
+            reading.slow += blocks.unread
+            reading.unread += blocks.unread
             reading.notes.append(
-                f"{text.name}: {patience.unread} lines took too long, and were cut short or left out"
+                f"{text.name}: {blocks.unread} lines took too long, and were cut short or left out"
             )
 
 
-def _in_blocks(lines: Iterator[Line], patience: Patience) -> Iterator[Line]:
+def _in_blocks(lines: Iterator[Line], blocks: TimedBlocks) -> Iterator[Line]:
     """The lines, a block at a time: a core that does one thing for a while takes a fifth less time for it."""
     while block := list(islice(lines, BLOCK)):
-        patience.went_on()
+        blocks.restart()
         yield from block
 
 
