@@ -12,12 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodedoctor.triage.identity.world import Seat
+from nodedoctor.triage.identity.world import RankLocation
 from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, Line
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
-SEATS_AT_MOST = 1 << 17
+LOCATIONS_AT_MOST = 1 << 17
 """Different speakers of one log that are kept; the largest runs known have some 10^5 ranks."""
 TIMED = 3
 """Lines with a time that tell when a log was written, where most have none: one may be pasted. Ours."""
@@ -25,7 +25,7 @@ _LAUNCHER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
     r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
 )
-_ABOVE = re.compile(
+_SUPERVISOR = re.compile(
     r"(?:srun|slurmstepd(?:-[\w.-]+)?|slurmd|raylet|kubelet|kernel|salloc|sbatch|mpirun|prterun): "
 )
 """Programs that report about many processes, and are none of a rank."""
@@ -42,7 +42,7 @@ class LabelStats:
     rising: bool = True
     falls: bool = False
     launcher: bool = False
-    above: bool = False
+    supervisor: bool = False
     """A line is from what started or ended the launcher."""
     values: Counter[int] = field(default_factory=Counter)
     pids: set[int] = field(default_factory=set)
@@ -61,7 +61,7 @@ class LabelStats:
         rank = line.who.rank
         if rank is not None and len(self.ranks) < KINDS_AT_MOST:
             self.ranks.setdefault(value, set()).add(rank)
-        self.above = self.above or _ABOVE.match(line.text) is not None
+        self.supervisor = self.supervisor or _SUPERVISOR.match(line.text) is not None
         self.launcher = (
             self.launcher
             or (line.who.world != DEFAULT_WORLD and not own)
@@ -79,7 +79,7 @@ class SourceStats:
     """The identities that the lines of one source name, and their times."""
 
     labels: dict[str, LabelStats] = field(default_factory=lambda: defaultdict(LabelStats))
-    seats: set[Seat] = field(default_factory=set)
+    locations: set[RankLocation] = field(default_factory=set)
     first: float | None = None
     last: float | None = None
     lines: int = 0
@@ -98,19 +98,19 @@ class SourceStats:
         rank = who.rank
         if rank is None and who.labels and who.labels[0][0] == RANK_LABEL:
             rank = who.labels[0][1]
-        seat = Seat(rank, who.local_rank, who.host)
-        if seat != NO_SEAT and len(self.seats) < SEATS_AT_MOST:
-            self.seats.add(seat)
+        location = RankLocation(rank, who.local_rank, who.host)
+        if location != NO_LOCATION and len(self.locations) < LOCATIONS_AT_MOST:
+            self.locations.add(location)
 
     @property
     def ranks(self) -> set[int]:
         """The ranks that the lines name."""
-        return {seat.rank for seat in self.seats if seat.rank is not None}
+        return {location.rank for location in self.locations if location.rank is not None}
 
     @property
     def hosts(self) -> set[str]:
         """The hosts that are named in front of lines."""
-        return {seat.host for seat in self.seats if seat.host is not None}
+        return {location.host for location in self.locations if location.host is not None}
 
     @property
     def span(self) -> tuple[float, float] | None:
@@ -120,7 +120,7 @@ class SourceStats:
         return self.first, self.last
 
 
-NO_SEAT = Seat()
+NO_LOCATION = RankLocation()
 
 Sources = dict[str, SourceStats]
 """By the name of the source."""
@@ -135,7 +135,7 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
     if kind in (RANK_LABEL, LOCAL_RANK_LABEL):
         alone = len(stats.values) == 1
         only = alone and 0 in stats.values and 2 * stats.lines > lines  # as below: it separates no ranks
-        return agrees or not (stats.launcher or stats.above or only or (alone and len(stats.pids) > 1))
+        return agrees or not (stats.launcher or stats.supervisor or only or (alone and len(stats.pids) > 1))
     if world is not None and max(stats.values, default=0) >= world:
         return False
     if agrees or kind == "inner":

@@ -69,7 +69,7 @@ def join_ray_tasks(events: Iterable[Event[Any]]) -> list[Event[Any]]:
             tasks[source] = event
         elif task is not None and isinstance(event.what, (ExceptionRaised, GpuFull, CutShort)):
             same_line = event.place.offset == task.place.offset
-            itself = _speaks_for_itself(event.who, printers.get(source), task.what.teller)
+            itself = _is_other_process(event.who, printers.get(source), task.what.teller)
             if same_line and not isinstance(event.what, CutShort):
                 printers[source] = event.who.pid
             elif not itself:
@@ -81,7 +81,7 @@ def join_ray_tasks(events: Iterable[Event[Any]]) -> list[Event[Any]]:
     return new_events
 
 
-def _speaks_for_itself(who: Identity, printer: int | None, reporter: int | None) -> bool:
+def _is_other_process(who: Identity, printer: int | None, reporter: int | None) -> bool:
     """True for a process that is known, and is none of those that pass a task's exception on."""
     return who.rank is not None or who.pid not in (None, printer, reporter)
 

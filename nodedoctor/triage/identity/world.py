@@ -14,7 +14,7 @@ PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""
 
 
-class Seat(NamedTuple):
+class RankLocation(NamedTuple):
     """Where a process is, as far as its line says: its rank, its local rank and its host."""
 
     rank: int | None = None
@@ -29,7 +29,7 @@ def world_size(events: Sequence[Event[Any]]) -> int | None:
     return size if size > max((event.who.rank or 0 for event in events), default=0) else None
 
 
-def is_one_node(people: Iterable[Identity | Seat], world: int | None) -> bool:
+def is_one_node(people: Iterable[Identity | RankLocation], world: int | None) -> bool:
     """True when nothing speaks of a second node: then a local rank is the global one.
 
     A second node shows in its name, in a rank that differs from its local rank, and in a world that is larger
@@ -37,10 +37,10 @@ def is_one_node(people: Iterable[Identity | Seat], world: int | None) -> bool:
     """
     people = list(people)
     hosts = {short_host(who.host) for who in people if who.host is not None}
-    seats = {who.local_rank for who in people if who.local_rank is not None}
+    local_ranks = {who.local_rank for who in people if who.local_rank is not None}
     differ = any(None not in (who.rank, who.local_rank) and who.rank != who.local_rank for who in people)
     largest = max([world or 0, *(who.rank + 1 for who in people if who.rank is not None)])
-    return len(hosts) < 2 and not differ and (largest <= PER_NODE or seats == set(range(largest)))
+    return len(hosts) < 2 and not differ and (largest <= PER_NODE or local_ranks == set(range(largest)))
 
 
 def is_address(host: str) -> bool:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from nodedoctor.triage.lines.envelopes import pairs
 from nodedoctor.triage.lines.prefix_pattern import (
-    ALL,
     FEWEST,
     MANY,
+    NEARLY_ALL,
     block_indent,
     common_indent,
     learn_pattern,
@@ -54,7 +54,7 @@ def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> 
         has_severity=has_severity,
         shared_severity=shared,
         usual_severity=usual,
-        has_labels=len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest),
+        has_labels=len(rest) > FEWEST and sum(map(is_labeled, rest)) >= NEARLY_ALL * len(rest),
         has_ranks=len(texts) > FEWEST and _is_forwarded(texts),
     )
 
@@ -66,7 +66,7 @@ def _is_forwarded(texts: list[str]) -> bool:
     rank's own.
     """
     front = forwarded_label(texts[0])
-    if not front or sum(forwarded_label(text) == front for text in texts) < ALL * len(texts):
+    if not front or sum(forwarded_label(text) == front for text in texts) < NEARLY_ALL * len(texts):
         return False
     return any(is_passed_on(text, index == 0) for index, text in enumerate(texts))
 
@@ -76,7 +76,7 @@ def _usual_severity(texts: list[str], common: CommonPrefix) -> tuple[bool, str, 
 
     Most logs say no in their first lines.
     """
-    may_lack = len(texts) - ALL * len(texts)
+    may_lack = len(texts) - NEARLY_ALL * len(texts)
     levels: Counter[str] = Counter()
     for text in texts:
         level = leading_severity(text, common)

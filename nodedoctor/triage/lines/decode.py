@@ -19,12 +19,12 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_MOST = 0.6
+_NUL_SHARE = 0.6
 """Share of every second byte that is NUL in UTF-16 of mostly ASCII; in a log it is nearly all of them."""
 _FEW = 0.05
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b\x08\x07"))
 """Control characters that no log holds; NUL is among them."""
-_BINARY = 0.02
+_BINARY_SHARE = 0.02
 """Share of control characters from which bytes are no text: a model or an image has a tenth and more."""
 
 
@@ -50,9 +50,11 @@ def encoding_of(head: bytes) -> str:
     if half < 8:
         return "utf-8"
     even_nuls, odd_nuls = head[0 : half * 2 : 2].count(0) / half, head[1::2].count(0) / half
-    if odd_nuls > _MOST and even_nuls < _FEW and _is_printable(head[0::2]):
+    if odd_nuls > _NUL_SHARE and even_nuls < _FEW and _is_printable(head[0::2]):
         return "utf-16-le"
-    return "utf-16-be" if even_nuls > _MOST and odd_nuls < _FEW and _is_printable(head[1::2]) else "utf-8"
+    return (
+        "utf-16-be" if even_nuls > _NUL_SHARE and odd_nuls < _FEW and _is_printable(head[1::2]) else "utf-8"
+    )
 
 
 def _is_printable(sample: bytes) -> bool:
@@ -67,7 +69,7 @@ def is_text(sample: bytes) -> bool:
     if encoding_of(body) != "utf-8" or body.startswith(_JOURNAL):
         return True
     controls = len(body) - len(body.translate(None, _CONTROLS))
-    return controls <= _BINARY * len(body)
+    return controls <= _BINARY_SHARE * len(body)
 
 
 def decode_stream(read: Read, encoding: str) -> Read:

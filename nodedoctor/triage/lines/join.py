@@ -14,9 +14,9 @@ OFTEN = 3
 """Lines of the full width that make it a width and not a coincidence."""
 TERMINALS = frozenset((72, 76, 78, 79, 80, 100, 120, 132, 160))
 """Widths that people and fold(1) use."""
-WALLED = 0.6
+BORDER_SHARE = 0.6
 """Share of the rows that end in a border; rules between them do not. Ours."""
-_FRAMES = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
+_PADDING_ENDS = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
 """Ends of lines that were filled up to a width and not broken at it."""
 _HEAD = re.compile(r"\d+|\s+")
 _NUMBER = re.compile(r"\d+")
@@ -36,7 +36,7 @@ def broken_width(texts: Sequence[str]) -> int:
         return 0
     if len({_NUMBER.sub("0", text) for text in texts if len(text) == widest}) < often:
         return 0  # ranks that say the same
-    if sum(text[-1] in _FRAMES for text in texts if len(text) == widest) * 2 > lengths[widest]:
+    if sum(text[-1] in _PADDING_ENDS for text in texts if len(text) == widest) * 2 > lengths[widest]:
         return 0  # filled up with blanks
     full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]
     next_rows = {index + 1 for index in full}
@@ -53,19 +53,21 @@ def padded_width(texts: Sequence[str]) -> int:
 
 
 _RULE = re.compile(r"[|+](?:[-:=]+[|+])+\s*$")
-_WALL = re.compile(r"(?<!\s)\s+\|\s*$")
+_RIGHT_BORDER = re.compile(r"(?<!\s)\s+\|\s*$")
 
 
 def has_table_border(texts: Sequence[str]) -> bool:
     """Whether most texts end in the right border of a table."""
-    return sum(_WALL.search(text) is not None for text in texts) >= max(OFTEN, WALLED * len(texts))
+    return sum(_RIGHT_BORDER.search(text) is not None for text in texts) >= max(
+        OFTEN, BORDER_SHARE * len(texts)
+    )
 
 
 def strip_table_border(text: str) -> str | None:
     """A row without the borders at its sides; None for a rule of the table."""
     if _RULE.match(text):
         return None
-    row = _WALL.sub("", text)
+    row = _RIGHT_BORDER.sub("", text)
     return row[1:].removeprefix(" ") if row[:1] == "|" and row != text else row
 
 
@@ -136,14 +138,14 @@ class RichColumn:
         return None if fits else "" if folded else " "
 
 
-_WALLS = "│┃║"
+_FRAME_SIDES = "│┃║"
 _BORDER = re.compile(r"[╭╰┌└├┏┗╔╚].*[╮╯┐┘┤┓┛╗╝]$")
 
 
 def frame_width(texts: Sequence[str]) -> int:
     """How wide the texts are that rich drew a frame around; 0 without one."""
     rows = [text for text in texts if text.strip()]
-    walls = Counter(len(text) for text in rows if text[0] in _WALLS and text[-1] in _WALLS)
+    walls = Counter(len(text) for text in rows if text[0] in _FRAME_SIDES and text[-1] in _FRAME_SIDES)
     wide, often = walls.most_common(1)[0] if walls else (0, 0)
     borders = sum(_BORDER.match(text) is not None for text in rows)
     return wide - 4 if borders and wide > NARROWEST and often + borders == len(rows) else 0
@@ -153,7 +155,7 @@ def strip_frame(text: str) -> str | None:
     """A row without the frame around it; None for the frame's own rows."""
     if _BORDER.match(text):
         return None
-    return text[2:-2].rstrip() if text[:1] in _WALLS and text[-1:] in _WALLS and text else text
+    return text[2:-2].rstrip() if text[:1] in _FRAME_SIDES and text[-1:] in _FRAME_SIDES and text else text
 
 
 class RichFrame(RichColumn):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from nodedoctor.triage.lines.envelopes.pairs import unquote_text
 from nodedoctor.triage.lines.envelopes.records import TEXT
-from nodedoctor.triage.lines.prefix_pattern import ALL, FEWEST
+from nodedoctor.triage.lines.prefix_pattern import FEWEST, NEARLY_ALL
 
 FIELDS = 0.8
 """Share of the lines that are fields of records, from which a log is a list of these. Ours."""
@@ -26,7 +26,7 @@ def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None
     rows = [text for text in texts if not _EMPTY.fullmatch(text.strip())]
     quoted = sum(_quoted_line(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
     framed = quoted == len(rows) < len([text for text in texts if text.strip()])
-    if quoted >= ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
+    if quoted >= NEARLY_ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
         return lambda text: None if _EMPTY.fullmatch(text.strip()) else _quoted_line(text) or text
     names = Counter(name for text in rows if (name := _record_field(text)[0]))
     if sum(names.values()) < FIELDS * len(rows):

@@ -32,7 +32,7 @@ from nodedoctor.triage.lines.pieces import (
     join_rich_column,
     newest_first,
 )
-from nodedoctor.triage.lines.prefix_pattern import ALL, MANY
+from nodedoctor.triage.lines.prefix_pattern import MANY, NEARLY_ALL
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
@@ -104,7 +104,8 @@ def normalise_lines(
     tail = chain(rest, join_pieces(pieces, wide, row_width > 0))
     levels = [piece.entry.level for piece in rest if piece.entry.level]
     usual, often = Counter(levels).most_common(1)[0] if levels else ("", 0)
-    shared = usual if len(levels) >= MANY and often >= ALL * len(rest) else ""  # says nothing of a line
+    # a severity that all lines share says nothing of one
+    shared = usual if len(levels) >= MANY and often >= NEARLY_ALL * len(rest) else ""
     mild = () if often == len(rest) else ("W",) if len(levels) > len(rest) / 2 else ("W", "I", "D")
     own = {*SERIOUS, *mild} - {shared}  # collectors put a level by stream, I or E, around every line
     for piece in tail:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from nodedoctor.record import record
 from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
 from nodedoctor.triage.lines.join import RichColumn
-from nodedoctor.triage.lines.prefix_pattern import MANY, SHOWN
+from nodedoctor.triage.lines.prefix_pattern import MANY, PREFIX_LENGTH
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import Place
 
@@ -41,7 +41,7 @@ def _piece_time(piece: LinePiece) -> float | None:
     """When a piece was written, by its envelope or its own prefix."""
     if piece.entry.time is not None:
         return piece.entry.time
-    return next((line.time for line in parse_line(piece.entry.text[:SHOWN], piece.place)), None)
+    return next((line.time for line in parse_line(piece.entry.text[:PREFIX_LENGTH], piece.place)), None)
 
 
 def newest_first(pieces: list[LinePiece]) -> bool:

@@ -14,19 +14,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 
-MOST = 0.6
+PREFIX_SHARE = 0.6
 """Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
-SAME = 0.85
+SAME_SHARE = 0.85
 """Share of those that go on alike behind a possible end of the prefix: then it ends later. Ours."""
 FEWEST = 2
 """Different shapes from which something can be learned, and that follow a prefix."""
-TRIED = 50
+LINES_TRIED = 50
 """Lines that are asked whether a known prefix follows."""
-MANY, ALL = 8, 0.95
+MANY, NEARLY_ALL = 8, 0.95
 """So many shapes, of which nearly all begin with the same plain word, begin with a name; ALL is that."""
 FEW = 4
 """Shapes of so few must all have it."""
-SHOWN = 160
+PREFIX_LENGTH = 160
 """Characters in front of a line in which a prefix ends."""
 LEVELS = (
     "DEBUG", "INFO", "NOTICE", "WARNING", "WARN", "ERROR", "ERR", "CRITICAL", "FATAL", "TRACE", "SUCCESS",
@@ -63,7 +63,7 @@ _PIECES = {
     "S": "[-:]",
     "M": r"(?:" + "|".join(_MONTHS) + r")",
 }
-_NOT_IN_ONE = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
+_TEXT_WORD = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
 """What begins texts and is never a prefix of them."""
 STEP_MEANING = "TrainingStep"
 """What a line about progress means."""
@@ -78,13 +78,15 @@ def learn_pattern(
 
     It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
-    shapes = list({_line_shape(text) for text in {_NUMBER.sub("0", text[:SHOWN]) for text in texts}} - {()})
+    shapes = list(
+        {_line_shape(text) for text in {_NUMBER.sub("0", text[:PREFIX_LENGTH]) for text in texts}} - {()}
+    )
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
     for end in ends:
         if end < len(common) and common[end] == " ":
             continue
         pattern = re.compile("".join(map(_token_pattern, common[:end])))
-        rests = [text[match.end() :] for text in texts[:TRIED] if (match := pattern.match(text))]
+        rests = [text[match.end() :] for text in texts[:LINES_TRIED] if (match := pattern.match(text))]
         if end == len(common) or sum(map(is_known, rests)) * 2 > len(rests) > 0:
             if (before := _shorter_prefix(pattern, common, ends, texts, is_known)) is not None:
                 pattern = before
@@ -101,7 +103,7 @@ def _shorter_prefix(
     is_known: Callable[[str], bool],
 ) -> re.Pattern[str] | None:
     """A shorter prefix, where what most lines that have this one go on with behind it is a known prefix."""
-    mine = list(islice((text for text in texts if pattern.match(text)), TRIED))
+    mine = list(islice((text for text in texts if pattern.match(text)), LINES_TRIED))
     for end in ends:
         shorter = re.compile("".join(map(_token_pattern, common[:end])))
         rests = [text[match.end() :] for text in mine if (match := shorter.match(text))]
@@ -120,7 +122,7 @@ def _loses_meaning(
     texts = list(texts)
     fronts = {match[0] for text in texts if (match := pattern.match(text))}
     nothing = frozenset({STEP_MEANING}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
-    for match in islice((match for text in texts if (match := pattern.match(text))), TRIED * 4):
+    for match in islice((match for text in texts if (match := pattern.match(text))), LINES_TRIED * 4):
         with_prefix, without_prefix = meaning(match.string) - nothing, meaning(match.string[match.end() :])
         if with_prefix - without_prefix and not without_prefix - with_prefix:
             return True
@@ -158,20 +160,20 @@ def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], lis
     Behind the prefix the shapes part: what only some of them go on with is text.
     """
     rest, common, ends, last = list(shapes), list[str](), list[int](), 0
-    least = len(shapes) if len(shapes) <= FEW else max(MOST * len(shapes), FEWEST)
+    least = len(shapes) if len(shapes) <= FEW else max(PREFIX_SHARE * len(shapes), FEWEST)
     while True:
         votes = Counter(shape[len(common)] for shape in rest if len(shape) > len(common))
         token, count = votes.most_common(1)[0] if votes else ("", 0)
         in_json = token == '"' and common[-1:] == ["{"]  # an envelope is no part of what is in front of it
-        if count < least or in_json or _NOT_IN_ONE.match(token):
+        if count < least or in_json or _TEXT_WORD.match(token):
             return common[:last], [end for end in ends if end <= last]
         rest = [shape for shape in rest if len(shape) > len(common) and shape[len(common)] == token]
         common.append(token)
         sure = len(shapes) >= MANY or any(token[0] in "0-_[(<|" for token in common)
-        if _may_end_prefix(common) or (token == " " and sure and len(rest) >= ALL * len(shapes)):
+        if _may_end_prefix(common) or (token == " " and sure and len(rest) >= NEARLY_ALL * len(shapes)):
             ends.append(len(common))
             if len({shape[len(common) : len(common) + 2] for shape in rest}) >= FEWEST:
-                last, least = len(common), max(least, SAME * len(rest))
+                last, least = len(common), max(least, SAME_SHARE * len(rest))
 
 
 def _may_end_prefix(common: Sequence[str]) -> bool:

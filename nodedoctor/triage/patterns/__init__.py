@@ -173,7 +173,7 @@ class EventReader:
         for event in _detected(line, (*restarts, self._recovery)):
             yield from self._open_errors.release()
             yield event
-        decided = yield from self._hand_out(line, events, count)
+        decided = yield from self._emit_events(line, events, count)
         if not decided:
             yield from self._read_rest(line, shape, count)
 
@@ -193,7 +193,7 @@ class EventReader:
             return [replace(event, what=UnclassifiedError(aside=True)) for event in events]
         return events
 
-    def _hand_out(
+    def _emit_events(
         self, line: Line, events: list[Event[Any]], count: Count | None
     ) -> Generator[Event[Any], None, bool]:
         """The events of a line, once it is clear how; True where nothing else is looked for in it."""
@@ -287,12 +287,12 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         if not reading:
             continue
         what, match = reading
-        how = assertion_of(line, match.start(), match.end(), _words_at(sign, match))
+        how = assertion_of(line, match.start(), match.end(), _words_begin(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
         elif kind_of(what) in SIDE_FACTS:
             how = "plain"
-        elif how == "warning" and _level_alone(what, line, match):
+        elif how == "warning" and _only_level_warns(what, line, match):
             how = "retold" if names_error(line.text[: match.end()]) else "plain"
         elif how == "quoted" or (how == "described" and kind_of(what) in SUSPICIONS):
             continue
@@ -302,7 +302,7 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
             or (how == "retold" and isinstance(what, watchdog.TimedOut))
         ):
             how = "plain"
-        elif how == "plain" and line.level == "W" and _can_be_missed(what):
+        elif how == "plain" and line.level == "W" and _is_optional(what):
             how = "warning"
         # Another process reports a dead actor: the prefix of the line is not the dead one's.
         of_another = kind_of(what) in (*ray.OF_ANOTHER, Mark.REPEAT_DIFFERS) or (
@@ -314,13 +314,13 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         yield Event.at(line, what, who=identify_speaker(speaker, match), manner=how)
 
 
-def _words_at(sign: LogPattern, match: re.Match[str]) -> int:
+def _words_begin(sign: LogPattern, match: re.Match[str]) -> int:
     """Where a pattern's first words are in its line; its match may begin in front of them."""
     places = (match.string.find(needle, *match.span()) for needle in sign.needles)
     return min((place for place in places if place >= 0), default=match.start())
 
 
-def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
+def _only_level_warns(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for an error that its program logs as a warning, if only the level says so."""
     own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
     return own and not is_warning(line.text, match.end())
@@ -329,10 +329,10 @@ def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
     """True for what a launcher or a library reports of others and then goes on by itself."""
     own = isinstance(what, exits.ProcessExit) and not what.helper
-    return own or _level_alone(what, line, match)
+    return own or _only_level_warns(what, line, match)
 
 
-def _can_be_missed(what: object) -> bool:
+def _is_optional(what: object) -> bool:
     """True for a library or a driver that does not fit: the program that only warns of it does without."""
     missed = ("version_mismatch", "driver_problem")
     return isinstance(what, Symptom) and what.cause in missed and not what.as_warning

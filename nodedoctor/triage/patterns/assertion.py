@@ -57,7 +57,7 @@ _OPENS = ("=", "'", '"', "(")
 """What opens a value or a quotation."""
 _MARKS = frozenset(".=*")
 """Punctuation that no label has between its end and the name of an error."""
-_ASIDE = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
+_OUTCOME = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
 """What became of an error, behind its message."""
 _COMMENT = re.compile(r"(?:^|\s)#+\s")
 _COMMENT_BEHIND = re.compile(r"\s{2}#\s")
@@ -84,9 +84,9 @@ _VARIABLE = re.compile(r"(?:export |declare -x |set )?(?P<key>[A-Z_][A-Z0-9_]*)=
 """A line of `env`, which job scripts print: the value of a variable is no event."""
 _EVENT_VARIABLES = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
 """Names of variables whose values are what happened."""
-_TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
+_ACTION_KEYS = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
-_OF_A_SCREEN = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
+_X_SERVER_LINE = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
 """How an X server marks its lines (`man Xorg`, its log), which bug reports hold: it is no part of a job."""
 _REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
 """What compilers and asserts print behind the name of a program, which may look like that of a setting."""
@@ -109,7 +109,7 @@ def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> 
         return "warning"
     if line.level != "F" and is_handled(text):  # what ends a program is not handled, whatever it says
         return "handled"
-    if _OPTION.match(text) or _OF_A_SCREEN.match(text) or _is_setting(text, end):
+    if _OPTION.match(text) or _X_SERVER_LINE.match(text) or _is_setting(text, end):
         return "quoted"
     if not line.level and is_prose_about_error(text, start if words is None else words, end):
         return "quoted"
@@ -170,7 +170,7 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
     text = line.text
     if line.level in SERIOUS or _SEVERE.search(text, 0, end):  # NCCL's mark is one, too
         return False
-    if line.cited or line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _ASIDE.search(text, end):
+    if line.cited or line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _OUTCOME.search(text, end):
         return True
     begin = _labels_end(text, name)
     if text[max(begin, name - 1) : name] in _OPENS or set(text[begin:name]) & _MARKS:
@@ -203,7 +203,7 @@ def _is_setting(text: str, end: int) -> bool:
     if match is None or match.end("key") > end or _REPORTS.match(text, match.end() - 1):
         return False
     key = match["key"]
-    holds_event = _EVENT_KEYS.search(key) is not None and not _TO_DO.search(key)
+    holds_event = _EVENT_KEYS.search(key) is not None and not _ACTION_KEYS.search(key)
     return not holds_event and ("_" in key or text[:1] in " -")
 
 

@@ -33,13 +33,13 @@ _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _PROCESS_MEMORY = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
 _FREE = re.compile(rf"{_SIZE} (?:is )?free")
-_OWN = (
+_OWN_PARTS = (
     re.compile(rf"{_SIZE} (?:is|already) allocated"),
     re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached)"),
 )
 _RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
 """Of the process that asked: both of the first, or since torch 1.4 the whole."""
-_ITSELF = "this process has"
+_OWN_PROCESS = "this process has"
 
 
 def _first_gib(match: re.Match[str] | None, first: int = 1) -> float | None:
@@ -57,10 +57,10 @@ def _gpu_full(match: re.Match[str]) -> GpuFull:
     if total is None:
         return GpuFull(wanted)
     own = _first_gib(_RESERVED.search(text)) or sum(
-        _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN
+        _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN_PARTS
     )
     gib_by_pid = {int(row[1]): _first_gib(row, 2) or 0.0 for row in _PROCESS_MEMORY.finditer(text)}
-    if gib_by_pid and _ITSELF not in text:  # in a container torch takes its own process for another one
+    if gib_by_pid and _OWN_PROCESS not in text:  # in a container torch takes its own process for another one
         gib_by_pid.pop(min(gib_by_pid, key=lambda pid: abs(gib_by_pid[pid] - own)))
     if gib_by_pid and sum(gib_by_pid.values()) <= total:  # under WSL each process has 2^64 bytes
         return GpuFull(

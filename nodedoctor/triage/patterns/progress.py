@@ -169,14 +169,14 @@ def read_liveness(text: str) -> object | None:
     if ends.says_done(text):
         return Mark.JOB_FINISHED
     for kind, pattern in _WORKS:
-        if pattern.search(text) and not _soon_done(text):
+        if pattern.search(text) and not _was_brief(text):
             return LongWork(kind)
     if _SERVING.search(text):
         return Mark.SERVER_READY
     return None
 
 
-def _soon_done(text: str) -> bool:
+def _was_brief(text: str) -> bool:
     """True for the bar of work that came to its end before anybody who waited for it would have given up."""
     bar = _FULL.search(text)
     if bar is None:

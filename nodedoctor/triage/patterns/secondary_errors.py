@@ -19,7 +19,7 @@ _ECHOES = re.compile(
 )
 OF_LAUNCHERS = ("ChildFailedError", "ProcessRaisedException")
 """Exceptions of launchers that end all their processes with them."""
-_PARTIES = re.compile(
+_COLLECTIVE_WORDS = re.compile(
     r"NCCL|[Gg]loo|ProcessGroup|process group|[Ww]atchdog|[Cc]oordination service|WorkerProc|worker process"
     r"|Engine (?:core|process)"
 )
@@ -68,15 +68,15 @@ def is_secondary(raised: ExceptionRaised) -> bool:
     if _ECHOES.search(name) or _ECHO_WORDS.search(raised.message):
         return True
     may_echo = name not in _MISTAKES or _END_WORDS.search(raised.message) is not None
-    return may_echo and _PARTIES.search(raised.message) is not None
+    return may_echo and _COLLECTIVE_WORDS.search(raised.message) is not None
 
 
 def is_forwarded(text: str) -> bool:
     """True for an exception that repeats in its own words what another process raised."""
-    return bool(_HANDED_ON.search(text) or _QUOTING.search(text))
+    return bool(_REPEATED_ERROR.search(text) or _QUOTING.search(text))
 
 
-_HANDED_ON = re.compile(
+_REPEATED_ERROR = re.compile(
     r"\b(?:[Ww]orker|[Aa]ctor|[Tt]ask|[Cc]hild|[Pp]rocess|[Ee]ngine|[Ee]xecutor|[Ss]cheduler|[Rr]ank)(?:s|es|ren)?\b"
     r".{0,40}\b(?:failed|raised|died|exited|crashed)\b.{0,80}(?:Error|Exception)\b"
 )
@@ -87,11 +87,11 @@ _QUOTING = re.compile(r"\b[Ww]orker failed with error '")
 def quoted_message(raised: ExceptionRaised) -> str:
     """What another process raised, where an engine repeats no more of it than its message."""
     begin = _QUOTING.search(raised.message)
-    match = _TO_ITS_END.match(raised.message, begin.end()) if begin is not None else None
+    match = _QUOTED_ERROR.match(raised.message, begin.end()) if begin is not None else None
     return match[1] if match is not None else ""
 
 
-_TO_ITS_END = re.compile(r"(.{8,1000}?)'(?:, please|$)")
+_QUOTED_ERROR = re.compile(r"(.{8,1000}?)'(?:, please|$)")
 
 
 _CUT_OFF = ("UnpicklingError", "EOFError")

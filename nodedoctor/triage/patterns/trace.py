@@ -32,7 +32,7 @@ _QUALIFIED = re.compile(
 """Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
-_OF_A_SIGNAL = re.compile(
+_SIGNAL_ERROR = re.compile(
     r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
 )
@@ -42,7 +42,7 @@ _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
 """A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
-_OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
+_CONDA_ERROR = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
 """What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
 _AGAIN = "During handling of the above exception"
 
@@ -135,9 +135,9 @@ def _of_handler(current: _OpenTraceback) -> bool:
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
 
-MIXED = 12
+ANNOUNCED_LINES = 12
 """Lines behind the announcement of an ignored error in which its traceback may begin, among others. Ours."""
-DIFFERENT = 4096
+MOST_MANNERS = 4096
 """Exceptions whose manner is remembered."""
 
 
@@ -202,7 +202,7 @@ class TracebackReader:
         raised = (
             RAISED.match(_without_markup(text)) if current is not None or not text.startswith(" ") else None
         )
-        if raised and current is None and _OF_CONDA.match(raised[1]):
+        if raised and current is None and _CONDA_ERROR.match(raised[1]):
             return
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
             how = "handled" if self._ignored[line.key] else _announced_manner(before)
@@ -220,7 +220,7 @@ class TracebackReader:
         self._open.pop(line.key, None)
         ignored = self._is_ignored(line)
         self._ignored[line.key] -= self._ignored[line.key] > 0
-        if _OF_A_SIGNAL.match(text):  # the signals have events of their own
+        if _SIGNAL_ERROR.match(text):  # the signals have events of their own
             self._signalled.add(line.key)
             return
         if line.key in self._signalled and current is not None and _of_handler(current):
@@ -252,13 +252,13 @@ class TracebackReader:
 
     def _is_ignored(self, line: Line) -> bool:
         """True where an announcement of an ignored error is not far, and its traceback has not ended."""
-        return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= MIXED
+        return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= ANNOUNCED_LINES
 
     def _first_manner(self, line: Line, text: str, how: Assertion) -> Assertion:
         """The manner of the first of equal lines, which Ray counts and prints out of order."""
         if line.repeated:
             return self._manners.get(text, how)
-        if len(self._manners) < DIFFERENT:
+        if len(self._manners) < MOST_MANNERS:
             self._manners.setdefault(text, how)
         return how
 

@@ -14,10 +14,10 @@ from nodedoctor.triage.model import ASSERTED, Line
 from nodedoctor.triage.patterns.assertion import assertion_of
 from nodedoctor.triage.patterns.not_a_log import PASSING
 
-MUCH = 100
+LINES_BEHIND = 100
 """Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
 follow an error are fewer. Ours."""
-VERY_MUCH = 100_000
+BYTES_BEHIND = 100_000
 """Bytes behind an error that its own program does not say while it ends: the stacks of all threads, the map
 of its memory or the settings that some print then are fewer. Ours."""
 
@@ -33,12 +33,12 @@ class LastComplaint:
         self._behind: int | None = None
 
     def read(self, *, complains: bool) -> bool:
-        """True at the line that is `MUCH` lines behind the last complaint."""
+        """True at the line that is `LINES_BEHIND` lines behind the last complaint."""
         if complains:
             self._behind = 0
         elif self._behind is not None:
             self._behind += 1
-        return self._behind == MUCH
+        return self._behind == LINES_BEHIND
 
 
 class LastError:
@@ -49,13 +49,13 @@ class LastError:
         self._several = False
 
     def read(self, line: Line, *, erred: bool) -> bool:
-        """True at the line that is `VERY_MUCH` bytes behind the last error."""
+        """True at the line that is `BYTES_BEHIND` bytes behind the last error."""
         self._several = self._several or line.who.rank is not None or line.who.pid is not None
         if erred:
             self._at = line.place.offset
         elif self._at is not None and _STOPPING.search(line.text):
             self._at += len(line.text)
-        elif self._at is not None and line.place.offset - self._at >= VERY_MUCH:
+        elif self._at is not None and line.place.offset - self._at >= BYTES_BEHIND:
             self._at = None
             return not self._several
         return False
@@ -111,10 +111,10 @@ _NONE = re.compile(
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )
 """Counts of none, and measures that have such a word in their name."""
-_INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
+_NCCL_INFO = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
 """NCCL goes on after these lines, except after the one about a local process that went away."""
 
-_LEAVES = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
+_EXIT_WARNING = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
 """How a program warns that it ends."""
 _REQUESTED = re.compile(
     r"^\++ \S"
@@ -129,13 +129,13 @@ _REQUESTED = re.compile(
 def unclassified_error(line: Line) -> UnclassifiedError | None:
     """The failure in a line that no pattern reads."""
     match = FAILING.search(line.text)
-    leaves = _LEAVES.search(line.text) is not None
+    leaves = _EXIT_WARNING.search(line.text) is not None
     if (
         match is None
         or line.level in ("D", "I")
         or (line.level == "W" and not leaves)
         or _NONE.search(line.text)
-        or _INFORMS.search(line.text)
+        or _NCCL_INFO.search(line.text)
         or _REQUESTED.search(line.text)
         or PASSING.search(line.text)
     ):

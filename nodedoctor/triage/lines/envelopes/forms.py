@@ -29,7 +29,7 @@ FORMS = (
     EnvelopeForm("a recorded terminal", screens.is_screen, screens.screen_lines),
     EnvelopeForm("a JSON document", objects.is_document, objects.document_records),
     EnvelopeForm("a table", tables.find_separator, tables.csv_records),
-    EnvelopeForm("a text without line feeds", screens.mark_of_lines, screens.marked_lines),
+    EnvelopeForm("a text without line feeds", screens.line_mark, screens.marked_lines),
 )
 
 

@@ -16,7 +16,7 @@ _MARKS = ("\u2028", "<br>", "<br/>", "<br />", "</div>", "</tr>", "</li>", "\\n"
 """What ends lines in a text that was copied out of a page, a database or a program's answer."""
 
 
-def mark_of_lines(head: str) -> str:
+def line_mark(head: str) -> str:
     """What ends the lines of a log that has hardly any line feed; '' where line feeds do."""
     rows = head.rstrip().count("\n")
     if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
@@ -35,7 +35,7 @@ def mark_of_lines(head: str) -> str:
 def marked_lines(data: bytes) -> Iterator[EnvelopeRecord]:
     """The lines of such a log."""
     text = data.decode("utf-8", "replace")
-    mark = mark_of_lines(text[:HEAD])
+    mark = line_mark(text[:HEAD])
     value = unquote_text(text.strip()) if mark == "\\n" else None
     lines = text.replace(mark or "\n", "\n") if value is None else value
     yield from (EnvelopeRecord(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
