@@ -8,7 +8,7 @@ from nodedoctor.triage.model import Identity
 
 
 def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
-    """One identity per global rank; those without a rank are left out: they cannot be named."""
+    """One identity per global rank, without those that have no rank."""
     by_rank: dict[tuple[str, int], Identity] = {}
     for who in people:
         if who.rank is not None:
@@ -18,7 +18,7 @@ def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
 
 
 def blameable_identities(*people: Identity) -> tuple[Identity, ...]:
-    """Identities by rank; by process where no rank is known, and by GPU where no process is."""
+    """Identities by rank, else by process, else by GPU."""
     ranked = tuple(distinct_ranks(people))
     processes = {(who.host, who.pid): who for who in people if who.pid is not None}
     gpus = {(who.host, who.gpu): who for who in people if who.gpu is not None}
@@ -47,7 +47,7 @@ def describe_briefly(people: Iterable[Identity]) -> str:
 
 
 def describe_identities(people: Iterable[Identity]) -> str:
-    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, `the process on GPU 2`, or nothing."""
+    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, or nothing."""
     people = tuple(people)
     ranks = sorted({who.rank for who in people if who.rank is not None})
     roles = {who.role for who in people}
@@ -76,7 +76,7 @@ def rank_ranges(ranks: Iterable[int]) -> str:
 
 
 def comma_list(numbers: Sequence[int | str]) -> str:
-    """`3`, `3 and 4`, `3, 4 and 9`: never as a range, since process ids and hosts have none."""
+    """`3`, `3 and 4`, `3, 4 and 9`: never as a range, as for ranks."""
     shown = [str(number) for number in numbers[:12]]
     if len(numbers) > 12:
         return ", ".join(shown) + f" and {len(numbers) - 12} more"

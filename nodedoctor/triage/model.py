@@ -80,7 +80,7 @@ and NeMo-RL; the first that fits. verl's WorkerDict holds several of them."""
 
 @record
 class Place:
-    """Where a line is: the source's name and its first byte; lines are counted when shown."""
+    """The place of a line: its source's name and its first byte."""
 
     source: str
     offset: int
@@ -89,7 +89,7 @@ class Place:
 
 @record
 class Identity:
-    """The process of a line, as far as it says. `rank` is global, `group_rank` inside one group."""
+    """The process of a line: `rank` is global, `group_rank` inside one group."""
 
     rank: int | None = None
     group_rank: int | None = None
@@ -103,7 +103,7 @@ class Identity:
 
     @property
     def role(self) -> str:
-        """What its world does in an RL job, by the name of its actors; '' for other names."""
+        """The role of its world in an RL job, by its actors' names."""
         return next((role for role, names in _ROLES if names.search(self.world)), "")
 
     def fill_from(self, source: Identity) -> Identity:
@@ -155,13 +155,13 @@ class Line:
 
     @property
     def severity(self) -> str:
-        """The level of a compiled library such as c10: these print no others' errors as INFO."""
+        """The level of a compiled library such as c10, whose lines are its own."""
         return self.level if COMPILED.search(self.origin) else ""
 
 
 @record
 class RankState:
-    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing.
+    """What one rank did last: it waited, died, ended or is missing.
 
     `step` is the last value of its busiest counter, None without one.
     """
@@ -185,7 +185,7 @@ ASSERTED = ("plain", "retold")
 
 @dataclass(frozen=True)
 class Event(Generic[W]):
-    """Something that a line says happened: `what` is its value, `manner` how the line says it."""
+    """An event of a line: `what` happened, and the `manner` of the line."""
 
     what: W
     place: Place
@@ -234,7 +234,7 @@ class SideError:
 
 @record
 class ProcessGroup:
-    """A process group as a rank names it. `name` is stable across ranks, '' when the line has none."""
+    """A process group as a rank names it; `name` is stable across ranks."""
 
     name: str = ""
     desc: str = ""
@@ -299,7 +299,10 @@ class Candidate:
 
 @record
 class Coverage:
-    """What was read: a verdict from one rank of 64 must not look like one from all."""
+    """What was read and what is missing.
+
+    A verdict from one rank of 64 must not look like one from all.
+    """
 
     files: int = 0
     size: int = 0
@@ -334,7 +337,7 @@ class OtherJob:
 
 @record
 class EarlierRun:
-    """A run of the same job before the judged one: how it ended, and its first evidence."""
+    """How a run of the job before the judged one ended."""
 
     outcome: Outcome
     cause: Cause

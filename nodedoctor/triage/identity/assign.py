@@ -1,4 +1,4 @@
-"""Which process an event is from, and what decides where its line, its file and other lines disagree.
+"""Which process an event is from, by its line, its file and other lines.
 
 A number that is not proven names no rank: no culprit is better than a wrong one.
 """
@@ -28,7 +28,7 @@ _log = Log(__name__)
 
 
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
-    """The events of all logs, with what their labels, files and hosts prove; no labels are left."""
+    """The events with the ranks that labels, files and hosts prove, without labels."""
     world = world_size(events)
     owners = identities_from_paths(sources, world)
     for source, host in hosts_of(sources, owners).items():
@@ -72,7 +72,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
 
 
 def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """The events of one run, with the ranks that its other lines prove by process id, GPU or list."""
+    """The events of one run, with ranks by process id, GPU or list."""
     events = rank_communicators(_without_launcher_tasks(events))
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     one_node = is_one_node((event.who for event in events), world_size(events))
@@ -99,7 +99,7 @@ def _with_identity(event: Event[Any], who: Identity) -> Event[Any]:
 
 
 def _first_rank(source: str, claims: Mapping[str, int | None]) -> int | None:
-    """The rank of the first claim that has one: it wins where they disagree, and the debug log says so."""
+    """The rank of the first claim that has one; the debug log says which."""
     for reason, rank in claims.items():
         if rank is not None:
             _log.debug("%s: rank %d is known by %s", source, rank, reason)
@@ -108,12 +108,12 @@ def _first_rank(source: str, claims: Mapping[str, int | None]) -> int | None:
 
 
 def identify_waiting(who: Identity) -> Identity:
-    """Who waits in a collective: where only the rank in the group is known, it counts as that in the job."""
+    """The identity of a waiting rank; its group rank counts where nothing else is known."""
     return who if who.rank is not None else replace(who, rank=who.group_rank)
 
 
 def _without_launcher_tasks(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """Slurm's tasks are ranks, unless each of them is a launcher with several ranks of its own."""
+    """Remove the ranks of Slurm's tasks where a task launches several ranks."""
     launched = {event.place.source for event in events if _is_of_launcher(event)}
 
     def is_task(event: Event[Any]) -> bool:

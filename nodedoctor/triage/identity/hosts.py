@@ -1,4 +1,4 @@
-"""Which host a file is from: the one that its lines name, or the name of a host in the file's own name.
+"""Which host a file is from, by its lines or by its own name.
 
 `rank_41_gpu-005.log` names the host gpu-005, `rank_41_stage-5.log` a stage and `rank_41_run-005.log` a run.
 So a word of a file's name is a host's only when all files of the same form show it: it differs among them,
@@ -52,7 +52,7 @@ _REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 
 
 def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
-    """One process per host: the number in the hosts' names, where it is that of a whole world."""
+    """Ranks by the number in the hosts' names, where each host has one process."""
     locations = {location for stats in sources.values() for location in stats.locations}
     ranks: dict[str, set[int]] = defaultdict(set)
     for location in locations:
@@ -71,7 +71,7 @@ def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
 
 
 def _replica_ranks(hosts: Sequence[str]) -> list[dict[str, int]]:
-    """Pods of a PyTorchJob: its master is the first, and its workers are counted from 0 behind it."""
+    """Ranks of a PyTorchJob's pods: the master is 0, workers count from 1."""
     pods = {host: name for host in hosts if (name := _REPLICA.search(host))}
     if not any(name[1] == "master" for name in pods.values()):
         return []
@@ -96,7 +96,7 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
 
 
 def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """For each word in which files differ that are else named alike: the files and their words."""
+    """For each word in which similar file names differ: the files and their words."""
     forms: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
     for name in names:
         words = list(_host_words(name))
@@ -109,7 +109,7 @@ def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def _host_words(path: str) -> Iterator[str]:
-    """The words with a number in a file's name and its folder's that may name a host."""
+    """Words with a number in a file's name and its folder's: possible hosts."""
     for word in _WORD.findall(_OTHER_NUMBERS.sub("_", own_name(path))):
         word = _LOG_WORDS.sub("", word)
         if _DIGITS.search(word) and len(word) <= 63:
@@ -119,7 +119,7 @@ def _host_words(path: str) -> Iterator[str]:
 def _are_hosts(
     words: Mapping[str, str], ranks: Mapping[str, set[int]], hosts: Mapping[str, set[str]]
 ) -> bool:
-    """Whether the words are hosts, by how they look, by whose ranks they have, and by what the lines say."""
+    """Whether the words are hosts, by their form, their ranks and the lines."""
     first = next(iter(words.values()))
     if not all(ranks[source] for source in words) or not _looks_like_host(first):
         return False
@@ -152,7 +152,7 @@ def _looks_like_host(word: str) -> bool:
 
 
 def _is_rank_number(source: str, word: str, ranks: set[int]) -> bool:
-    """Whether the number of the word is the rank itself, which nothing else in the name says."""
+    """Whether a word's number is the rank, which nothing else in the name is."""
     return ranks == {int(_DIGITS.findall(word)[-1])} and "rank" not in own_name(source).lower()
 
 

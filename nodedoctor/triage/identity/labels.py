@@ -1,4 +1,4 @@
-"""Numbers in front of lines: which of them are ranks, by all lines of their source that have one.
+"""Which numbers in front of lines are ranks, by all lines that have one.
 
 `[rank3]:` is a rank. `3:` of `srun --label` is the rank of a task, or the number of a node when the task is
 a launcher, or the line number of `grep -n`. So each kind of number is judged by all lines that have it:
@@ -49,7 +49,7 @@ class LabelStats:
     ranks: dict[int, set[int]] = field(default_factory=dict)
 
     def observe(self, value: int, line: Line, own: bool = False) -> None:
-        """Count one line with this number; an `own` number is behind the name of an actor."""
+        """Count a line with this number; an `own` one is behind an actor's name."""
         self.lines += 1
         self.rising = self.rising and value > self.last
         self.falls = self.falls or value < self.last  # a clock in seconds never does
@@ -69,7 +69,10 @@ class LabelStats:
         )
 
     def agrees(self) -> bool | None:
-        """Whether lines that name their rank say the same; None when too few do: a 0 agrees with anything."""
+        """Whether lines that name their rank agree; None when too few do.
+
+        A 0 agrees with anything.
+        """
         same = all(ranks == {value} for value, ranks in self.ranks.items())
         return same if not same or len(self.ranks) > 1 else None
 
@@ -114,7 +117,7 @@ class SourceStats:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """When its first and its last line were printed; None when hardly any line has a time."""
+        """The times of its first and last line; None when few have one."""
         if self.first is None or self.last is None or (self.timed < TIMED and 2 * self.timed < self.lines):
             return None
         return self.first, self.last
@@ -127,7 +130,7 @@ Sources = dict[str, SourceStats]
 
 
 def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool:
-    """Whether this kind of number is the rank of the lines that have it, of so many in its source."""
+    """Whether this kind of number is the rank of the lines that have it."""
     agrees = stats.agrees()
     if agrees is False or kind == "node":
         return False

@@ -21,7 +21,7 @@ MESSAGE = 200
 
 
 def join_exit_codes(events: Iterable[Event[Any]]) -> list[Event[Any]]:
-    """Give an exit its code: launchers print the process in one line, the code in a later one."""
+    """Give an exit the code that its launcher prints in a later line."""
     exits_without_code: dict[str, Event[Any]] = {}
     new_events = []
     for event in events:
@@ -82,12 +82,12 @@ def join_ray_tasks(events: Iterable[Event[Any]]) -> list[Event[Any]]:
 
 
 def _is_other_process(who: Identity, printer: int | None, reporter: int | None) -> bool:
-    """True for a process that is known, and is none of those that pass a task's exception on."""
+    """True for a known process that passes on no exception of a task."""
     return who.rank is not None or who.pid not in (None, printer, reporter)
 
 
 def _with_task_error(what: Any, error: str) -> Any:
-    """A traceback that the log does not finish, of an exception that Ray names in front of it."""
+    """A cut traceback with the exception that Ray named in front of it."""
     if not isinstance(what, CutShort) or not error:
         return what
     return replace(what, error=error, echo=is_secondary(ExceptionRaised(error, "")))

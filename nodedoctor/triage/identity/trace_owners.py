@@ -1,4 +1,4 @@
-"""Which process a traceback is of: launchers and loggers print it once, at or above the first line."""
+"""Which process a traceback is of, by its head or the line above it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CheckpointTraceOwner:
 
 
 class SpawnTraceOwner:
-    """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
+    """Gives tracebacks of mp.spawn the rank that the line in front names."""
 
     def __init__(self) -> None:
         self._next: tuple[str, int] | None = None
@@ -67,7 +67,7 @@ class SpawnTraceOwner:
 
 
 class PrefixOnceTraceOwner:
-    """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
+    """Gives tracebacks the identity of their first line, which alone has a prefix."""
 
     def __init__(self) -> None:
         self._first: Line | None = None
@@ -100,7 +100,7 @@ def _is_compatible(who: Identity, owner: Identity) -> bool:
 
 
 class ElasticTraceOwner:
-    """An entry of torchelastic's list ends in what its rank raised, indented: its lines are of that rank."""
+    """Gives tracebacks in torchelastic's list the rank of their entry."""
 
     def __init__(self) -> None:
         self._block = ElasticBlock()

@@ -1,4 +1,4 @@
-"""What the lines of one file have in common in front, learned from its first lines."""
+"""The common prefix of a file's lines, learned from the first ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAYERS = 3
 
 
 def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> CommonPrefix:
-    """What the lines have in common in front, behind the prefixes that are known.
+    """The common prefix of the lines, behind the prefixes that are known.
 
     `meaning`: what a line by itself says, which no prefix may take away.
     """
@@ -72,7 +72,7 @@ def _is_forwarded(texts: list[str]) -> bool:
 
 
 def _usual_severity(texts: list[str], common: CommonPrefix) -> tuple[bool, str, str]:
-    """Whether nearly every line begins with a severity; the one that all share; the usual one.
+    """Whether nearly every line has a severity; the shared one; the usual one.
 
     Most logs say no in their first lines.
     """

@@ -1,4 +1,4 @@
-"""Bytes in any encoding as UTF-8: byte order marks, UTF-16 and UTF-32, files that begin or are full of NULs.
+"""Bytes in any encoding as UTF-8: byte order marks, UTF-16, UTF-32, NULs.
 
 Everything behind this works on UTF-8 and only looks for ASCII words, so an unknown 8-bit encoding needs
 nothing: its odd characters become replacement characters and the words stay.

@@ -1,4 +1,4 @@
-"""Lines that were broken are put together: at the width of a terminal, of `fold`, or of a column of rich."""
+"""Joins lines that were broken at the width of a terminal, `fold` or rich."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def broken_width(texts: Sequence[str]) -> int:
-    """The width at which the lines of a file were broken; 0 when they were not.
+    """The width at which a file's lines were broken; 0 if they were not.
 
     Then no line is longer, several different ones are exactly as long, hardly any is one or two shorter, and
     what follows them does not begin like the other lines do.
@@ -46,7 +46,7 @@ def broken_width(texts: Sequence[str]) -> int:
 
 
 def padded_width(texts: Sequence[str]) -> int:
-    """The width of a terminal whose rows were copied with the blanks behind them; 0 for other texts."""
+    """The width of a terminal whose padded rows were copied; 0 for other texts."""
     wide = {len(text) for text in texts if text.strip()}
     padded = sum(text[-1:] == " " for text in texts)
     return wide.pop() if len(wide) == 1 and min(wide) >= NARROWEST and padded * 2 > len(texts) > OFTEN else 0
@@ -83,7 +83,7 @@ _PLACE = re.compile(r"(?<! ) +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
 
 
 def rich_column(texts: Sequence[str]) -> int:
-    """Where the column begins into which rich broke the texts; 0 where it did not print them."""
+    """The column at which rich's texts begin; 0 where rich did not print."""
     wide = max(map(len, texts), default=0)
     begins = Counter(match.end() for text in texts if (match := _ROW.match(text)))
     if not begins:
@@ -99,7 +99,10 @@ def rich_column(texts: Sequence[str]) -> int:
 
 
 class RichColumn:
-    """Texts broken at words into a column: what would have fitted into the row above is a line of its own."""
+    """Texts that rich broke at words into a column.
+
+    What would have fitted into the row above is a line of its own.
+    """
 
     def __init__(self, begin: int, wide: int) -> None:
         self._begin, self._wide = begin, wide
@@ -122,11 +125,11 @@ class RichColumn:
         return row.lstrip() if row[: self._begin].strip() else self._last
 
     def inside(self, row: str) -> str:
-        """A row that is a line of its own; one of the column without the blanks in front of it."""
+        """A row that is a line of its own, without the column's blanks."""
         return row if row[: self._begin].strip() else row[self._begin :].rstrip()
 
     def between(self, row: str) -> str | None:
-        """What was between the row above and this one; None when this is a line of its own."""
+        """The blank between the row above and this one; None for separate lines."""
         if not self._last or row[: self._begin].strip() or not row.strip():
             self._last = ""
             return None

@@ -1,4 +1,4 @@
-"""Logs that were printed as data: a list of quoted lines, or records whose fields have lines of their own."""
+"""Logs that were printed as data: quoted lines in lists, or fields of records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELD = re.compile(
 
 
 def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None:
-    """What takes the log's line out of a line of such a list, None where it has none; None for other logs."""
+    """The function that takes log lines out of such a list; None for other logs."""
     rows = [text for text in texts if not _EMPTY.fullmatch(text.strip())]
     quoted = sum(_quoted_line(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
     framed = quoted == len(rows) < len([text for text in texts if text.strip()])
@@ -50,7 +50,7 @@ def _quoted_line(text: str) -> str | None:
 
 
 def _quoted_value(text: str) -> str:
-    """What quotes hold. YAML doubles the mark within marks; Python turns to the other mark then."""
+    """The quoted text; YAML doubles the quote mark, Python uses the other one."""
     if len(text) > 2 and text[0] == text[-1] == "'" and "''" in text[1:-1]:
         return text[1:-1].replace("''", "'")
     value = unquote_text(text)
@@ -65,7 +65,7 @@ def _record_field(text: str) -> tuple[str, str]:
 
 
 def _record_text(text: str, name: str) -> str | None:
-    """The text of a record; None for its other fields. What is no field at all is kept."""
+    """The text of a record; None for its other fields."""
     if _EMPTY.fullmatch(text.strip()):
         return None
     field, value = _record_field(text)

@@ -1,4 +1,4 @@
-"""One way for every line: out of its envelope, put together when it was broken, its prefixes taken off."""
+"""Every line out of its envelope, joined if it was broken, without its prefixes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RawLine:
 
 @dataclass(slots=True)
 class LostLines:
-    """How many lines could not be read, and how many are too old in a log with the newest line first."""
+    """Counts of lines that are unreadable, or too old in a newest-first log."""
 
     lines: int = 0
     older: int = 0
@@ -71,7 +71,10 @@ class LostLines:
 def normalise_lines(
     raws: Iterator[RawLine], losses: LostLines, meaning: Callable[[str], frozenset[str]]
 ) -> Iterator[Line]:
-    """The lines of a log as its processes printed them; `meaning` is what a line by itself says."""
+    """The lines of a log as its processes printed them.
+
+    `meaning` is what a line by itself says.
+    """
     pieces = _unwrap_envelopes(raws, losses)
     sample = list(islice(pieces, SAMPLE))
     if take := list_line_reader([piece.entry.text for piece in sample]):
@@ -123,7 +126,7 @@ def normalise_lines(
 
 
 def _clock_offset(pieces: list[LinePiece]) -> float:
-    """Seconds by which a process's own clock is ahead of the one in front of its lines; 0 when they agree.
+    """Seconds by which a process's clock is ahead of its prefixes; 0 without.
 
     A log that was collected or printed again later has the time of that in front of every line, and some
     lines have one of their own: only times of one clock can be compared.

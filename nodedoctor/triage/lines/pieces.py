@@ -1,4 +1,4 @@
-"""Pieces of a log put in order: broken lines joined, parts of one stream together, the oldest first."""
+"""Pieces of a log in order: broken lines joined, the oldest first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LinePiece:
 
 
 def extract_texts(pieces: Iterable[LinePiece], take: Callable[[str], str | None]) -> Iterator[LinePiece]:
-    """The pieces with what `take` takes out of their text, without those in which it finds none."""
+    """The pieces with the text that `take` finds, without the others."""
     for piece in pieces:
         text = take(piece.entry.text)
         if text is not None:
@@ -45,7 +45,7 @@ def _piece_time(piece: LinePiece) -> float | None:
 
 
 def newest_first(pieces: list[LinePiece]) -> bool:
-    """Whether a log was saved from a page that shows the newest lines first: its times only fall."""
+    """Whether a log has its newest line first: its times only fall."""
     ends = [piece for piece in (*pieces[:EDGE], *pieces[-EDGE:]) if piece.entry.text.strip()]
     end_times = [time for piece in ends if (time := _piece_time(piece)) is not None]
     if len(end_times) < len(ends) or len(set(end_times)) < MANY or end_times[0] <= end_times[-1]:
@@ -81,7 +81,7 @@ def _piece_stream(entry: EnvelopeRecord) -> str:
 
 
 def join_pieces(pieces: Iterator[LinePiece], wide: int, padded: bool) -> Iterator[LinePiece]:
-    """Pieces of one line put together: cut by a collector, or broken at the width of a terminal.
+    """The pieces of lines, joined where a collector or a terminal broke them.
 
     Where rows are `padded` with blanks, those that were broken show less than two at their end.
     """
@@ -105,7 +105,7 @@ def join_pieces(pieces: Iterator[LinePiece], wide: int, padded: bool) -> Iterato
 
 
 def join_rich_column(pieces: Iterator[LinePiece], rows: RichColumn) -> Iterator[LinePiece]:
-    """Pieces of one text put together that rich's handler broke into a column."""
+    """The pieces of texts, joined where rich broke them into a column."""
     open_piece: LinePiece | None = None
     for piece in pieces:
         text = piece.entry.text

@@ -1,4 +1,4 @@
-"""What a fast search looks for in a log; it loads nothing, so that the search can begin before all else."""
+"""Words that the fast search looks for; importing this loads nothing else."""
 
 GREP_PREFILTER = (
     "rror", "xception", "Traceback", "atchdog", "ailed", "ailure", "WARN ", "imed out", "emory", "illed",

@@ -1,4 +1,4 @@
-"""What a file's lines have in common in front is no text of the program: it is learned from the file.
+"""Learns the prefix that a file's lines have in common, which no program printed.
 
 `ts`, `date`, `grep -Hn`, `cat -n`, `parallel --tag`, a collector and a colleague's editor all put something
 in front of every line. Digits, severities and names of months differ from line to line, the rest does not.
@@ -74,7 +74,7 @@ LABEL = r" *(\d+)[-:]\ "
 def learn_pattern(
     texts: Sequence[str], is_known: Callable[[str], bool], meaning: Callable[[str], frozenset[str]]
 ) -> re.Pattern[str] | None:
-    """The prefix of most different lines, as a pattern with a group for each number; None without one.
+    """The common prefix as a pattern with a group for each number, or None.
 
     It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
@@ -102,7 +102,7 @@ def _shorter_prefix(
     texts: Sequence[str],
     is_known: Callable[[str], bool],
 ) -> re.Pattern[str] | None:
-    """A shorter prefix, where what most lines that have this one go on with behind it is a known prefix."""
+    """A shorter prefix, where most lines go on with a known prefix behind it."""
     mine = list(islice((text for text in texts if pattern.match(text)), LINES_TRIED))
     for end in ends:
         shorter = re.compile("".join(map(_token_pattern, common[:end])))
@@ -115,7 +115,7 @@ def _shorter_prefix(
 def _loses_meaning(
     pattern: re.Pattern[str], texts: Iterable[str], meaning: Callable[[str], frozenset[str]]
 ) -> bool:
-    """Whether a line says less without this prefix: then it is no prefix. It may well say something else.
+    """Whether a line says less without this prefix: then it is no prefix.
 
     What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
     """
@@ -138,7 +138,7 @@ def _mask_token(token: str) -> bool:
 
 
 def _line_shape(text: str) -> tuple[str, ...]:
-    """The tokens of a line's beginning, those that differ from line to line masked; of numbers any digit."""
+    """The tokens of a line's beginning, with numbers, severities and months masked."""
     tokens: list[str] = []
     for token in _TOKEN.findall(text):
         if token[-1].isdigit():
@@ -177,7 +177,7 @@ def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], lis
 
 
 def _may_end_prefix(common: Sequence[str]) -> bool:
-    """Whether a prefix may end here: at punctuation or a tab, or at a blank that follows no plain word."""
+    """Whether a prefix may end here: at punctuation, a tab, or some blanks."""
     last, before = common[-1], common[-2] if len(common) > 1 else ""
     if last.isspace() and all(token.isspace() for token in common):
         return False
@@ -188,7 +188,7 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
 
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
-    """Which numbers of a prefix come again and again: a rank does, the number of a line does not."""
+    """The columns of numbers that repeat, as ranks do and line numbers do not."""
     columns: dict[int, Counter[str]] = {}
     for text in texts:
         match = pattern.match(text)
@@ -203,7 +203,7 @@ def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozens
 
 
 def _clock_columns(pattern: re.Pattern[str]) -> frozenset[int]:
-    """Which numbers of a prefix are of a clock: three with one mark between them, or two of a fraction."""
+    """The columns of a clock: three with equal separators, or two of a fraction."""
     between = pattern.pattern.split(r" *(\d+)")[1:-1]
     threes = (
         first
@@ -222,7 +222,7 @@ HEADINGS = 8
 
 
 def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
-    """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without.
+    """The indent of an indented block, of YAML or kubectl; 0 without one.
 
     Between sentences the log's own lines must show that it is one: a stack is indented, too.
     """

@@ -1,4 +1,4 @@
-"""Who printed a line, and when: launchers, loggers and terminals all put something in front of it.
+"""Which process printed a line, and when, by the prefixes in front of it.
 
 The order matters: `[rank3]:` is the global rank, `[default3]:` and `3:` are not, and `[Rank 3]` inside the
 text is a rank within one process group. Nothing here raises, whatever the bytes are.
@@ -45,7 +45,7 @@ _SPLITS = required_literals(_SPLIT.pattern) or ("",)
 
 @record
 class CommonPrefix:
-    """What the lines of one file have in common in front: learned prefixes, blanks, and a severity.
+    """The common prefix of a file's lines: learned patterns, an indent, a severity.
 
     A severity in front of every line is that of a collector that passes the lines on.
     """
@@ -70,7 +70,7 @@ NO_PREFIX = CommonPrefix()
 def parse_line(
     raw: str, place: Place, common: CommonPrefix = NO_PREFIX, who: Identity = NOBODY
 ) -> Iterator[Line]:
-    """The lines in one line: a progress bar's carriage returns and glued ranks are taken apart.
+    """The lines in one raw line: bars are cut at carriage returns, ranks apart.
 
     `who` is what an envelope said; the line's own prefixes know better.
     """
@@ -81,7 +81,7 @@ def parse_line(
 
 
 def without_prefixes(text: str) -> str:
-    """A line without the prefixes that are known, labels aside: they may be numbers of lines."""
+    """A line without its known prefixes; labels stay, as they may be line numbers."""
     prefix = PrefixInfo(NOBODY)
     text = plain_text(text.rpartition("\r")[2][:LONGEST])
     for _ in range(10):
@@ -127,7 +127,7 @@ def leading_severity(text: str, common: CommonPrefix) -> str:
 
 
 def _split_glued(text: str, place: Place, common: CommonPrefix, who: Identity) -> Iterator[Line]:
-    """The lines of two ranks that wrote at once: the second prefix is inside the first line."""
+    """The lines of two ranks that wrote into one at once."""
     first = _parse_prefixed(text, place, PrefixInfo(who, common_rank=common.has_ranks), common)
     split = _find_split(first.text)
     if split is None:
@@ -216,7 +216,7 @@ _OF_A_TRACEBACK = re.compile(
 
 
 def _is_own(level: str, text: str, common: CommonPrefix) -> bool:
-    """Whether a line has its severity from its program although every line has one in front."""
+    """Whether a line's severity is its program's, although every line has one."""
     if level in SERIOUS:
         return level != common.shared_severity
     return level == "W" and common.usual_severity not in ("", "W") and not _OF_A_TRACEBACK.match(text)
@@ -241,7 +241,7 @@ is a word of its own: in `gpu017: ` it is a part of a host's name."""
 
 
 def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: PrefixInfo) -> str | None:
-    """Take off what all lines of the file have in front; `identity` decides whether its numbers are ranks."""
+    """Take off the common prefix, and keep its numbers as labels."""
     pattern, columns = common.patterns[layer]
     match = pattern.match(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""Progress bars that redraw one line: of a thousand drawings the few are kept that can matter."""
+"""Of a thousand drawings of a progress bar, the few that can matter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LETTERS = re.compile(r"[^A-Za-z]+")
 
 
 def split_redraws(line: str) -> list[str]:
-    """The texts between carriage returns; of many, the first, the last and those that may be trouble.
+    """The texts between carriage returns; of many, only those that can matter.
 
     What was printed while the bar was on the screen begins behind it, and is kept by its words; a bar that
     has such a word in every drawing (`error=0.5`) is kept where its letters change.

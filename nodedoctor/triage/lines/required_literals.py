@@ -1,4 +1,4 @@
-"""Literal words that every match of a pattern contains: a search for them finds every line that can match.
+"""Words that every match of a pattern contains, for a fast search.
 
 They are read from the parsed pattern, so that a search can never exclude what the pattern itself allows.
 """
@@ -23,14 +23,14 @@ _EMPTY: Words = frozenset(("",))
 
 
 def required_literals(pattern: str, shortest: int = SHORTEST) -> tuple[str, ...]:
-    """Words of which every match of the pattern has at least one; none when it promises no word."""
+    """Words of which every match has at least one; none where none exist."""
     exact, best = _sequence_literals(sre.parse(pattern))
     literals = _better_set(best, exact)
     return tuple(sorted(literals)) if literals and min(map(len, literals)) >= shortest else ()
 
 
 def _sequence_literals(items: Iterable[Any]) -> tuple[Words | None, Words | None]:
-    """All texts that the items can match, if they are few, and the best words that each match contains."""
+    """All possible texts of the items, if few, and their best required words."""
     run: Words | None = _EMPTY
     sequence: Words | None = _EMPTY
     best: Words | None = None

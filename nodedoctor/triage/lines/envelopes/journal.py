@@ -17,7 +17,7 @@ def is_journal(head: str) -> bool:
 
 
 def journal_records(data: bytes) -> Iterator[EnvelopeRecord]:
-    """The records of a journal export; a text of several lines has its length in front, in eight bytes."""
+    """The records of a journal export; multi-line texts have their length in front."""
     fields: dict[str, Any] = {}
     position = 0
     while position < len(data):

@@ -1,4 +1,4 @@
-"""Mails with a log in them or attached to them, and texts in the encodings of mails."""
+"""Mails with a log in them or attached, and texts encoded as in mails."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _DOCKER = {"log", "stream", "time", "attrs"}
 
 
 def line_records(text: str) -> list[EnvelopeRecord] | None:
-    """The records of one line that is a JSON object by itself; None for any other line."""
+    """The records of a line that is a JSON object; None for any other."""
     body = text.strip().lstrip("\x1e,[").rstrip(",]") if text[:1] in "{[ ,\x1e\t" else text
     if not (body.startswith("{") and body.endswith("}")):
         cut_text = _CUT_TEXT.search(body) if body.startswith('{"') else None
@@ -53,7 +53,7 @@ def pair_text(text: str) -> EnvelopeRecord | None:
 
 
 def document_records(data: bytes) -> list[EnvelopeRecord] | None:
-    """The records of a JSON document; None when it is none, or holds no text of a log."""
+    """The records of a JSON document; None for one without text of a log."""
     try:
         document = loaded(data.decode("utf-8", "replace"), parse_int=json_integer, strict=False)
     except ValueError:
@@ -79,7 +79,7 @@ def is_document(head: str) -> bool:
 
 
 def _opens_document(first: str) -> bool:
-    """True for a first line that ends inside of a document, or holds all of one."""
+    """True for a first line that ends inside a document or holds all of it."""
     stripped = first.strip()
     return stripped[-1:] in ("{", "[", ",") or stripped[-1:] in ("}", "]") or len(stripped) > 2000
 
@@ -117,7 +117,7 @@ def has_streams(text: str) -> bool:
 
 
 def _text_lines(value: Any, least: int = SEVERAL) -> list[str]:
-    """The lines of a text of several, and of a list of lines: one field may hold a whole log."""
+    """The lines of a text or a list: one field may hold a whole log."""
     if isinstance(value, list) and _is_lines(value):
         value = "".join(line if line.endswith("\n") else line + "\n" for line in value)
     lines = value.rstrip("\n").split("\n") if isinstance(value, str) and value else []
@@ -129,7 +129,7 @@ def _is_lines(value: list[Any]) -> bool:
 
 
 def _text_value(value: Any) -> str:
-    """A text; journald writes one with a control character in it as a list of bytes."""
+    """A text; journald writes one with control characters as a list of bytes."""
     if isinstance(value, list) and value and all(isinstance(item, int) and 0 <= item < 256 for item in value):
         return bytes(value).decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
@@ -141,7 +141,7 @@ def _is_a_document(fields: Mapping[str, Any]) -> bool:
 
 
 def object_records(text: str, fields: Mapping[str, Any], who: Identity) -> Iterator[EnvelopeRecord]:
-    """The records of an object with a text: what it says beside it holds for each line of the text."""
+    """The records of an object with a text, each with the object's other fields."""
     time, level = time_of(fields), level_of(fields)
     if text.lstrip().startswith("{"):
         inner = line_records(text)
@@ -165,7 +165,7 @@ def object_records(text: str, fields: Mapping[str, Any], who: Identity) -> Itera
 
 
 def _list_records(value: list[Any], who: Identity, depth: int) -> list[EnvelopeRecord]:
-    """A list of records, or of pairs of a time and a text as Loki has them."""
+    """The records of a list, of objects or of Loki's pairs of time and text."""
     fields = [_named_field(item) for item in value]
     if fields and all(name for name, _ in fields):
         return _nested_records(dict(fields), who, depth + 1)

@@ -24,7 +24,7 @@ def has_text(text: str) -> bool:
 
 
 def parse_fields(text: str) -> list[EnvelopeRecord] | None:
-    """The record in a line of nothing but `key=value` pairs, one of them a quoted text; None for others."""
+    """The record in a line of only `key=value` pairs; None for others."""
     if not _FIELDS.match(text):
         return None
     fields: dict[str, str] = {}
@@ -40,7 +40,7 @@ def parse_fields(text: str) -> list[EnvelopeRecord] | None:
 
 
 def unquote_text(text: str) -> str | None:
-    """The text in quotes, as Python and Go write them; None without quotes around all of it."""
+    """The text in quotes, as Python and Go write it; None without quotes."""
     match = _QUOTED.match(text)
     if match is None:
         return None

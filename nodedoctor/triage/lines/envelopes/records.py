@@ -1,4 +1,4 @@
-"""What envelopes hold: a text, and beside it maybe a time, a host, a severity, a rank and a process.
+"""Records of envelopes: a text with a time, a host, a severity, a rank.
 
 No collector has a case of its own: its fields are known by the names that all of them use.
 """
@@ -87,7 +87,7 @@ def who_of(fields: Mapping[str, Any], outer_who: Identity) -> Identity:
 
 
 def level_of(fields: Mapping[str, Any]) -> str:
-    """The severity that the fields of an object give: D I W E F; '' without one."""
+    """The severity of an object: D I W E F; '' without one."""
     for name in _LEVEL:
         item = fields.get(name)
         if isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""Terminals that were recorded, and logs whose lines are ended by something else than a line feed."""
+"""Recorded terminals, and logs whose lines do not end in a line feed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKS = ("\u2028", "<br>", "<br/>", "<br />", "</div>", "</tr>", "</li>", "\\n"
 
 
 def line_mark(head: str) -> str:
-    """What ends the lines of a log that has hardly any line feed; '' where line feeds do."""
+    """The mark that ends a log's lines; '' where line feeds do."""
     rows = head.rstrip().count("\n")
     if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
         return ""

@@ -44,7 +44,7 @@ def _read_clock(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 
 def read_date(match: re.Match[str], prefix: PrefixInfo) -> None:
-    """Take the time of a year, a month, a day, an hour, a minute, a second and a fraction, in this order."""
+    """Take the time from groups of year, month, day, hour, minute, second, fraction."""
     month, day, hour, minute, second = (int(match[i]) for i in range(2, 7))
     prefix.time = year_seconds(month, day, hour, minute, second, match[7])
     prefix.logged = True

@@ -1,4 +1,4 @@
-"""What the prefixes of a line say: who printed it, when, and how serious its program thought it."""
+"""What prefixes say: which process printed a line, when, and its severity."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class PrefixInfo:
     """A rank or local rank is in front of every line of the file, also of those that no rank printed."""
 
     def add_rank(self, rank: int) -> None:
-        """Add a rank in front of a line; a launcher of several ranks may have it as their label."""
+        """Add a rank in front of a line; a launcher may use it as label."""
         if self.who.world == DEFAULT_WORLD and self.who.pid is None:
             self.labels = ((RANK_LABEL, rank), *self.labels)
         else:
             self.add(rank=rank)
 
     def add_local_rank(self, local: int) -> None:
-        """Add a local rank in front of a line; in front of every line it is only a label."""
+        """Add a local rank; in front of every line it is only a label."""
         if self.common_rank:
             self.labels += ((LOCAL_RANK_LABEL, local),)
         else:

@@ -1,4 +1,4 @@
-"""What launchers and orchestrators put in front of lines: a rank, a local rank, a pod, an actor."""
+"""Prefixes of launchers and orchestrators: a rank, a local rank, a pod, an actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loggers put in front of lines: a severity, their name, the place in the source."""
+"""Prefixes of loggers: a severity, their name, the place in the source."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _UCX = re.compile(
 
 
 def name_ends(text: str, prefix: PrefixInfo) -> int:
-    """Where a logger's name ends with which a text begins, behind a time or a severity; 0 without one."""
+    """The end of a logger's name at the beginning of a text; 0 without."""
     match = _LOGGER.match(text)
     if match is None and prefix.level and (prefix.basic or not _VALUE.match(text)):
         match = (_BASIC if prefix.basic else _NAME_COLON).match(text)
