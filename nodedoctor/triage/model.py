@@ -323,7 +323,7 @@ class Coverage:
 
 @record
 class OtherJob:
-    """A job in the same logs, `is_judged` if the verdict is about it; times are seconds of a year."""
+    """A job in the same logs, `is_judged` or not; times are seconds of a year."""
 
     id: str
     hosts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Lines into typed events: one family of patterns per module, tried on lines that a search found."""
+"""Lines into typed events: one family of patterns per module, in one reader."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Detector(Protocol):
 
 
 class EventReader:
-    """Reads one stream of lines: events of single lines, and those that only several lines show."""
+    """Reads the events of one stream of lines, also those of several lines."""
 
     def __init__(self) -> None:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
@@ -196,7 +196,7 @@ class EventReader:
     def _emit_events(
         self, line: Line, events: list[Event[Any]], count: Count | None
     ) -> Generator[Event[Any], None, bool]:
-        """The events of a line, once it is clear how; True where nothing else is looked for in it."""
+        """Emit the events of a line; True where nothing else is read from it."""
         if not events:
             return False
         if any(event.kind in ENDS for event in events):
@@ -315,24 +315,24 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
 
 
 def _words_begin(sign: LogPattern, match: re.Match[str]) -> int:
-    """Where a pattern's first words are in its line; its match may begin in front of them."""
+    """Where a pattern's words begin; its match may begin in front of them."""
     places = (match.string.find(needle, *match.span()) for needle in sign.needles)
     return min((place for place in places if place >= 0), default=match.start())
 
 
 def _only_level_warns(what: object, line: Line, match: re.Match[str]) -> bool:
-    """True for an error that its program logs as a warning, if only the level says so."""
+    """True for an error whose level alone makes it a warning."""
     own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
     return own and not is_warning(line.text, match.end())
 
 
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
-    """True for what a launcher or a library reports of others and then goes on by itself."""
+    """True for what a launcher or library reports of others and survives."""
     own = isinstance(what, exits.ProcessExit) and not what.helper
     return own or _only_level_warns(what, line, match)
 
 
 def _is_optional(what: object) -> bool:
-    """True for a library or a driver that does not fit: the program that only warns of it does without."""
+    """True for a library or driver that a program can do without."""
     missed = ("version_mismatch", "driver_problem")
     return isinstance(what, Symptom) and what.cause in missed and not what.as_warning

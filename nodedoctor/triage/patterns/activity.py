@@ -1,4 +1,4 @@
-"""Work of a program that counts no steps: a loss that changes, results that it saved.
+"""Signs of work without step counters: a changing loss, results that were saved.
 
 It is less than a counter: it shows that there was work, and never that a failure was overcome.
 """
@@ -39,7 +39,7 @@ class ActivityDetector:
         self._saved = False
 
     def read(self, line: Line) -> TrainingActivity | None:
-        """Once at the line with which a loss has changed often enough, and once at the first results."""
+        """The activity at the line with enough losses, and at the first results."""
         text = line.text
         if not self._saved and any(word in text for word in _WORDS) and _SAVED.search(text):
             self._saved = True

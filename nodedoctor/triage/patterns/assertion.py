@@ -1,4 +1,4 @@
-"""How a line says what it says: as an error, as a warning, as something handled, or as a mere quotation.
+"""The manner of a line: as an error, a warning, handled, or quoted.
 
 A program that warns goes on, and a message in a configuration, a help text or a list is no event at all. The
 words around a message tell; the message itself is the same.
@@ -103,7 +103,7 @@ def is_warning(text: str, end: int) -> bool:
 
 
 def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> Assertion:
-    """How a line asserts its text from `start` to `end`; its first word may begin at `words` only."""
+    """The manner of a line's text from `start`, or from its words at `words`, to `end`."""
     text = line.text
     if is_warning(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
@@ -145,7 +145,7 @@ def names_error(text: str) -> bool:
 
 
 def _is_caught(text: str, end: int, *, below_error: bool) -> bool:
-    """True where a program puts words of its own before an error's name, which tell of no end: it caught it.
+    """True where a program's own words precede an error's name: it caught it.
 
     One word may be a label; below the level of an error it is enough.
     """
@@ -157,13 +157,13 @@ def _is_caught(text: str, end: int, *, below_error: bool) -> bool:
 
 
 def is_heading(text: str) -> bool:
-    """True for words of a program that show what follows, and tell neither of an error nor of an end."""
+    """True for a heading in a program's words, about neither error nor end."""
     words = text.endswith(":") and len(_OWN_WORD.findall(text)) >= RETOLD
     return words and not _LABEL.search(text) and not _ENDS.search(text)
 
 
 def _is_mentioned(line: Line, name: int, end: int) -> bool:
-    """True where a program speaks of an error by name: what the interpreter prints begins with the name.
+    """True where a program mentions an error: the interpreter prints the name first.
 
     An error's own logger level, or a word of an end, leaves open that it was the end.
     """
@@ -179,12 +179,12 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
 
 
 def _labels_end(text: str, end: int) -> int:
-    """The place in a text until `end` where its labels end and the words of the program begin."""
+    """Where the labels in front of `end` stop and the program's words begin."""
     return max((label.end() for label in _LABELS_END.finditer(text, 0, end)), default=0)
 
 
 def _name_begin(text: str, end: int) -> int | None:
-    """The place of an error's name, with its module, in a text until `end`; None where there is no name."""
+    """Where an error's name with its module begins, until `end`; None without one."""
     match = _NAME.search(text[:end])
     if match is None:
         return None
@@ -195,7 +195,7 @@ def _name_begin(text: str, end: int) -> int | None:
 
 
 def _is_setting(text: str, end: int) -> bool:
-    """True when a line begins with the name of a setting, before the text that ends at `end`."""
+    """True when a line begins with a setting's name, in front of `end`."""
     variable = _VARIABLE.match(text)
     if variable is not None and variable.end() <= end:
         return _EVENT_VARIABLES.search(variable["key"]) is None

@@ -1,4 +1,4 @@
-"""Bars of progress: how far each is, and its name, so that two bars are two counters."""
+"""Progress bars: how far each is, and its name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BARS = (BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR)
 
 
 def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """How far a bar is; its name is the text in front, so that two bars are two series."""
+    """How far a bar is; its name is the text in front of it."""
     match = BAR.search(text) or RICH_BAR.search(text) or KERAS.search(text)
     if match is None:
         pair = PAIR.match(text)

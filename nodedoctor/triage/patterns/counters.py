@@ -1,4 +1,4 @@
-"""Progress is a counter that strictly rises: follows every counter of steps, per process and name.
+"""Progress is a counter that strictly rises: one per process and name.
 
 Redrawn bars, heartbeats and monitors print lines that look like progress and count nothing. There is no event
 for each line but one for how far a counter came between two other events: enough for a log of any length.
@@ -38,14 +38,14 @@ class _Counter:
     before: Event[TrainingStep] | None = None
 
     def begin(self, value: Value) -> None:
-        """Start a new part of the counter; of the parts before, the one with most rises is kept."""
+        """Start a new part; of earlier parts the one with most rises is kept."""
         if self.rises > (self.before.what.rises if self.before is not None else 0):
             self.before = self.as_event()
         self.first = self.last = value
         self.part, self.rises = self.part + 1, 0
 
     def of_another_rank(self, value: Value) -> bool:
-        """True for a value a few steps behind the last one: so far apart are ranks that print without a name.
+        """True for a value a few steps behind, as of a rank without a name.
 
         Of a bar that is drawn a thousand times not all drawings are read, so that its stride may be that
         large: one that is back where it began has begun again.

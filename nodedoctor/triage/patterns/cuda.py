@@ -1,4 +1,4 @@
-"""CUDA's errors by the process that saw them: a broken GPU, a full one, or a program that went wrong."""
+"""CUDA's errors: a broken GPU, a full one, or a program's own fault."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GpuFull:
 
     @property
     def crowded(self) -> bool:
-        """True when others held most of the GPU: what this process used was not the reason."""
+        """True when other processes held most of the GPU's memory."""
         return self.others is not None and self.others > self.total / 2
 
 
@@ -51,7 +51,10 @@ def _first_gib(match: re.Match[str] | None, first: int = 1) -> float | None:
 
 
 def _gpu_full(match: re.Match[str]) -> GpuFull:
-    """What torch's message says of who held the memory: each process since 2.1, before only its own share."""
+    """The full GPU in torch's message, with who held its memory.
+
+    Since torch 2.1 it lists each process, before only its own share.
+    """
     wanted, text = match["wanted"] or "", match.string
     total, free = _first_gib(_TOTAL.search(text)), _first_gib(_FREE.search(text))
     if total is None:

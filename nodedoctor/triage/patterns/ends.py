@@ -55,5 +55,5 @@ PATTERNS = (_DONE, _TESTED, _ALL, *_OTHER_LANGUAGES)
 
 
 def says_done(text: str) -> bool:
-    """True for a line with which a program says that it has done all of its work."""
+    """True for a line in which a program says that all is done."""
     return any(pattern.search(text) for pattern in PATTERNS)

@@ -18,8 +18,9 @@ OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
 
 @record
 class ProcessExit:
-    """A process ended with this code: negative for a signal. `first`: its launcher saw this one first.
+    """The end of a process; its code is negative for a signal.
 
+    `first`: its launcher saw this one first.
     `at` is when, in its launcher's own words: it sorts, and is compared with nothing of another program.
     """
 
@@ -63,7 +64,7 @@ class PeersTerminated:
 
 @record
 class LauncherSignalled:
-    """A launcher got a signal and ended its workers: the terminal closed, or a person ended it.
+    """A launcher got a signal from outside and ended its workers.
 
     `what`: who got it, where it was no launcher.
     """

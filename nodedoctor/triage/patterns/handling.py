@@ -1,4 +1,4 @@
-"""How programs say that they handled an error: a table of phrases, each the words of one way to go on.
+"""Phrases with which programs say that they handled an error.
 
 A line with such a phrase decides nothing: the program that wrote it went on. What messages of errors say
 themselves (`Expected all tensors ...`, `Caught RuntimeError in DataLoader worker`, `Watchdog caught ...`) is
@@ -14,7 +14,7 @@ from nodedoctor.record import record
 
 @record
 class HandlingPhrase:
-    """One way to say that an error was handled. `example` is a line that says so, as the tests try it."""
+    """A phrase for a handled error, and an `example` line for the tests."""
 
     name: str
     expression: str
@@ -100,7 +100,7 @@ _NOTED = re.compile(
 
 
 def has_phrase(text: str) -> bool:
-    """True for a line with one of the phrases; it may be about the error in the line before."""
+    """True for a line with a phrase, even about the line before."""
     return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
 
 
@@ -111,13 +111,13 @@ def counts_tries(text: str) -> bool:
 
 
 def _is_last_try(text: str) -> bool | None:
-    """Whether a line counts its try as the last one; None for a line without such a count."""
+    """Whether a line counts its last try; None for a line without count."""
     tries = _TRY_COUNT.search(text)
     return int(tries[1]) >= int(tries[2]) if tries else None
 
 
 def is_handled(text: str) -> bool:
-    """True for a line that says of its own error how the program went on after it."""
+    """True for a line that says how the program went on after its error."""
     if (last := _is_last_try(text)) is not None:
         return not last
     return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED)) or has_phrase(text)

@@ -16,7 +16,7 @@ class CancelledByUser:
 
     @property
     def outside(self) -> bool:
-        """True when the scheduler tells a reason of its own; a step is cancelled for a failed task, too."""
+        """True when the scheduler gives its own reason, and not a failed task."""
         return self.why in OUTSIDE or "preempt" in self.why
 
     @property

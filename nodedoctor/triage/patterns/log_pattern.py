@@ -1,4 +1,4 @@
-"""How a line is recognised: words that a fast search finds, then the pattern that they were read from.
+"""A pattern of a line: words for the fast search, then an expression.
 
 The named groups `rank grank local pid host gpu` of a pattern go into the event's identity by themselves.
 """
@@ -18,7 +18,7 @@ from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 @record
 class LogPattern:
-    """One thing a line can say. `make` turns the match into an event's value; None for no event."""
+    """One pattern; `make` turns its match into an event's value, or None."""
 
     needles: tuple[str, ...]
     expression: str
@@ -92,7 +92,7 @@ def identify_speaker(who: Identity, match: re.Match[str]) -> Identity:
 
 
 def rank_in_words(who: Identity, pattern: re.Pattern[str], text: str) -> Identity:
-    """An identity with the rank that a pattern finds in the text, where the prefix has none."""
+    """An identity with the rank in a text, where the prefix has none."""
     match = pattern.search(text) if who.rank is None else None
     return identify_speaker(who, match) if match else who
 
@@ -107,11 +107,11 @@ _NUMBERS = {
 
 
 class BeyondBounds(ValueError):
-    """A number that nothing of its kind can have: the line does not say what the pattern looks for."""
+    """A number beyond the bounds of its kind: the pattern does not match."""
 
 
 def bounded_integer(text: str, most: int = LARGEST) -> int:
-    """An integer out of a group that took part; BeyondBounds for one that is larger than `most`."""
+    """An integer from a group; BeyondBounds for one larger than `most`."""
     value = signed(text, most)
     if value is None:
         raise BeyondBounds(text[:40])
@@ -119,7 +119,7 @@ def bounded_integer(text: str, most: int = LARGEST) -> int:
 
 
 def optional_integer(text: str | None) -> int | None:
-    """An integer out of a match, None for a group that did not take part and for more than 64 bits."""
+    """An integer from a match; None for an empty group or over 64 bits."""
     return signed(text)
 
 
@@ -148,7 +148,7 @@ _LARGEST_SIGNAL = 64
 
 
 def signal_number(text: str) -> int:
-    """A signal by its name, a shell's word or its number; a name without a row is taken for SIGKILL."""
+    """A signal by its name or number; SIGKILL for an unknown name."""
     return bounded_integer(text, _LARGEST_SIGNAL) if text.isdigit() else SIGNALS.get(text, 9)
 
 

@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 @record
 class XidReported:
-    """The driver reported an error of a GPU (Xid), or of an NVSwitch (SXid) where `switch` is true."""
+    """The driver reported a GPU's Xid, or an NVSwitch's SXid (`switch`)."""
 
     code: int
     pci: str
@@ -37,7 +37,7 @@ class KernelTaskHung:
 
 @record
 class HostOom:
-    """Something was killed because host memory ran out; `said_by` is who says so, `pid` what was killed."""
+    """A process was killed for host memory; `said_by` names the reporter, `pid` the process."""
 
     said_by: str
     pid: int | None = None
@@ -53,7 +53,7 @@ class HostOom:
 
 @record
 class MemoryUser:
-    """A row of Ray's table of memory users: the first one may be the hog, not the worker that was killed."""
+    """A row of Ray's table of memory users, the largest first."""
 
     pid: int
     gigabytes: float
@@ -62,7 +62,7 @@ class MemoryUser:
 
 @record
 class NodeLost:
-    """A whole node went away, says a scheduler; `unstarted` is why it did not even start its task."""
+    """A scheduler lost a node; `unstarted` is why its task did not start."""
 
     unstarted: str = ""
 

@@ -1,4 +1,4 @@
-"""NCCL's own WARN lines and results: which of them name a fault, and which only echo a peer's end."""
+"""NCCL's WARN lines and results: faults, and echoes of a peer's end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DuplicateGpu:
 
 @record
 class IbFlush:
-    """A work request was flushed (status 5): the queue pair was already down, the reason is elsewhere."""
+    """A work request was flushed (status 5) after its queue pair was down."""
 
     peer: str
 

@@ -57,7 +57,7 @@ diag-driver  hint  of_node  as_warning  of_another
 
 
 def _with_pair(row: LogPattern) -> LogPattern:
-    """The row, with its pair of ranks in words; none for an adapter that is hardly slower."""
+    """The row with its pair of ranks; none for a slightly slower adapter."""
 
     def make_event(match: re.Match[str]) -> object:
         src, dst, rate, median = map(match.groupdict().get, ("src", "dst", "rate", "median"))

@@ -13,7 +13,7 @@ from nodedoctor.triage.patterns.handling import is_handled
 
 @record
 class ProcessState:
-    """A process of the job was looked at; the event's text says what it does. No trouble by itself."""
+    """The state of a process of the job, which is no trouble."""
 
     name: str
 

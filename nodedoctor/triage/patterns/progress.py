@@ -1,4 +1,4 @@
-"""Signs of life: steps that went on, an end in good order, long work that is legitimate."""
+"""Signs of life: training steps, a good end, long legitimate work."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class TrainingStep:
 
     @property
     def epochs(self) -> float:
-        """How many epochs it went through, where it counts these and the steps in them, however seldom."""
+        """How many epochs it went through; 0 where it does not count them."""
         name = self.series.rpartition("|")[2]
         return self.last[0] - self.first[0] if name.startswith("epoch ") else 0.0
 
     @property
     def begins(self) -> bool:
-        """True when this part of the counter starts where counters start: with one of its steps at most."""
+        """True when this part begins at 0 or with one step at most."""
         *outer, inner = self.first or (0.0,)
         return all(value <= BEGINNING for value in outer) and inner <= max(BEGINNING, self.stride)
 
     @property
     def length(self) -> int | None:
-        """The length of the bar that it was read from; None for a counter without an end."""
+        """The length of its bar; None for a counter without an end."""
         match = _LENGTH.search(self.series)
         return int(match[1]) if match is not None else None
 
@@ -160,7 +160,7 @@ PATTERNS = (*ends.PATTERNS, _SERVING, *(pattern for _, pattern in _WORKS))
 
 
 def read_liveness(text: str) -> object | None:
-    """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
+    """The sign of life in a line; the least misleading kind is tried first."""
     roster = _ROSTER.match(text)
     if roster:
         return PidRoster(tuple(whole_number(pid, LARGEST_PID) or 0 for pid in roster[1].split(", ")))
@@ -177,7 +177,7 @@ def read_liveness(text: str) -> object | None:
 
 
 def _was_brief(text: str) -> bool:
-    """True for the bar of work that came to its end before anybody who waited for it would have given up."""
+    """True for the bar of work that ended within the shortest timeout."""
     bar = _FULL.search(text)
     if bar is None:
         return False
@@ -185,7 +185,7 @@ def _was_brief(text: str) -> bool:
 
 
 def is_brief(text: str) -> bool:
-    """True for the bar of work that would be done before anybody who waited for it would have given up."""
+    """True for the bar of work that will end within the shortest timeout."""
     bar = _EXPECTED.search(text)
     if bar is None:
         return False
@@ -199,7 +199,7 @@ def _duration_seconds(parts: Iterable[str | None]) -> int:
 
 
 def step_counter(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """Name and value of the counter of steps in a line, None when it has none."""
+    """Name and value of a line's step counter; None without one."""
     return parse_bar(text) or (None if TROUBLE.search(text) else all_counters(text))
 
 
@@ -228,7 +228,7 @@ def all_counters(text: str) -> tuple[str, tuple[float, ...]] | None:
 
 
 def _is_a_time(match: re.Match[str]) -> bool:
-    """True for how long a batch or a step took: only epochs are counted in parts."""
+    """True for the duration of a batch or step: only epochs have fractions."""
     return "epoch" not in match["name"] and not float(match["value"]).is_integer()
 
 

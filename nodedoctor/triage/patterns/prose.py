@@ -1,4 +1,4 @@
-"""Sentences about errors: an article, a help text, a commit message or a chat in a log.
+"""Sentences about errors: articles, help texts, commit messages or chats in a log.
 
 A program says that something went wrong; a person says what it means when it does. The words of the error are
 the same, those around them are not: they are general, and of the present.
@@ -48,7 +48,7 @@ SENTENCE = 60
 
 
 def is_prose_about_error(text: str, start: int, end: int) -> bool:
-    """True for a line that explains its text from `start` to `end`, and does not report it."""
+    """True for a line that explains the error at `start`, and does not report it."""
     lead, behind = text[max(0, start - REACH) : start], text[end : end + REACH]
     while own := _OWN.search(lead):
         lead = lead[: own.start()]

@@ -1,4 +1,4 @@
-"""NCCL's RAS answers, as text or JSON: which rank or process does not answer while the others run."""
+"""NCCL's RAS answers, as text or JSON: ranks that do not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RasMissing:
 
 @record
 class RasCount:
-    """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
+    """How many ranks launched up to which operation; one apart is ordinary."""
 
     ranks: int
     operation: int

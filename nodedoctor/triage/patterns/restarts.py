@@ -33,7 +33,7 @@ _TRACKED = "Tracking run with wandb version"
 
 @record
 class Restarted:
-    """The log repeats the first lines of an earlier run of it, in the same order.
+    """The log repeats the first lines of an earlier run, in order.
 
     `explicit`: a program printed that a new run begins; else only lines are alike.
     """

@@ -17,13 +17,13 @@ LONGEST = 100
 
 
 class RetryHeadings:
-    """Follows headings that number the tries of a script: each is one more than the one before."""
+    """Follows headings with numbered tries, each one more than the last."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
     def read(self, line: Line) -> Mark | None:
-        """The mark of a line that begins the next try; a script's lines name no process."""
+        """The mark at the next try's heading; a script's lines name no process."""
         text = line.text
         may_be_heading = line.who == NOBODY and len(text) <= LONGEST and any(word in text for word in _WORDS)
         match = _HEADING.match(text) if may_be_heading else None

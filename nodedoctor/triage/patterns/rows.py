@@ -66,7 +66,7 @@ _DIGITS = "0123456789"
 
 
 def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
-    """The patterns of a table; `makers` are the classes and functions that its rows begin with."""
+    """The patterns of a table; `makers` are its rows' classes and functions."""
     makers_by_name = {maker.__name__: maker for maker in makers}
     cause = ""
     patterns = []

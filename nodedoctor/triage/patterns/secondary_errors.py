@@ -101,5 +101,5 @@ _HELPERS = re.compile(r"[/\\]multiprocessing[/\\]")
 
 
 def from_helper_process(raised: ExceptionRaised) -> bool:
-    """True for a closed connection to a process that helps this one: one that loads data is no peer."""
+    """True for a closed connection to a helper process, which is no peer."""
     return is_secondary(raised) and any(_HELPERS.search(frame.file) for frame in raised.frames)

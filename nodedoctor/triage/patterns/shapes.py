@@ -78,8 +78,9 @@ class LineShapes:
 
 
 class LiteralIndex:
-    """Which of many lists of words have one in a text: a word is looked for only where its rarest piece is.
+    """Which of many lists of words have one in a text.
 
+    A word is looked for only where its rarest piece is.
     A text has far fewer different pieces of three letters than there are words.
     """
 

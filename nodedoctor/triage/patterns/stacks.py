@@ -29,7 +29,7 @@ _FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
 
 @record
 class ThreadStack:
-    """One thread, from the innermost frame outwards: the main one, or the one with Python's lock."""
+    """The stack of the main thread or of the one with the GIL."""
 
     frames: tuple[StackFrame, ...]
     owns_gil: bool = False

@@ -24,7 +24,7 @@ class GlooTimeout:
 
 @record
 class PeerGone:
-    """A connection to a peer broke: that peer's process ended, or the way to it did."""
+    """A connection to a peer broke: its process ended, or the network did."""
 
     peer: str = ""
     timed_out: bool = False
@@ -42,7 +42,7 @@ class BarrierMissed:
 
 @record
 class SizeMismatch:
-    """Gloo got more bytes than its buffer holds; the rank with the smaller buffer prints it."""
+    """Gloo got more bytes than the buffer of the rank that prints it."""
 
     received: int
     expected: int
@@ -117,7 +117,7 @@ _RUNNING_RANK = re.compile(r"Rank (\d{1,6}) is running\b|\bbut Rank (\d{1,6})\b"
 
 
 def parse_fingerprints(text: str) -> tuple[CollectiveFingerprint, ...]:
-    """Every `Rank N is running collective: ...` in a text, without its collective where the line ends."""
+    """Every `Rank N is running collective: ...` in a text, also cut ones."""
     shown = {int(rank): re.sub(r"\s", "", what) for rank, what in _RUNNING.findall(text)[:64]}
     for rank_running, rank_differing in _RUNNING_RANK.findall(text)[:64]:
         shown.setdefault(int(rank_running or rank_differing), "")

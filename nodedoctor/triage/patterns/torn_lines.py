@@ -1,4 +1,4 @@
-"""Lines that were broken: by a terminal when they were copied, by what others print, or in a message."""
+"""Joins lines broken by a terminal, by other output, or within a message."""
 
 from __future__ import annotations
 

@@ -49,8 +49,9 @@ _AGAIN = "During handling of the above exception"
 
 @record
 class ExceptionRaised:
-    """An exception at the end of a traceback, or alone. `later`: raised while an earlier one was handled.
+    """An exception at the end of a traceback, or in a line alone.
 
+    `later`: raised while an earlier one was handled.
     `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
     ended a thread, and not the process.
     """
@@ -65,7 +66,7 @@ class ExceptionRaised:
 
 @record
 class CutShort:
-    """A traceback at the log's end without the line that names its exception: the log was cut.
+    """A traceback that the end of the log cut before its exception.
 
     `error` is the name of the exception where Ray gave it in front, and `echo` whether such an exception only
     reports the end of another process.
@@ -126,12 +127,12 @@ def _lone_manner(line: Line, end: int) -> Assertion:
 
 
 def _without_markup(text: str) -> str:
-    """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
+    """A line without the marks of an issue or a chat: `**### ValueError: x**`."""
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
 def _of_handler(current: _OpenTraceback) -> bool:
-    """True for what was raised while a signal was handled, by what Python says or by a function's name."""
+    """True for what was raised while a signal was handled."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
 
@@ -251,11 +252,11 @@ class TracebackReader:
         yield what, how
 
     def _is_ignored(self, line: Line) -> bool:
-        """True where an announcement of an ignored error is not far, and its traceback has not ended."""
+        """True soon after an announced ignored error, until its traceback ends."""
         return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= ANNOUNCED_LINES
 
     def _first_manner(self, line: Line, text: str, how: Assertion) -> Assertion:
-        """The manner of the first of equal lines, which Ray counts and prints out of order."""
+        """The manner of the first of equal lines, which Ray may repeat."""
         if line.repeated:
             return self._manners.get(text, how)
         if len(self._manners) < MOST_MANNERS:
@@ -272,7 +273,7 @@ class TracebackReader:
         self._open.clear()
 
     def holds(self, line: Line) -> bool:
-        """True for a line of a stack: what it shows is source, and no word of the program."""
+        """True for a line of a stack, which is source and no message."""
         return line.key in self._open and line.text[:1].isspace()
 
     def count_step(self) -> None:

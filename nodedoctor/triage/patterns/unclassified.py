@@ -42,7 +42,7 @@ class LastComplaint:
 
 
 class LastError:
-    """How far back the last error of a log of one process is, in bytes: not all lines are read."""
+    """How many bytes ago a one-process log had its last error."""
 
     def __init__(self) -> None:
         self._at: int | None = None
@@ -62,7 +62,7 @@ class LastError:
 
 
 class RetryDetails:
-    """Whether a line is the detail of an error that the line in front of it says is tried again."""
+    """Whether a line is the detail of the retried error in front of it."""
 
     def __init__(self) -> None:
         self._key: str | None = None
@@ -76,7 +76,7 @@ class RetryDetails:
 
 @record
 class UnclassifiedError:
-    """A line that speaks of a failure. `aside`: as a sentence about one, and not as a report."""
+    """A line about a failure; `aside`: as a sentence, not as a report."""
 
     aside: bool = False
 

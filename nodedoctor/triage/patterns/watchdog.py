@@ -1,4 +1,4 @@
-"""PyTorch's NCCL watchdog, heartbeat monitor and desync report, in the words of torch 1.13 to 2.15."""
+"""PyTorch's NCCL watchdog, heartbeat monitor and desync report, torch 1.13 to 2.15."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DumpRequested:
 
 @record
 class WatchdogStuck:
-    """The watchdog thread itself was stuck in a CUDA or NCCL call, or waited for the GIL."""
+    """The watchdog was stuck in a CUDA or NCCL call, or waited for the GIL."""
 
     seconds_stuck: int | None = None
     of_server: bool = False
@@ -75,7 +75,7 @@ class DesyncMissing:
 
 @record
 class DesyncJoined:
-    """Ranks that entered a collective and did not leave it, the furthest behind in the desync report."""
+    """Ranks that entered a collective and did not leave it, the furthest behind."""
 
     ranks: tuple[int, ...]
     seq: int

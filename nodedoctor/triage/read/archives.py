@@ -1,4 +1,4 @@
-"""What a file really holds: packed files are unpacked, archives opened up, each part with its own name.
+"""Unpacks files and archives, each part with its own name.
 
 Nothing is written to disk. Sizes are counted while reading, a name that comes twice is read once, and what
 cannot be opened becomes a note.
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @record
 class ArchivePart:
-    """One file of an archive, or the file itself: its name, what it is, and how to read it.
+    """One file of an archive: its name, its kind, and how to read it.
 
     `member` is the place of the outermost archive's member that it is in; `files` how many there are at
     least, as far as that is known.
@@ -51,7 +51,7 @@ class ArchivePart:
 
 @record
 class ArchiveShare:
-    """The members of an archive that one of several processes reads: every `count`-th from `first` on."""
+    """The members that one of `count` processes reads: every `count`-th from `first` on."""
 
     first: int = 0
     count: int = 1
@@ -65,7 +65,7 @@ ALL_MEMBERS = ArchiveShare()
 
 
 class UnpackBudget:
-    """Bytes that may still be unpacked, and notes of the parts that are not read, by member.
+    """The bytes left to unpack, and notes of unread parts by member.
 
     The reader of a share has a share of the bytes, so that all together unpack no more than one would.
     """
@@ -87,7 +87,7 @@ def archive_parts(
     share: ArchiveShare | None = ALL_MEMBERS,
     depth: int = 0,
 ) -> Iterator[ArchivePart]:
-    """The files in a file, in order; each is read before the next one is asked for.
+    """The files in a file; each is read before the next is asked for.
 
     Of the outermost archive a `share` of the members is read; None: this is inside of one.
     """
@@ -106,7 +106,7 @@ def archive_parts(
 
 
 def _begin_member(member: int, account: UnpackBudget, share: ArchiveShare | None) -> bool:
-    """Whether a member is to be read; what is left out from here on is of the outermost archive's member."""
+    """Whether a member is to be read; later notes are about it."""
     if share is None:
         return True
     account.member = member
@@ -114,13 +114,13 @@ def _begin_member(member: int, account: UnpackBudget, share: ArchiveShare | None
 
 
 def _member_parts(member: int, files: int, parts: Iterator[ArchivePart]) -> Iterator[ArchivePart]:
-    """The parts of a member, as those of the archive with at least so many files."""
+    """The parts of a member, with the number of files known so far."""
     for number, part in enumerate(parts, 1):
         yield replace(part, member=member, files=files * max(number, part.files))
 
 
 def count_members(source: LogSource) -> int:
-    """How many members of an archive can be read each by itself; 1 for everything else, and what is broken.
+    """How many members of an archive can be read separately; 1 for others.
 
     A zip lists them. Of a tar it is only known that there may be several, and all that lies before a member
     must be unpacked to reach it. That takes bzip2 longer than it takes to read the logs: nothing is won.

@@ -1,4 +1,4 @@
-"""Line numbers for the few lines that are shown: counted at the end, not while gigabytes are read."""
+"""Line numbers of the few shown lines, counted at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LineNumbers:
 
 
 def _nearest_line(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
-    """Number and offset of the known line that is nearest: grep counted those with a hit in them."""
+    """Number and offset of the nearest line that grep or we counted."""
     index = bisect_right(anchors, (offset, 0))
     nearest = min((last, *anchors[max(0, index - 1) : index + 1]), key=lambda anchor: abs(anchor[0] - offset))
     return nearest[1], nearest[0]

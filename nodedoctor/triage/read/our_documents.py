@@ -1,4 +1,4 @@
-"""Documents of our own among what is to be read: they quote logs, and are none."""
+"""Our own documents among the sources: they quote logs, and are none."""
 
 from __future__ import annotations
 

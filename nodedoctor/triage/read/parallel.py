@@ -1,4 +1,4 @@
-"""Many logs are read on all cores: forks of this process read a share each and send it back."""
+"""Reads many logs on all cores, each fork a share of them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_all(sources: Sequence[LogSource], reading: SourceReading) -> None:
 
 
 def _read_tails(sources: Sequence[LogSource], reading: SourceReading) -> TaskReadings:
-    """The ends of logs, where the time is limited: of every log a short one before any longer one."""
+    """The ends of logs where time is limited, the short ends first."""
     if reading.limit is None:
         return []
     reading.limit.interrupt_reading()
@@ -81,7 +81,7 @@ def _read_tails(sources: Sequence[LogSource], reading: SourceReading) -> TaskRea
 
 
 def _most_read(parts: TaskReadings) -> TaskReadings:
-    """The full readings of a source, else the longest of its ends that was read uninterrupted."""
+    """The full readings of a source, else its longest uninterrupted tail."""
     full_readings = [pair for pair in parts if not pair[0].tail]
     tails = [pair for pair in parts if pair[0].tail and not pair[1].interrupted]
     if tails and (not full_readings or any(part.interrupted for _, part in full_readings)):
@@ -90,7 +90,7 @@ def _most_read(parts: TaskReadings) -> TaskReadings:
 
 
 def _merge_shares(source: LogSource, readings: TaskReadings, reading: SourceReading) -> SourceReading:
-    """The reading of a source, merged from those of its shares; a note of several is kept once.
+    """The reading of a source, merged from its shares, each note once.
 
     A share beyond its part of the bound does not show that the archive is: then one process reads all of it.
     """
@@ -133,7 +133,7 @@ def _assign_loads(sources: Sequence[LogSource], reading: SourceReading) -> list[
 
 
 def _count_shares(source: LogSource, total: int, cores: int) -> int:
-    """In how many shares an archive is read: those that are small beside the others are read whole."""
+    """In how many shares an archive is read: one, where it is small."""
     if source.kind not in PACKS or source.size * cores < total:
         return 1
     return min(cores if source.kind == "zip" else OF_A_STREAM, cores, count_members(source))

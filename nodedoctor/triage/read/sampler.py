@@ -15,7 +15,7 @@ STEPS_KEPT = 8
 
 
 class EventSampler:
-    """Keeps the first and last events of each kind and rank, in their order: bounded memory in any flood."""
+    """Keeps the first and last events of each kind and rank, in order."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[Any, ...], list[tuple[int, Event[Any]]]] = {}

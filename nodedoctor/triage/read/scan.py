@@ -35,7 +35,7 @@ Spot = tuple[int, bytes]
 
 @record
 class ReadDepth:
-    """How many bytes of a log are read line by line: all of a short one, the ends and samples of another."""
+    """How many bytes are read line by line: a short log, or ends and samples."""
 
     size: int = LINE_BY_LINE
 
@@ -55,16 +55,16 @@ DEEPEST = ReadDepth()
 
 
 def choose_depth(logs: int) -> ReadDepth:
-    """How deep each of so many logs is read: a thousand ranks must not take a thousand times as long."""
+    """How deep each log is read, less for each where there are many."""
     return ReadDepth(min(LINE_BY_LINE, max(LEAST, ORDINARY // max(logs, 1))))
 
 
 def scan_file(
     path: str, size: int, anchors: list[Anchor], search: GrepSearch | None = None, deep: ReadDepth = DEEPEST
 ) -> Iterator[Spot]:
-    """Offset and bytes of every line worth parsing in a regular file, in order; `anchors`: line numbers.
+    """Offset and bytes of the lines worth parsing in a file, in order.
 
-    `search` is one in it that runs already.
+    `anchors` takes the line numbers that grep counted. `search` is one in it that runs already.
     """
     with open(path, "rb", buffering=0) as file:
         if size <= deep.size or not has_short_lines(file.fileno(), size):
@@ -215,7 +215,7 @@ def _is_wanted() -> re.Pattern[bytes]:
 
 
 def _search_small(data: bytes) -> list[Anchor]:
-    """What grep would find in a file so small that it takes longer to start one."""
+    """What grep would find in a file too small to start it for."""
     hits: list[Anchor] = []
     last, number = 0, 1
     for match in _is_wanted().finditer(data):
@@ -226,7 +226,7 @@ def _search_small(data: bytes) -> list[Anchor]:
 
 
 def _grep_lines(path: str, search: GrepSearch | None) -> list[Anchor] | None:
-    """Lines with a stem; None when grep(1) cannot be asked. In a flood: the first and last needles."""
+    """The lines that grep finds, of a flood both ends; None without grep."""
     answer = (search or GrepSearch(path)).answer()
     if answer is not None and answer[1]:
         answer = GrepSearch(path, NEEDLES).answer()

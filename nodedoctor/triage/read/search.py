@@ -1,4 +1,4 @@
-"""grep(1) over a large log: it points at the lines that matter, on cores of its own, while others are read.
+"""Runs grep(1) over large logs on other cores, while logs are read.
 
 This module loads nothing heavy, so that the search can begin before the rest of triage is loaded.
 """
@@ -54,7 +54,7 @@ Anchor = tuple[int, int]
 
 
 class GrepSearch:
-    """A search that starts at once, in parts of a large file; `answer` waits for it."""
+    """A search that starts at once; a large file is searched in parts."""
 
     def __init__(self, path: str, words: Iterable[str] = GREP_PREFILTER, *options: str) -> None:
         words = tuple(words)
@@ -72,7 +72,7 @@ class GrepSearch:
         )
 
     def answer(self) -> tuple[list[Anchor], bool] | None:
-        """Hits in order and whether the first were too many to keep; None when grep could not be asked."""
+        """The hits, and whether the first were dropped; None when grep failed."""
         self._collect()
         answers = [part.answer() for part in self._parts]
         anchors: list[Anchor] = []
@@ -109,7 +109,7 @@ class GrepSearch:
 
 
 class _GrepPart:
-    """One grep(1), over a file or over a part of one, which ends with a line that holds `mark`."""
+    """One grep(1) over a file or a part, which ends with `mark`."""
 
     def __init__(
         self, argv: tuple[str, ...], path: str, span: tuple[int, int] | None = None, mark: str = ""
@@ -188,7 +188,7 @@ class _GrepPart:
 
 
 def _feed_part(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[bytes]:
-    """A process that writes a part of a file, and a line with a mark behind it."""
+    """A process that writes a part of a file, then a mark."""
     with open(path, "rb", buffering=0) as file:
         argv = (sys.executable, "-I", "-S", "-c", _FEED, *map(str, span), mark and f"{mark}\n")
         feeder = subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -197,7 +197,7 @@ def _feed_part(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[
 
 
 def _widen_pipe(pipe: int | None) -> None:
-    """Let a pipe hold a MiB, so that its writer need not wait for its reader."""
+    """Let a pipe hold a MiB, so that its writer seldom waits."""
     if pipe is not None:
         with suppress(OSError, AttributeError):  # Linux alone has it, and bounds it for each user
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
@@ -227,7 +227,7 @@ def _next_line(descriptor: int, begin: int) -> int:
 
 
 def start_searches(paths: Iterable[str]) -> dict[str, GrepSearch]:
-    """Searches in the first large logs among these paths; those that cannot be searched are left out."""
+    """Searches in the first large logs among these paths."""
     searches: dict[str, GrepSearch] = {}
     for path in paths:
         if len(searches) < MOST_SEARCHES and _is_large_text(path):
@@ -236,7 +236,7 @@ def start_searches(paths: Iterable[str]) -> dict[str, GrepSearch]:
 
 
 def has_short_lines(descriptor: int, size: int) -> bool:
-    """True when no line is so long that grep would have to hold it in memory."""
+    """True when no line is too long for grep's memory."""
     for offset in range(0, size, _STRIDE):
         step = offset
         while step < min(size, offset + _STRIDE):

@@ -38,7 +38,7 @@ _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"',
 
 @record
 class LogSource:
-    """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
+    """A source: its path, its kind, its size in bytes (0 for streams)."""
 
     path: str
     kind: Kind
@@ -111,7 +111,7 @@ def _is_black_box(folders: set[str], files: set[str]) -> bool:
 
 
 def _source_of(path: str, explicit: bool, notes: list[str]) -> LogSource | None:
-    """What a path is, None when it is left out, as a pipe in a folder, which may never end."""
+    """The source at a path; None for one left out, as a folder's pipe."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""A time limit for each block of a log: too slow lines are cut short, then left out."""
+"""A time limit for each block of a log; slow lines are cut, then skipped."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TimedBlocks:
         self._arm()
 
     def give_up(self) -> None:
-        """Give up the open lines: they are read once more, cut short, or not at all."""
+        """Give up the open lines: they are read again, cut short, or skipped."""
         self._armed = False
         if self._is_retry:
             self.unread += len(self._open_lines)
