@@ -110,7 +110,7 @@ re._compile = compiled
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report.json import document
-from nodedoctor.triage import document as triage_document
+from nodedoctor.triage.verdict import document as triage_document
 from nodedoctor.triage.job import examine_job
 for path in sorted(Path("tests/triage/logs/cases").iterdir()):
     examined = examine_job([str(path)])

@@ -103,7 +103,7 @@ def is_warning(text: str, end: int) -> bool:
 
 
 def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> Assertion:
-    """The manner of a line's text from `start`, or from its words at `words`, to `end`."""
+    """The manner of a line's text, `start` to `end`; its words may begin at `words`."""
     text = line.text
     if is_warning(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
