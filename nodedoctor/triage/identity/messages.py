@@ -69,7 +69,7 @@ def join_ray_tasks(events: Iterable[Event[Any]]) -> list[Event[Any]]:
             tasks[source] = event
         elif task is not None and isinstance(event.what, (ExceptionRaised, GpuFull, CutShort)):
             same_line = event.place.offset == task.place.offset
-            itself = _is_other_process(event.who, printers.get(source), task.what.teller)
+            itself = _is_other_process(event.who, printers.get(source), task.what.printer)
             if same_line and not isinstance(event.what, CutShort):
                 printers[source] = event.who.pid
             elif not itself:

@@ -310,7 +310,7 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
         )
         speaker = Identity(world=line.who.world) if of_another else line.who
         if isinstance(what, ray.TaskFailed):
-            what = replace(what, teller=line.who.pid)
+            what = replace(what, printer=line.who.pid)
         yield Event.at(line, what, who=identify_speaker(speaker, match), manner=how)
 
 

@@ -22,11 +22,11 @@ OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
 class TaskFailed:
     """`ray.get` shows the first failed task of its list, rarely the first failure.
 
-    `teller` is the process that prints it, where the line has its id in front.
+    `printer` is the process that prints it, where the line has its id in front.
     """
 
     error: str = ""
-    teller: int | None = None
+    printer: int | None = None
 
 
 SIGNS = read_rows(
