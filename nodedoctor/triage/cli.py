@@ -140,7 +140,7 @@ def _write_outputs(arguments: argparse.Namespace, examined: TriageResult) -> int
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
     from nodedoctor.triage.verdict import document
 
-    content = document.make_document(examined.verdict, examined.lines.of)
+    content = document.make_document(examined.verdict, examined.lines.line_of)
     code = Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
     return _show_document(arguments, content, code)
 

@@ -74,13 +74,13 @@ def _examine(
     limit: TimeLimit | None,
 ) -> TriageResult:
     material = find_sources(list(paths))
-    reading = SourceReading(notes=list(material.notes), begun=searches or {}, limit=limit)
+    reading = SourceReading(notes=list(material.notes), searches=searches or {}, limit=limit)
     read_all([source for source in material.sources if source.kind not in (*_DUMPS, "capture")], reading)
     in_time = limit is None or not (reading.interrupted and limit.is_over)
     if limit is not None and not in_time:
         reading.interrupted = False  # by us, and not by a person
         reading.notes.append(f"--deadline {limit.seconds:g}: these logs were not read whole in time")
-    for search in reading.begun.values():
+    for search in reading.searches.values():
         search.stop()
     if captured := _read_captures(material.sources):
         from nodedoctor.triage.live.examine import judge_live

@@ -147,7 +147,7 @@ def _find_restarts(events: list[Event[Any]]) -> set[int]:
         if isinstance(what, Restarted):
             (program, error), (next_program, next_error) = last_failures[index], next_failures[index]
             open_at, works = index if next_program in (program, "") else None, False
-            if next_program == program != "" and (what.told or error != next_error):
+            if next_program == program != "" and (what.explicit or error != next_error):
                 restarts.add(index)
         elif isinstance(what, TrainingStep):
             began = counter_starts.setdefault((what.series, what.part), index)

@@ -29,7 +29,7 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
     people: dict[tuple[str, int], Identity] = {key: event.who for key, event in last.items()}
     for who in (*verdict.victims, *verdict.parties, *verdict.culprits):
         if who.rank is not None:
-            people[who.world, who.rank] = who.filled(people.get((who.world, who.rank), who))
+            people[who.world, who.rank] = who.fill_from(people.get((who.world, who.rank), who))
     if len({world for world, _ in people}) == 1:
         world = next(iter(people))[0]
         for rank in verdict.coverage.ranks_missing[:MISSING]:

@@ -97,8 +97,10 @@ def clock_time(seconds: float | None) -> str | None:
 
 
 def _job_document(job: OtherJob) -> dict[str, Any]:
+    fields = asdict(job)
+    fields["judged"] = fields.pop("is_judged")
     return {
-        **asdict(job),
+        **fields,
         "hosts": list(job.hosts),
         "first": clock_time(job.first),
         "last": clock_time(job.last),

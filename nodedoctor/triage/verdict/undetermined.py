@@ -42,7 +42,9 @@ def open_question(timeline: Timeline) -> str:
         return "this is a page about a failure and not its log: what it quotes does not decide"
     first = timeline.first_wait
     if first is None:
-        reason = next((event.what.told for event in timeline.of_kind(NcclError) if event.what.told), "")
+        reason = next(
+            (event.what.last_warning for event in timeline.of_kind(NcclError) if event.what.last_warning), ""
+        )
         if reason:
             return f"NCCL gave up with {reason!r}, and what was read does not say why"
         if timeline.of_kind(ThreadStack):

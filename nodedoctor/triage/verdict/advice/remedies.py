@@ -106,7 +106,7 @@ def _fix_xid(what: XidReported) -> Fixes:
 
 
 def _fix_unjoined(what: ClientsMissing) -> Fixes:
-    absent = what.expected - what.joined
+    absent = what.expected - what.arrivals
     return (
         Fix(
             f"Look for the {absent} that did not come: no log of its own, an error before torch.distributed"

@@ -27,7 +27,7 @@ class FirstEnd:
     @property
     def codes(self) -> list[int]:
         """The known exit codes."""
-        return sorted({event.what.code for event in self.ends if event.what.told})
+        return sorted({event.what.code for event in self.ends if event.what.has_code})
 
 
 def first_end(timeline: Timeline) -> FirstEnd | None:
@@ -66,7 +66,7 @@ def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
 def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
     """The ranks that the rendezvous store missed, where as many are absent here."""
     reports = timeline.of_kind(ClientsMissing)
-    joins, expected = max(((event.what.joined, event.what.expected) for event in reports), default=(0, 0))
+    joins, expected = max(((event.what.arrivals, event.what.expected) for event in reports), default=(0, 0))
     ranks = timeline.ranks_seen
     missing = [rank for rank in range(expected) if rank not in ranks] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own

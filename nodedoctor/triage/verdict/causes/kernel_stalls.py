@@ -37,7 +37,7 @@ def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     stalls = timeline.of_kind(KernelTaskHung)
     if stalls:
         culprits = tuple(distinct_ranks(event.who for event in stalls))
-        headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.says}"
+        headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
 
 

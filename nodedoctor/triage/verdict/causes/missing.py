@@ -318,7 +318,7 @@ def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
     reports = timeline.of_kind(ClientsMissing)
     if not reports:
         return
-    joins, expected = max((event.what.joined, event.what.expected) for event in reports)
+    joins, expected = max((event.what.arrivals, event.what.expected) for event in reports)
     absent = expected - joins
     culprits = never_joined(timeline)
     names = f" ({describe_identities(culprits)})" if culprits else ""

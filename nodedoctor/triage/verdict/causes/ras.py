@@ -22,7 +22,7 @@ def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
     processes = timeline.marked(Mark.RAS_PROCESS)
     culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
-        culprits = (culprits[0].filled(processes[0].who),)
+        culprits = (culprits[0].fill_from(processes[0].who),)
     dead = timeline.marked(Mark.RAS_DEAD)
     yield Candidate(
         "peer_died",

@@ -125,7 +125,7 @@ def _symptom_ground(what: Symptom) -> Ground:
 
 
 def _symptom_message(what: Symptom) -> str:
-    return f"{what.says} ({what.words})" if what.words else what.says
+    return f"{what.sentence} ({what.words})" if what.words else what.sentence
 
 
 def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
