@@ -18,7 +18,6 @@ from nodedoctor.report.inert import inert
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.xdist_group("html"),
     pytest.mark.skipif(bool(missing()), reason=missing() or "all is here"),
 ]
 

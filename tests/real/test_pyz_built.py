@@ -19,7 +19,7 @@ from test_tui_terminal import terminal
 
 from nodedoctor.demo import folder as demo
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("pyz")]
+pytestmark = pytest.mark.real
 REPOSITORY = Path(__file__).parents[2]
 LARGEST = 8 * 2**20
 ELF_MACHINE = {"x86_64": 62, "aarch64": 183}  # e_machine in elf.h

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from fake_python import add_package, make_env
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.real
 
 PORT = "6399"
 START = ["--head", "--num-cpus=1", "--num-gpus=4", "--include-dashboard=false", f"--port={PORT}"]

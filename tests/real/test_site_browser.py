@@ -13,7 +13,7 @@ from browser import Browser, browser, missing
 SITE = Path(__file__).parents[2] / "build" / "site"
 PATIENCE = 60  # seconds; a hang guard
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("site")]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ DAEMONS = ("munged", "slurmctld", "slurmd")
 OFTEN = [re.sub(r"(HealthCheckInterval=).*", r"\g<1>2", line) for line in RECOMMENDED]
 PATIENCE = 60  # seconds; a hang guard
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.real
 
 SLURM_CONF = """\
 ClusterName=one

@@ -69,7 +69,6 @@ def test_torchrun(python: str, fault: str, shown: str, tmp_path: Path) -> None:
     assert shown in str(found["headline"])
 
 
-@pytest.mark.xdist_group("ray")
 @pytest.mark.parametrize("armed", [False, True])
 def test_ray(armed: bool, tmp_path: Path) -> None:
     """The raylet was started before us, the driver passes its own runtime_env or ours, one actor sleeps."""

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 
 JOB = Path(__file__).with_name("launched_job.py")
 RUN = (sys.executable, "-m", "nodedoctor", "run", "--hang-after", "8", "--kill-after", "4")
-LAUNCHERS = (pytest.param("ray", marks=pytest.mark.xdist_group("ray")), "lightning", "spawn")
+LAUNCHERS = ("ray", "lightning", "spawn")
 LONG = 24
 """Seconds; three times what a hang takes to be seen."""
 

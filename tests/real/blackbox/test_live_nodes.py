@@ -15,7 +15,7 @@ import pytest
 from hosts import BIN
 from slurm_cluster import Cluster, running, until
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.real
 
 JOB = Path(__file__).parents[1] / "triage" / "triage_job.py"
 LEFT = re.compile(rf"nodedoctor watch|probes/job/|{JOB.name}")

@@ -12,7 +12,7 @@ import pytest
 from hosts import BIN
 from slurm_cluster import Cluster, running, until
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.real
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 RANK = """

@@ -72,7 +72,6 @@ def test_the_rank_that_was_killed_is_named(python: str, tmp_path: Path, record_p
     named(kept, record_property)
 
 
-@pytest.mark.xdist_group("oom")
 def test_the_rank_that_ran_out_of_memory_is_named(
     python: str, memory_cgroup: Path, tmp_path: Path, record_property: Note
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hosts import BIN, Hosts, need
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.real
 
 PATIENCE = 90  # seconds; a hang guard
 DEADLINE = 30

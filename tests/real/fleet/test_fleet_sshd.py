@@ -23,7 +23,7 @@ from nodedoctor.fleet.model import FleetRequest, Node
 from nodedoctor.fleet.transports import node_side
 from nodedoctor.fleet.transports.ssh import Ssh
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("sshd")]
+pytestmark = pytest.mark.real
 
 PYZ = Path(__file__).parents[3] / "dist/nodedoctor.pyz"
 FEW = ("--json", "nvlink.links", "driver.gpus-present")

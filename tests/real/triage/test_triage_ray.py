@@ -12,7 +12,7 @@ import pytest
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.real
 
 JOB = Path(__file__).with_name("triage_ray_job.py")
 

@@ -81,7 +81,6 @@ def kernel_log() -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.xdist_group("oom")
 def test_host_memory_runs_out(python: str, memory_cgroup: Path, tmp_path: Path) -> None:
     """Nothing but the kernel's line tells this from any other SIGKILL."""
     before = set(kernel_log())

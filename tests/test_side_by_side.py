@@ -1,0 +1,37 @@
+"""Groups of real tests name tests that there are, and each group is handed out as a whole."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from side_by_side import GROUPS, group_of
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("beginning", GROUPS)
+def test_a_group_names_tests_that_there_are(beginning: str):
+    path, _, name = beginning.partition("::")
+    assert f"def {name}(" in (REPOSITORY / path).read_text() if name else (REPOSITORY / path).exists()
+    assert group_of(f"{beginning}::test_x[1]") == GROUPS[beginning]
+
+
+def test_a_group_is_run_by_one_worker(tmp_path: Path):
+    (tmp_path / "conftest.py").write_text(
+        f"import sys; sys.path.insert(0, {str(REPOSITORY / 'tests' / 'support')!r})\n"
+        "import side_by_side\n"
+        "side_by_side.GROUPS.update({'test_a.py': 'one', 'test_b.py::test_x': 'one'})\n"
+        "from side_by_side import pytest_xdist_make_scheduler\n"
+    )
+    test = "import time\ndef test_x(worker_id): time.sleep(0.2); print('at', worker_id)\n"
+    (tmp_path / "test_a.py").write_text(test + test.replace("test_x", "test_z"))
+    (tmp_path / "test_b.py").write_text(test + test.replace("test_x", "test_y"))
+    argv = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-v", "-p", "no:cacheprovider"]
+    done = subprocess.run([*argv, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    lines = [line.split() for line in done.stdout.splitlines() if "PASSED" in line]
+    workers = {line[-1]: line[0] for line in lines}
+    assert len(workers) == 4, done.stdout
+    assert (
+        len({workers[name] for name in ("test_a.py::test_x", "test_a.py::test_z", "test_b.py::test_x")}) == 1
+    )
