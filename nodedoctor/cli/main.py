@@ -118,6 +118,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor.triage import cli as triage
 
         return triage.main(words[1:])
+    if words and words[0] == "read":
+        from nodedoctor.intake import cli as intake
+
+        return intake.main(words[1:])
     if words and words[0] == "fleet":
         from nodedoctor.cli import fleet
 

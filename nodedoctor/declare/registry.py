@@ -35,6 +35,7 @@ RESERVED = frozenset(
         "explain",
         "fleet",
         "list",
+        "read",
         "run",
         "schema",
         "triage",

@@ -14,6 +14,7 @@ FILES, FOLDERS = "(files)", "(folders)"
 
 _ELSEWHERE = {
     "triage": "nodedoctor.triage.cli",
+    "read": "nodedoctor.intake.cli",
     "fleet": "nodedoctor.fleet.arguments",
     "compare": "nodedoctor.cli.compare",
     "expect": "nodedoctor.cli.expect",
@@ -23,6 +24,7 @@ _ELSEWHERE = {
 
 _ABOUT = {
     "triage": "why a job died",
+    "read": "what somebody sent: pastes, bug reports, logs",
     "fleet": "many nodes, one report",
     "watch": "live load of this node, or a job until it hangs",
     "run": "run a training command, and keep why it hung",

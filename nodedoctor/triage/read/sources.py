@@ -97,14 +97,14 @@ def _reading_order(given: str) -> Iterator[tuple[str, bool]]:
 def _walk_folder(folder: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
         folders.sort()
-        if _is_black_box(set(folders), set(files)):  # neither its own verdict nor our hook is evidence
+        if is_black_box(set(folders), set(files)):  # neither its own verdict nor our hook is evidence
             folders[:] = [name for name in folders if name in ("fr", "logs", "nccl")]
             files = ["capture.json"] if "capture.json" in files else []
         for name in sorted(files):
             yield os.path.join(root, name)
 
 
-def _is_black_box(folders: set[str], files: set[str]) -> bool:
+def is_black_box(folders: set[str], files: set[str]) -> bool:
     """Whether `run` or `watch` made this folder; who was killed at once has left no run.json in it."""
     made = {"fr", "logs", "nccl", "stacks"} <= folders and bool(files & {"env.txt", "samples.jsonl"})
     return made or ("run.json" in files and ("samples.jsonl" in files or "hook" in folders))

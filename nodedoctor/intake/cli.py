@@ -1,0 +1,130 @@
+"""`nodedoctor read PATH...`: what somebody mailed, recognised by content and judged."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
+from nodedoctor.cli.exit_codes import Exit, exit_code
+from nodedoctor.errors import NodeDoctorError
+
+if TYPE_CHECKING:
+    from nodedoctor.intake.judge import Reading
+
+_EPILOG = """\
+examples:
+  nodedoctor read paste.txt                    nvidia-smi, dmesg, ibstat, env ... in one file, as it was pasted
+  wl-paste | nodedoctor read -                 the same from the clipboard
+  nodedoctor read nvidia-bug-report.log.gz     a bug report, section by section
+  nodedoctor read sosreport.tar.xz train.log   a node and a job, judged together
+  nodedoctor read node1/ node2/                the bundles of several nodes, side by side
+
+exit codes: the worst of what was judged: 0 nothing failed, 2 something failed, 3 not judged or nothing
+recognised, 64 usage or a path that cannot be read.
+"""
+_WORST = (Exit.FAIL, Exit.UNKNOWN, Exit.WARN, Exit.OK)
+_TRIAGE = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL}
+
+
+def main(words: list[str]) -> int:
+    """Run read; returns the exit code."""
+    from nodedoctor.cli import outputs
+
+    arguments = parser().parse_args(words)
+    if problem := outputs.no_folder(arguments, "record", "debug_log"):
+        return complain(problem)
+    if not arguments.paths:
+        return complain("read: expected files, folders or - (see `nodedoctor read --help`)")
+    outputs.start_debug_log(arguments)
+    from nodedoctor.intake.judge import read
+
+    try:
+        reading = read(arguments.paths, redact=arguments.redact, record=bool(arguments.record))
+    except NodeDoctorError as error:
+        return complain(error)
+    from nodedoctor.intake import document
+
+    told = document.document(reading)
+    if arguments.redact:
+        told = _redacted(told, reading)
+    if not emit(_rendered(told, arguments)):
+        return Exit.OUTPUT
+    return _record(reading, arguments) or worst(reading)
+
+
+def worst(reading: Reading) -> int:
+    """The worst of what was judged; UNKNOWN where nothing was."""
+    codes = [exit_code(node.report) for node in reading.nodes]
+    if reading.triage is not None:
+        codes.append(_TRIAGE.get(str(reading.triage.get("outcome")), Exit.UNKNOWN))
+    return next((code for code in _WORST if code in codes), Exit.UNKNOWN)
+
+
+def _record(reading: Reading, arguments: argparse.Namespace) -> int:
+    """Keep what was understood of a node as a recording."""
+    from nodedoctor.cli import outputs
+
+    if not arguments.record:
+        return Exit.OK
+    recordings = [node.recording for node in reading.nodes if node.recording]
+    if len(recordings) != 1:
+        write_stderr(f"--record: {len(recordings)} nodes were read; a recording is of one")
+        return Exit.USAGE
+    failed = outputs.write_files({arguments.record: recordings[0]})
+    if arguments.redact and not failed:
+        write_stderr(f"read {arguments.record} before you send it: free text in it may still contain names")
+    return failed
+
+
+def _redacted(told: dict[str, Any], reading: Reading) -> dict[str, Any]:
+    """The document without names; its report was redacted when it was made."""
+    from nodedoctor.redact import Redaction
+    from nodedoctor.redact.fleet_documents import redacted_nodes
+    from nodedoctor.redact.triage_documents import redacted_triage
+
+    seen = [one for node in reading.nodes if node.snapshot for one in node.snapshot.observations.values()]
+    redaction = Redaction.of(seen, {})
+    made = {
+        key: redaction.document(told[key])
+        for key in ("headline", "recognised", "unrecognised", "notes", "shows")
+    }
+    return {
+        **told,
+        **made,
+        "fleet": redacted_nodes(told["fleet"]) if told["fleet"] else None,
+        "triage": redacted_triage(told["triage"]) if told["triage"] else None,
+    }
+
+
+def _rendered(told: dict[str, Any], arguments: argparse.Namespace) -> str:
+    from nodedoctor.intake import document, page
+
+    if arguments.json:
+        return document.render(told)
+    on_terminal = sys.stdout.isatty()
+    width = min(columns(), 110) if on_terminal else 100
+    return page.render(told, width=width, colour=on_terminal and has_colours(), verbose=arguments.verbose)
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor read`."""
+    from nodedoctor.cli import outputs
+
+    made = Parser(
+        prog="nodedoctor read",
+        description="Judge what somebody sent: pasted outputs, bug reports, sosreports, mails, job logs, "
+        "recordings. Each is recognised by its content.",
+        epilog=_EPILOG,
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("paths", nargs="*", metavar="PATH", help="files, folders, archives, in any mix; - is standard input")
+    add("--record", default="", metavar="FILE", help="write what was understood of the node as a recording")
+    add("--redact", action="store_true", help="in all outputs, stand-ins for names, addresses and serials")
+    add("--json", action="store_true", help="one JSON document on stdout")
+    add("-v", "--verbose", action="store_true", help="list everything, also what could not be judged")
+    outputs.add_debug_log(made)
+    return made

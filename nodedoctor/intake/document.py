@@ -1,0 +1,153 @@
+"""What was read as one JSON document, `nodedoctor.read/1`; within /1 keys are only ever added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodedoctor import __version__
+from nodedoctor.intake.judge import Reading, Recognised, Unrecognised
+from nodedoctor.intake.shapes import SHAPES, Shape
+from nodedoctor.report.document import Report
+from nodedoctor.report.lead import lead
+from nodedoctor.wording import comma_list, count_with_noun
+
+SCHEMA = "nodedoctor.read/1"
+STATEMENTS = 8
+"""Plain statements that a headline or a page lists; the report has all of them. Ours."""
+COMMANDS = 4
+"""Commands that are named as those which would decide the rest; ours."""
+
+_ORDER = ("kernel-log", "nvidia-smi-q", "nvidia-smi-topo", "nvidia-smi-nvlink", "ibv-devinfo", "env")
+"""Outputs by how much of what one paste leaves open each of them decides; ours."""
+_NEXT: Mapping[str, tuple[str, ...]] = {
+    "gpu": ("nvidia-smi-q", "kernel-log", "nvidia-smi-nvlink", "nvidia-smi-topo"),
+    "rdma": ("ibv-devinfo", "ibstat", "kernel-log"),
+    "kernel": ("nvidia-smi-q", "nvidia-smi-nvlink"),
+    "pci": ("nvidia-smi-q", "kernel-log"),
+    "network": ("ibv-devinfo", "kernel-log"),
+    "job": ("nvidia-smi-topo", "ibv-devinfo"),
+    "stack": ("nvidia-smi",),
+    "cluster": ("nvidia-smi-q", "kernel-log"),
+    "services": ("kernel-log", "nvidia-smi-q"),
+    "measured": ("nvidia-smi-q", "nvidia-smi-topo"),
+}
+"""What tells of the same thing and decides more, by what an output is about."""
+
+
+def document(reading: Reading) -> dict[str, Any]:
+    """The reading as plain data."""
+    reports = [node.report for node in reading.nodes]
+    return {
+        "schema": SCHEMA,
+        "tool": __version__,
+        "headline": headline(reading),
+        "recognised": [_recognised(one) for one in reading.recognised],
+        "unrecognised": [_unrecognised(one) for one in reading.unrecognised],
+        "notes": list(reading.notes),
+        "shows": statements(reports[0]) if len(reports) == 1 else [],
+        "next": next_commands(reading),
+        "report": reports[0] if len(reports) == 1 else None,
+        "fleet": reading.fleet,
+        "triage": reading.triage,
+    }
+
+
+def render(told: Mapping[str, Any]) -> str:
+    """The document as text, ASCII only."""
+    return json.dumps(told, indent=1) + "\n"
+
+
+def headline(reading: Reading) -> str:
+    """The one sentence: what is wrong, else what can be said, else that nothing was recognised."""
+    parts = []
+    if reading.triage is not None and reading.triage.get("outcome") != "nothing":
+        parts.append(str(reading.triage.get("headline", "")))
+    if len(reading.nodes) == 1:
+        parts.append(_of_node(reading.nodes[0].report, reading))
+    elif reading.fleet is not None:
+        parts.append(_of_fleet(reading.fleet))
+    if parts:
+        return "; ".join(part.rstrip(".") for part in parts if part)
+    if reading.recognised:
+        return f"{comma_list(kinds(reading), 3)}, from which nothing can be judged"
+    return "nothing was recognised"
+
+
+def _of_node(report: Report, reading: Reading) -> str:
+    if led := lead(report):
+        return led
+    told = statements(report)[:2]
+    nothing_else = f"; nothing else was in {_this(reading)}"
+    if told:
+        return f"no problem found: {'; '.join(told)}{nothing_else}"
+    return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
+
+
+def _this(reading: Reading) -> str:
+    return "this paste" if len(reading.recognised) == 1 else "these outputs"
+
+
+def _of_fleet(fleet: Mapping[str, Any]) -> str:
+    counts = fleet.get("counts")
+    nodes = fleet.get("nodes")
+    number = len(nodes) if isinstance(nodes, list) else 0
+    sick = [node["host"] for node in nodes or () if node.get("status") == "fail" or node.get("verdict") == "fail"]
+    del counts
+    if sick:
+        return f"{len(sick)} of {count_with_noun(number, 'node')} failed: {comma_list(sick, 4)}"
+    return f"{count_with_noun(number, 'node')}: {fleet.get('verdict')}"
+
+
+def kinds(reading: Reading) -> list[str]:
+    """What was recognised, each once."""
+    return list(dict.fromkeys(one.what for one in reading.recognised))
+
+
+def statements(report: Report) -> list[str]:
+    """What the outputs show to be well: what passed, and what passed but for something that was not there."""
+    found = [
+        finding
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
+    ]
+    return list(dict.fromkeys(finding["summary"] for finding in found))[:STATEMENTS]
+
+
+def next_commands(reading: Reading) -> list[str]:
+    """The commands whose outputs would decide what these leave open."""
+    have = {one.probe for one in reading.recognised}
+    if not have - {""} or len(reading.nodes) != 1:
+        return []
+    have |= {"nvidia-smi-q"} & {"nvidia-smi-q" if "nvidia-smi-xml" in have else ""}
+    shapes = {shape.probe: shape for shape in reversed(SHAPES)}
+    wanted: dict[str, Shape] = {}
+    for probe in sorted(have - {""}):
+        for other in _NEXT.get(shapes[probe].about if probe in shapes else "", ()):
+            if other not in have:
+                wanted[other] = shapes[other]
+    ordered = sorted(wanted, key=lambda probe: _ORDER.index(probe) if probe in _ORDER else len(_ORDER))
+    return [wanted[probe].tool for probe in ordered][:COMMANDS]
+
+
+def _recognised(one: Recognised) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "line": one.line,
+        "what": one.what,
+        "probe": one.probe or None,
+        "lines": one.lines,
+        "node": one.node or None,
+    }
+
+
+def _unrecognised(one: Unrecognised) -> dict[str, Any]:
+    return {"name": one.name, "line": one.line, "lines": one.lines, "first": one.first}
+
+
+def of_all(told: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """The entries of a list in the document."""
+    found: Sequence[Mapping[str, Any]] = told[key]
+    return found

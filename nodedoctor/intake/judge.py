@@ -1,0 +1,343 @@
+"""What was recognised, judged: nodes by the checks, jobs by triage, and both together where there are both."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from nodedoctor.declare.registry import probes_of
+from nodedoctor.engine.pending import run_sync
+from nodedoctor.intake.inputs import Unit, Unreadable, units
+from nodedoctor.intake.outputs import Found, by_node, snapshot_of
+from nodedoctor.intake.split import Piece, split
+from nodedoctor.json_shapes import Json, loaded
+from nodedoctor.record import record
+from nodedoctor.report import json as report_json
+from nodedoctor.report.document import Report
+from nodedoctor.report.saved import damage
+from nodedoctor.report.saved import read as saved_report
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.recording import Snapshot
+
+KEPT = 128 << 20
+"""Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
+QUOTED = 160
+"""Characters of a line that was not recognised; ours."""
+
+
+@record
+class Recognised:
+    """One thing that was recognised: where, what it is, the probe that reads it, and the node it is of."""
+
+    name: str
+    line: int | None
+    what: str
+    probe: str = ""
+    lines: int = 0
+    node: str = ""
+
+
+@record
+class Unrecognised:
+    """Lines that are none of an output: where they begin, how many they are, and the first of them."""
+
+    name: str
+    line: int
+    lines: int
+    first: str
+
+
+@record
+class Node:
+    """A node that was judged: its report, and what it was judged by (None for a saved report)."""
+
+    name: str
+    report: Report
+    snapshot: Snapshot | None = None
+    recording: bytes = b""
+
+
+class Reading:
+    """Everything that came of what was given, as it comes together."""
+
+    def __init__(self) -> None:
+        self.recognised: list[Recognised] = []
+        self.unrecognised: list[Unrecognised] = []
+        self.notes: list[str] = []
+        self.nodes: list[Node] = []
+        self.triage: Json | None = None
+        self.fleet: Json | None = None
+
+
+class _Pile:
+    """What was found, before it is judged. `logs` are texts with lines of no output, and whether they hold
+    outputs besides."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.recordings: list[Unit] = []
+        self.reports: list[Unit] = []
+        self.jobs: list[Unit] = []
+        self.logs: list[tuple[Unit, list[tuple[int, str]], bool]] = []
+
+
+def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) -> Reading:
+    """Recognise what the paths hold and judge it; Unreadable for a path that leads nowhere."""
+    reading, pile = Reading(), _Pile()
+    left = KEPT
+    for unit in units(paths, reading.notes):
+        left -= _sort(unit, pile, reading, left)
+    for name, found in by_node(pile.found).items():
+        _recognise(found, reading)
+        if any(one.piece.shape.probe for one in found):
+            bundle = found[0].bundle if name.startswith("bundle ") else ""
+            reading.nodes.append(_judge(snapshot_of(found, _plain_name(bundle)), redact, record))
+    for unit in pile.recordings:
+        reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
+        reading.nodes.append(_replay(unit.path, redact, record))
+    for unit in pile.reports:
+        if (report := _saved(unit)) is not None:
+            reading.recognised.append(Recognised(unit.name, None, "a saved report of a node"))
+            reading.nodes.append(Node(str(report["node"].get("hostname") or unit.name), report))
+        else:
+            reading.notes.append(f"{unit.name}: a damaged report")
+    _judge_job(pile, reading)
+    _judge_fleet(reading)
+    return reading
+
+
+def _plain_name(bundle: str) -> str:
+    """What a bundle is called where no prompt names the node."""
+    return os.path.basename(bundle.rstrip("/"))
+
+
+def _sort(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
+    """Put one text or document where it belongs; returns the bytes that are kept of it."""
+    if unit.kind == "recording":
+        pile.recordings.append(unit)
+    elif unit.kind == "report":
+        pile.reports.append(unit)
+    elif unit.kind == "job" or unit.kind == "triage":
+        pile.jobs.append(unit)
+    elif unit.kind != "text":
+        reading.recognised.append(Recognised(unit.name, None, f"a saved document of nodedoctor ({unit.kind})"))
+    else:
+        return _sort_text(unit, pile, reading, left)
+    return 0
+
+
+def _sort_text(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
+    parts = split(unit.text)
+    size = sum(len(piece.text) for piece in parts.pieces)
+    if size > left:
+        reading.notes.append(f"{unit.name}: left out, {KEPT >> 20} MiB of outputs were kept before")
+        return 0
+    for piece in parts.pieces:
+        named = piece if piece.host or not unit.host else _of_host(piece, unit.host)
+        pile.found.append(Found(named, unit.name, unit.node))
+    if unit.quiet:
+        if parts.rest and not parts.pieces:
+            line, first = parts.rest[0]
+            reading.unrecognised.append(Unrecognised(unit.name, line, len(parts.rest), first[:QUOTED]))
+    elif parts.rest:
+        pile.logs.append((unit, list(parts.rest), bool(parts.pieces)))
+    return size
+
+
+def _of_host(piece: Piece, host: str) -> Piece:
+    return Piece(piece.shape, piece.text, piece.line, host, piece.argument)
+
+
+def _recognise(found: Iterable[Found], reading: Reading) -> None:
+    for one in found:
+        piece = one.piece
+        reading.recognised.append(
+            Recognised(
+                one.name, piece.line, piece.shape.what, piece.shape.probe, piece.text.count("\n"), piece.host
+            )
+        )
+
+
+def _judge(snapshot: Snapshot, redact: bool, record: bool) -> Node:
+    """A node by those checks that something which was read could tell something to."""
+    from nodedoctor.engine.plugins import discover
+    from nodedoctor.engine.session import Request, Session
+
+    present = set(snapshot.observations)
+    chosen = tuple(sorted(check.id for check in discover().checks.values() if probes_of(check) & present))
+    session = Session(Request(words=chosen, snapshot=snapshot, redact=redact))
+    return _run(session, snapshot, redact, record)
+
+
+def _replay(path: str, redact: bool, record: bool) -> Node:
+    from nodedoctor.engine.session import Request, Session, UsageError
+
+    try:
+        session = Session(Request(replay=Path(path), redact=redact))
+    except UsageError as error:
+        raise Unreadable(str(error)) from None
+    return _run(session, session.snapshot, redact, record)
+
+
+def _run(session: Any, snapshot: Any, redact: bool, record: bool) -> Node:
+    diagnosis = session.diagnosis()
+    report = run_sync(diagnosis.run())
+    recording = session.recording(diagnosis) if record else b""
+    document = report_json.document(report)
+    if redact:
+        from nodedoctor.redact import Redaction
+
+        document = Redaction.of(report.observations, document["node"]).report(document)
+    return Node(str(document["node"].get("hostname") or ""), document, snapshot, recording)
+
+
+def _saved(unit: Unit) -> Report | None:
+    try:
+        told = loaded(unit.data)
+    except ValueError:
+        return None
+    return saved_report(told) if isinstance(told, dict) and not damage(told) else None
+
+
+def _judge_job(pile: _Pile, reading: Reading) -> None:
+    """Let triage judge what is of a job; what is none stays unrecognised."""
+    if not (pile.jobs or pile.logs):
+        return
+    if saved := _saved_verdict(pile):
+        reading.triage = saved
+        reading.recognised.append(Recognised(pile.jobs[0].name, None, "a saved verdict of triage"))
+        return
+    with tempfile.TemporaryDirectory(prefix="nodedoctor-read-") as folder:
+        names: dict[str, str] = {}
+        paths = [_path_of(unit, None, folder, names) for unit in pile.jobs]
+        paths += [_path_of(unit, rest if mixed else None, folder, names) for unit, rest, mixed in pile.logs]
+        verdict = _triage(paths, reading.nodes)
+        told = {os.path.join(folder, place): name for place, name in names.items()}
+        verdict = _renamed(verdict, told)
+    is_job = bool(pile.jobs) or verdict.get("outcome") != "nothing"
+    if is_job:
+        reading.triage = verdict
+    for unit in pile.jobs:
+        reading.recognised.append(Recognised(unit.name, None, "what a job left"))
+    for unit, rest, mixed in pile.logs:
+        if is_job and (not mixed or _names(verdict, unit.name)):
+            reading.recognised.append(Recognised(unit.name, rest[0][0], "a job's log", "", len(rest)))
+        else:
+            for line, lines, first in _runs(rest):
+                reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+
+
+def _runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
+    """Lines that follow each other, blank ones between them aside: the first, how many, its text."""
+    runs: list[tuple[int, int, str]] = []
+    last = -9
+    for number, line in rest:
+        if number - last <= 2 and runs:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1, runs[-1][2])
+        else:
+            runs.append((number, 1, line.strip()))
+        last = number
+    return runs
+
+
+def _saved_verdict(pile: _Pile) -> Json | None:
+    """The verdict, where one that was saved is all there is of a job."""
+    saved = [unit for unit in pile.jobs if unit.kind == "triage"]
+    if not saved or len(pile.jobs) + len(pile.logs) > 1:
+        pile.jobs[:] = [unit for unit in pile.jobs if unit.kind != "triage"]
+        return None
+    try:
+        told = loaded(saved[0].data)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) and told.get("schema") == "nodedoctor.triage/1" else None
+
+
+def _path_of(unit: Unit, rest: list[tuple[int, str]] | None, folder: str, names: dict[str, str]) -> str:
+    """Where triage finds a text: where it lies, or in our folder what is left of it, its lines in place."""
+    if rest is None and unit.path:
+        return unit.path
+    place = f"{len(names)}/{os.path.basename(unit.name.rpartition('!')[2]) or 'log'}"
+    names[place] = unit.name
+    path = os.path.join(folder, place)
+    os.mkdir(os.path.dirname(path))
+    data = unit.data
+    if not data:
+        lines = dict(rest) if rest is not None else {}
+        data = (
+            "".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines, default=0) + 1))
+            if rest is not None
+            else unit.text
+        ).encode()
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+def _triage(paths: Sequence[str], nodes: Iterable[Node]) -> Json:
+    from nodedoctor.triage import document
+    from nodedoctor.triage.job import examine_job
+    from nodedoctor.triage.node_reports import node_of
+
+    faults = [node_of(node.name or "the node", node.report) for node in nodes]
+    examined = examine_job(paths, faults)
+    return document.make_document(examined.verdict, examined.lines.of)
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """The document with the names that were given in place of those in our folder."""
+    if isinstance(value, str):
+        for path, name in names.items():
+            if path in value:
+                value = value.replace(path, name)
+        return value
+    if isinstance(value, list):
+        return [_renamed(one, names) for one in value]
+    if isinstance(value, dict):
+        return {key: _renamed(one, names) for key, one in value.items()}
+    return value
+
+
+def _names(value: Any, name: str) -> bool:
+    """Whether the document quotes something of that name."""
+    if isinstance(value, str):
+        return name in value
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_names(one, name) for one in items)
+
+
+def _judge_fleet(reading: Reading) -> None:
+    """Several nodes as a fleet, by the way that fleets of saved reports go."""
+    if len(reading.nodes) < 2:
+        return
+    import asyncio
+
+    from nodedoctor.fleet.document import document
+    from nodedoctor.fleet.gather import gather
+    from nodedoctor.fleet.model import FleetRequest
+    from nodedoctor.fleet.reports.files import Reports
+
+    with tempfile.TemporaryDirectory(prefix="nodedoctor-read-") as folder:
+        for number, node in enumerate(reading.nodes):
+            path = os.path.join(folder, f"{number}-{_safe(node.name)}.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(report_json.render(node.report))
+        gathered = asyncio.run(gather(Reports([folder]), FleetRequest()))
+        told = cast("Json", document(gathered.fleet))
+        reading.fleet = _without(told, folder)
+
+
+def _safe(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "node"
+
+
+def _without(value: Any, folder: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(f"{folder}/", "")
+    if isinstance(value, list):
+        return [_without(one, folder) for one in value]
+    return {key: _without(one, folder) for key, one in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,431 @@
+"""Outputs that are recognised: how each begins, what its lines look like, and the probe that reads it.
+
+A row's literal is looked for first, as that costs next to nothing; its expression then decides, and begins
+where the output's first line does, behind whatever stands in front of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.patterns import regex
+from nodedoctor.record import record
+
+KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*[:=]|[-=]{3}"
+"""Indented lines, `key: value`, `key = value`, and rules."""
+
+
+@record
+class Shape:
+    """One output. `probe` is "" where it is only known what it is; with `first` its head begins a new copy.
+
+    `each_line` is an output without a head: every line of it matches the expression. `tool` is the command
+    that prints it, `about` what kind of thing it tells of, `source` where its layout is from.
+    """
+
+    literals: tuple[str, ...]
+    head: re.Pattern[str]
+    what: str
+    probe: str
+    tool: str
+    about: str
+    source: str
+    body: re.Pattern[str] = regex(KEY_VALUE)
+    first: bool = False
+    each_line: bool = False
+    joins: bool = False
+    """Several copies are parts of one output, and not the same thing at different times."""
+    foreign: int = 4
+    """Lines in a row that are none of its own, from which it has ended: one may be wrapped, or a warning. Ours."""
+
+
+def _head(
+    literal: str | tuple[str, ...],
+    head: str,
+    what: str,
+    probe: str,
+    tool: str,
+    about: str,
+    source: str,
+    *,
+    body: str = KEY_VALUE,
+    first: bool = False,
+    joins: bool = False,
+) -> Shape:
+    literals = (literal,) if isinstance(literal, str) else literal
+    return Shape(
+        literals, regex(head), what, probe, tool, about, source, regex(body), first=first, joins=joins
+    )
+
+
+def _lines(
+    what: str, probe: str, tool: str, about: str, source: str, line: str, body: str = r"\s+\S", foreign: int = 1
+) -> Shape:
+    made = regex(line, re.MULTILINE)
+    return Shape((), made, what, probe, tool, about, source, regex(body), False, True, True, foreign)
+
+
+_GPU_LINE = r"GPU \d+: [^\n]{1,90}\(UUID: [^\n)]*\)"
+_LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote |\s*$)"
+_MATRIX = r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=|NIC\d+: )"
+_FRONT = r"^(?:[>|#] ?|\*  ?)*(?:[\w.-]+: |\d+: |\[\w[\w.-]*\]:? )?"
+"""What may stand in front of a line that is recognised by itself: quote marks, the name of a node, a rank."""
+_FAMILIES = (
+    "NCCL|RCCL|TORCH|PYTORCH|GLOO|TP|UCX|UCC|OFI|FI|SHARP|IBV|MLX5|CUDA|NVIDIA|OMP|OMPI|PMIX?|SLURM|RAY|HF|"
+    "DEEPSPEED|VLLM|SGLANG|TRITON"
+)
+
+NVIDIA_SMI = "NVIDIA's nvidia-smi, drivers 390 to 610"
+RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
+
+SHAPES: tuple[Shape, ...] = (
+    _head(
+        "NVIDIA-SMI ",
+        r"(?:\|\s*)?NVIDIA-SMI \d+\.\d",
+        "the table of nvidia-smi",
+        "nvidia-smi",
+        "nvidia-smi",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}",
+        first=True,
+    ),
+    _head(
+        (
+            "Failed to initialize NVML",
+            "NVIDIA-SMI has failed",
+            "NVIDIA-SMI couldn't",
+            "Unable to determine the device handle",
+            "No devices were found",
+        ),
+        r"(?:Failed to initialize NVML: |NVIDIA-SMI has failed because|NVIDIA-SMI couldn't "
+        r"|Unable to determine the device handle for |No devices were found\s*$)",
+        "an error of nvidia-smi",
+        "nvidia-smi",
+        "nvidia-smi",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"NVML library version|\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Make sure",
+    ),
+    _head(
+        "NVSMI LOG",
+        r"=+\s*NVSMI LOG\s*=+",
+        "nvidia-smi -q",
+        "nvidia-smi-q",
+        "nvidia-smi -q",
+        "gpu",
+        NVIDIA_SMI,
+        first=True,
+    ),
+    _head(
+        ("Product Name", "Performance State", "Attached GPUs", "HW Slowdown", "ecc.errors."),
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|ecc\.errors\.[\w.]+)\s*:",
+        "a part of nvidia-smi -q",
+        "nvidia-smi-q",
+        "nvidia-smi -q",
+        "gpu",
+        NVIDIA_SMI,
+    ),
+    _head(
+        "<nvidia_smi_log",
+        r"<nvidia_smi_log",
+        "nvidia-smi -q -x",
+        "nvidia-smi-xml",
+        "nvidia-smi -q -x",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*<",
+        first=True,
+    ),
+    _head(
+        "GPU0",
+        r"[ \t]*GPU0(?:[ \t]+GPU\d+)*[ \t]*\n[^\n]*GPU0[ \t]+X[ \t]+(?:OK|CNS|GNS|TNS|NS|DR|U)\b",
+        "nvidia-smi topo -p2p",
+        "nvidia-smi-topo-p2p",
+        "nvidia-smi topo -p2p r",
+        "gpu",
+        NVIDIA_SMI,
+        body=_MATRIX,
+        first=True,
+    ),
+    _head(
+        "GPU0",
+        r"[ \t]*GPU0[ \t]+(?:GPU1|GPU\d|mlx|NIC|CPU Affinity|bnxt|ib)[^\n]*\n"
+        r"(?:[^\n]*\n){0,2}?[^\n]*GPU0[ \t]+X\b",
+        "nvidia-smi topo -m",
+        "nvidia-smi-topo",
+        "nvidia-smi topo -m",
+        "gpu",
+        NVIDIA_SMI,
+        body=_MATRIX,
+        first=True,
+    ),
+    _head(
+        "Link ",
+        r"Link \d+(?:: (?:Tx|Rx|Replay|Recovery|CRC|Data|ECC|Malformed|Buffer"
+        r"|Local|Remote|External|General|Link|Symbol|Effective|FEC|Raw|PLR|Number|Successful|Estimated)\b|"
+        r": [^\n:]{3,60}(?:[Ee]rrors?|recover\w*|BER|packets|bytes|discards)[^\n:]{0,30}:)",
+        "nvidia-smi nvlink -e",
+        "nvidia-smi-nvlink-errors",
+        "nvidia-smi nvlink -e",
+        "gpu",
+        NVIDIA_SMI,
+        body=_LINKS,
+        joins=True,
+    ),
+    _head(
+        ("Link ", "Nvlink"),
+        r"Link \d+: (?:<inactive>|[\d.,]+ GB/s)|NVML: Unable to retrieve Nvlink|Device does not have or support Nvlink",
+        "nvidia-smi nvlink -s",
+        "nvidia-smi-nvlink",
+        "nvidia-smi nvlink -s",
+        "gpu",
+        NVIDIA_SMI,
+        body=_LINKS,
+        joins=True,
+    ),
+    _head(
+        "Link ",
+        r"Link \d+, (?:P2P|Access|SLI|Link is|System|Bridge)",
+        "nvidia-smi nvlink -c",
+        "",
+        "nvidia-smi nvlink -c",
+        "gpu",
+        NVIDIA_SMI,
+        body=_LINKS,
+    ),
+    _head(
+        "(UUID: GPU-",
+        rf"{_GPU_LINE}\s*(?:\n|$)(?!\s+Link|NVML|Device does not)",
+        "nvidia-smi -L",
+        "",
+        "nvidia-smi -L",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"GPU \d+: |\s+MIG ",
+    ),
+    _head(
+        ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
+        r"(?:index|name|timestamp|uuid|gpu_\w+|pci\.bus_id|driver_version|count|serial)"
+        r"(?:, [a-z][\w.]*(?: \[\S+\])?)+[ \t]*(?:\n|$)",
+        "nvidia-smi --query-gpu",
+        "",
+        "nvidia-smi --query-gpu=...",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"[^,\n]+(?:, [^,\n]*)+$",
+    ),
+    _head(
+        "gpu ",
+        r"# gpu\s+(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
+        "nvidia-smi dmon or pmon",
+        "",
+        "nvidia-smi dmon",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*[#\d]",
+    ),
+    _head(
+        "CA '",
+        r"CA:? '[\w.-]{1,64}'",
+        "ibstat",
+        "ibstat",
+        "ibstat",
+        "rdma",
+        f"{RDMA_CORE}, infiniband-diags/ibstat.c",
+        body=rf"{KEY_VALUE}|ibpanic: ",
+        joins=True,
+    ),
+    _head(
+        "ibpanic:",
+        r"ibpanic: \[\d+\] \w+: ",
+        "an error of ibstat",
+        "ibstat",
+        "ibstat",
+        "rdma",
+        f"{RDMA_CORE}, libibumad/umad.h",
+        joins=True,
+    ),
+    _head(
+        "Infiniband device '",
+        r"Infiniband device '[\w.-]{1,64}' port \d+ status:",
+        "ibstatus",
+        "ibstatus",
+        "ibstatus",
+        "rdma",
+        f"{RDMA_CORE}, infiniband-diags/scripts/ibstatus",
+        joins=True,
+    ),
+    _head(
+        "hca_id:",
+        r"hca_id:\s*[\w.-]{1,64}",
+        "ibv_devinfo",
+        "ibv-devinfo",
+        "ibv_devinfo -v",
+        "rdma",
+        f"{RDMA_CORE}, libibverbs/examples/devinfo.c",
+        joins=True,
+    ),
+    _lines(
+        "rdma link",
+        "rdma-link",
+        "rdma link",
+        "rdma",
+        "iproute2 4.17 to 6.17, rdma/link.c",
+        _FRONT + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w+ \S+ )*?state [A-Z]+ [^\n]*$",
+        r"\s+(?:lid|netdev|caps)\b",
+    ),
+    _head(
+        ("controller: ", "controller [", "bridge: ", "bridge ["),
+        r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] [A-Z0-9][^:\n]{2,60}"
+        r"(?:controller|bridge)(?: \[[0-9a-f]{4}\])?: ",
+        "lspci",
+        "lspci",
+        "sudo lspci -vv",
+        "pci",
+        "pciutils 3.5 to 3.14, lspci.c",
+        body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]",
+        joins=True,
+    ),
+    _lines(
+        "the kernel's log",
+        "kernel-log",
+        "sudo dmesg -T",
+        "kernel",
+        "Linux, kernel/printk; util-linux, dmesg; systemd, journalctl; rsyslog",
+        r"^(?:[>|#] ?)*\s*(?:[\w.-]+: )?(?:"
+        r"(?:kern|user|daemon)\s*:\w+\s*: |<\d{1,3}>)?(?:"
+        r"\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
+        r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
+        r" (?:[\w.-]+ )?(?:kernel(?:\[\d+\])?:|(?:NVRM: )?Xid |NVRM:|nvidia[-_\w]*[ :]|mlx5_core |pcieport )"
+        r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ) ?Xid \d"
+        r"|kernel: |NVRM: |Xid \(PCI:|(?:mlx5_core|pcieport|nvidia|nvme|bnxt_en|DMAR) [\da-f]{4}:[\da-f]{2}:"
+        r"|nvidia-(?:nvswitch|modeset|uvm|peermem)[ :]|EDAC MC\d|Out of memory: Killed process \d)[^\n]*$",
+        foreign=2,
+    ),
+    _head(
+        "NodeName=",
+        r"NodeName=(?P<host>[\w.-]+) [^\n]*(?:\n[^\n]*){0,3}?(?:Arch|CPUAlloc|CPUTot|State|CoresPerSocket)=",
+        "scontrol show node",
+        "slurm-node",
+        "scontrol show node NODE",
+        "cluster",
+        "Slurm 18.08 to 25.11, src/api/node_info.c",
+        body=r"\s*\w+=",
+        first=True,
+    ),
+    _head(
+        "Id=",
+        r"Id=[\w@.-]+\.service\s*(?:\n|$)",
+        "systemctl show",
+        "services",
+        "systemctl show nvidia-fabricmanager nvidia-persistenced",
+        "services",
+        "systemd 237 to 258",
+        body=r"[A-Z]\w+=",
+        joins=True,
+    ),
+    _head(
+        ".service",
+        r"[●○×*\N{REPLACEMENT CHARACTER}x]? ?[\w@.-]+\.service(?: - [^\n]*)?\n[^\n]*Loaded: ",
+        "systemctl status",
+        "services",
+        "systemctl status nvidia-fabricmanager",
+        "services",
+        "systemd 237 to 258, src/systemctl/systemctl-show.c",
+        joins=True,
+    ),
+    _head(
+        "mtu ",
+        r"\d+: [\w.@-]+: <[A-Z,_0-9-]*> mtu \d+ ",
+        "ip link or ip address",
+        "net",
+        "ip -s link",
+        "network",
+        "iproute2 3.12 to 6.17, ip/ipaddress.c",
+        body=r"\s+\S|\d+: [\w.@-]+: <",
+        joins=True,
+    ),
+    _head(
+        "NIC statistics:",
+        r"NIC statistics:\s*\n",
+        "ethtool -S",
+        "ethtool",
+        "ethtool -S INTERFACE",
+        "network",
+        "ethtool 3.4 to 6.15",
+        body=r"\s*[\w.\[\] -]+: -?\d+\s*$",
+        first=True,
+        joins=True,
+    ),
+    _head(
+        ("Collecting environment", "PyTorch version:", "Versions of relevant libraries", "[pip3] ", "[conda] ", "CUDA used to build PyTorch"),
+        r"(?:Collecting environment information|PyTorch version: |CUDA used to build PyTorch: "
+        r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
+        "torch's report of its environment",
+        "collect-env",
+        "python -m torch.utils.collect_env",
+        "stack",
+        "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py",
+        body=rf"{KEY_VALUE}|\[(?:pip|conda)|GPU \d+: ",
+    ),
+    _head(
+        "Package",
+        r"Package +Version[^\n]*\n[^\n]*-{3,} +-{3,}",
+        "pip list",
+        "pip-list",
+        "pip list",
+        "stack",
+        "pypa/pip 9 to 26",
+        body=r"[A-Za-z0-9][\w.-]* +\d\S*|-{3,}",
+        first=True,
+    ),
+    _lines(
+        "pip freeze",
+        "pip-list",
+        "pip freeze",
+        "stack",
+        "pypa/pip 9 to 26",
+        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[\w,]+\])?==\d[\w.+!-]*\s*$",
+    ),
+    _lines(
+        "environment variables",
+        "env",
+        "env | grep -E 'NCCL|TORCH|CUDA|GLOO|SLURM|RANK|MASTER|WORLD'",
+        "job",
+        "env(1), export of sh, scripts",
+        _FRONT + rf"\s*(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?(?:(?:{_FAMILIES})_\w+"
+        r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"
+        r"|LD_LIBRARY_PATH)=[^\n]*$",
+    ),
+    _head(
+        ("Diagnostic ", "Deployment"),
+        r"\|\s*Diagnostic\s*\|\s*Result\s*\|",
+        "dcgmi diag",
+        "dcgmi-diag",
+        "dcgmi diag -r 2",
+        "measured",
+        "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
+        body=r"\s*[|+]",
+    ),
+    _head(
+        "nvbandwidth",
+        r"nvbandwidth Version: v",
+        "nvbandwidth",
+        "nvbandwidth",
+        "nvbandwidth",
+        "measured",
+        "NVIDIA/nvbandwidth 0.4 to 0.9",
+        body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
+    ),
+    _head(
+        ("nccl-tests version", "# nThread "),
+        r"#\s*(?:nccl-tests version|nThread \d+)",
+        "nccl-tests",
+        "all-reduce-perf",
+        "all_reduce_perf -b 64M -e 1G -f 4 -g 8",
+        "measured",
+        "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",
+        body=r"\s*[#\d]",
+    ),
+)

@@ -1,0 +1,319 @@
+"""A text cut into the outputs in it, each without what stood in front of its lines.
+
+Outputs are pasted one behind the other, with prompts, colours, quote marks, fences and the prefixes of
+loggers. Whatever stands in front of an output's first line is taken from all of its lines; an output ends at
+the next one's head, at a fence, at a prompt, or where its lines end.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+
+from nodedoctor.intake.shapes import KEY_VALUE, SHAPES, Shape
+from nodedoctor.record import field, record
+from nodedoctor.triage.lines.plain import plain_text
+
+BACK = 12
+"""Lines before a head that may be of its output; ours."""
+AHEAD = 2048
+"""Characters behind a literal's line in which a head's further lines are looked for; ours."""
+LONGEST_FRONT = 160
+"""Characters in front of an output's line that may be a logger's; ours."""
+
+_FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:```|~~~)[\w+-]*\s*$")
+_PROMPT = re.compile(
+    r"(?:[>|#] ?)*\s*(?:\([\w.:/-]{1,40}\) ?)*"
+    r"(?:\[?(?:\[\d+\])?(?:[\w.+-]{1,64}@(?P<host>[A-Za-z0-9][\w.-]{0,63}))[^\n$#%>❯]{0,80}[$#%>❯]\s?"
+    r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
+    r"|(?P<bare>[$%❯#+] ?))"
+    r"(?P<command>[^\n]*)$"
+)
+_TOOLS = re.compile(
+    r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|rdma|ip|ethtool|"
+    r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
+)
+_FULL_FRONT = re.compile(r"(?:.*[|>\]):#*-]|.*\d[^\n]*)\s*$")
+"""A front that a program, a quote or a comment could have put there: not words of a sentence."""
+_NODE_FRONT = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): $")
+_LABEL = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): ?(?P<rest>[^\n]*)$")
+_OF_KERNEL = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) kernel:")
+_QUOTE = re.compile(r"^(?:> ?)+")
+_CONTROL = re.compile(r"[\x1b&<`*\ufeff\0\u200b-\u200e\u2060\xa0]|\[\d{1,3}(?:;\d{1,3})*m|\\u001b|\\x1b|\\033|\\e\[|\^\[")
+
+
+@record
+class Piece:
+    """One output: its text, the number of its first line, and the node that its prompt or its prefix names."""
+
+    shape: Shape
+    text: str
+    line: int = 1
+    host: str = ""
+    argument: str = ""
+    """What follows the command at the prompt, as the interface of `ethtool -S`."""
+
+
+@record
+class Parts:
+    """The outputs in a text, and the lines that are of none."""
+
+    pieces: tuple[Piece, ...] = ()
+    rest: tuple[tuple[int, str], ...] = ()
+
+
+@record
+class _Head:
+    shape: Shape
+    front: str
+    host: str = ""
+
+
+@record
+class _Seen:
+    """What is known of each line before they are put together."""
+
+    heads: Mapping[int, _Head] = field(default_factory=dict)
+    alone: Mapping[int, Shape] = field(default_factory=dict)
+
+
+def split(text: str, host: str = "") -> Parts:
+    """The outputs in a text, in its order."""
+    lines = plain_lines(text)
+    text = "\n".join(lines)
+    seen = _Seen(*_find(text))
+    labels = _labels(lines, seen)
+    if labels and not host:
+        return _by_label(lines, labels)
+    walk = _Walk(host)
+    for number, line in enumerate(lines):
+        walk.take(number, line, seen.heads.get(number), seen.alone.get(number))
+    walk.close()
+    return Parts(tuple(walk.pieces), tuple(walk.rest))
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines without colours, tags and line ends of other systems."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return [plain_text(line) if _CONTROL.search(line) else line.rstrip() for line in lines]
+
+
+def _labels(lines: list[str], seen: _Seen) -> set[str]:
+    """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them."""
+    fronts = (_NODE_FRONT.fullmatch(head.front) for head in seen.heads.values())
+    found = {front["host"] for front in fronts if front}
+    return {name for name in found if sum(line.startswith(f"{name}:") for line in lines) > 1}
+
+
+def _by_label(lines: list[str], labels: set[str]) -> Parts:
+    """The outputs of each node whose name stands in front of lines, and those of no name."""
+    streams: dict[str, list[tuple[int, str]]] = {}
+    for number, line in enumerate(lines):
+        label = _LABEL.match(line)
+        name = label["host"] if label and label["host"] in labels else ""
+        streams.setdefault(name, []).append((number, label["rest"] if label and name else line))
+    pieces: list[Piece] = []
+    rest: list[tuple[int, str]] = []
+    for name, stream in streams.items():
+        numbers = [number + 1 for number, _ in stream]
+        parts = split("\n".join(line for _, line in stream), name or "-")
+        for piece in parts.pieces:
+            pieces.append(_with(piece, line=numbers[piece.line - 1], host="" if not name else piece.host))
+        rest += [(numbers[number - 1], line) for number, line in parts.rest]
+    return Parts(tuple(pieces), tuple(sorted(rest)))
+
+
+def _with(piece: Piece, *, line: int, host: str) -> Piece:
+    return Piece(piece.shape, piece.text, line, host, piece.argument)
+
+
+def _find(text: str) -> tuple[dict[int, _Head], dict[int, Shape]]:
+    """The heads and the lines that are recognised by themselves, each by the number of its line."""
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    heads: dict[int, _Head] = {}
+    alone: dict[int, Shape] = {}
+    for shape in SHAPES:
+        if shape.each_line:
+            for found in shape.head.finditer(text):
+                alone.setdefault(bisect_right(starts, found.start()) - 1, shape)
+            continue
+        for number in _lines_with(shape.literals, text, starts):
+            if number not in heads and (head := _head(shape, text, starts, number)):
+                heads[number] = head
+    return heads, alone
+
+
+def _lines_with(literals: Iterable[str], text: str, starts: list[int]) -> Iterator[int]:
+    """Numbers of the lines that hold one of the literals."""
+    for literal in literals:
+        at = text.find(literal)
+        while at >= 0:
+            number = bisect_right(starts, at) - 1
+            yield number
+            at = text.find(literal, starts[number + 1]) if number + 1 < len(starts) else -1
+
+
+def _head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | None:
+    """The head that begins in a line with one of its literals."""
+    start, end = starts[number], starts[number + 1] if number + 1 < len(starts) else len(text)
+    found = shape.head.search(text, start, min(len(text), end + AHEAD))
+    if found is None or found.start() >= end:
+        return None
+    front = text[start : found.start()]
+    return _Head(shape, front, found.groupdict().get("host") or "") if _is_front(front, text, end) else None
+
+
+def _is_front(front: str, text: str, after: int) -> bool:
+    """Whether what stands before an output is of a quote, a logger or a node, and no sentence."""
+    if not front.strip(" \t>|#*"):
+        return True
+    if len(front) > LONGEST_FRONT or not _FULL_FRONT.fullmatch(front):
+        return False
+    following = text[after : after + AHEAD].lstrip("\n").partition("\n")[0]
+    return not following or _front_pattern(front).match(following) is not None
+
+
+def _front_pattern(front: str) -> re.Pattern[str]:
+    """An expression for what stands before each line: its numbers may differ."""
+    kept = front.rstrip(" \t")
+    parts = re.split(r"(\d+)", kept)
+    made = "".join(r"\d+" if part.isdecimal() else re.escape(part).replace(r"\ ", r"\s+") for part in parts)
+    return re.compile(made + (r"(?: |$)?" if len(kept) < len(front) else ""))
+
+
+class _Walk:
+    """Puts lines together, one after the other."""
+
+    def __init__(self, host: str) -> None:
+        self.pieces: list[Piece] = []
+        self.rest: list[tuple[int, str]] = []
+        self._host = "" if host == "-" else host
+        self._command = ""
+        self._shape: Shape | None = None
+        self._front: re.Pattern[str] | None = None
+        self._first = 0
+        self._lines: list[str] = []
+        self._foreign: list[tuple[int, str]] = []
+        self._named = ""
+
+    def take(self, number: int, line: str, head: _Head | None, alone: Shape | None) -> None:
+        """Take the next line in."""
+        if _FENCE.match(line):
+            self.close()
+        elif head is not None:
+            self._begin_or_add(number, line, head)
+        elif alone is not None:
+            self._add_alone(number, line, alone)
+        elif self._is_prompt(line):
+            self.close()
+        elif self._shape is not None:
+            self._add(number, line)
+        elif line.strip(" \t>|"):
+            self.rest.append((number + 1, line))
+
+    def close(self) -> None:
+        """End the output under way."""
+        if self._shape is not None:
+            text = "\n".join(self._lines).rstrip("\n") + "\n"
+            host = self._named or self._host
+            argument = self._command.split()[-1] if self._command.split()[1:] else ""
+            self.pieces.append(Piece(self._shape, text, self._first + 1, host, argument))
+        self.rest += [(number + 1, line) for number, line in self._foreign if line.strip(" \t>|")]
+        self._shape, self._front, self._lines, self._foreign, self._named = None, None, [], [], ""
+
+    def _is_prompt(self, line: str) -> bool:
+        found = _PROMPT.match(line)
+        if found is None or (found["bare"] and not _TOOLS.match(found["command"])):
+            return False
+        if name := found["host"] or found["node"]:
+            self._host = name
+        self._command = found["command"]
+        return True
+
+    def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
+        shape = head.shape
+        if not shape.probe and self._shape is not None and self._shape.body.match(self._bare(line)):
+            self._keep(line)
+            return
+        same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
+        if same and not shape.first and self._shape is not None and not self._shape.each_line:
+            self._keep(line)
+            return
+        errors_first = same and self._shape is not None and not self._shape.first
+        if errors_first and not head.front.strip():
+            self._shape = shape
+            self._keep(line)
+            return
+        self.close()
+        self._begin(number, shape)
+        self._front = _front_pattern(head.front) if head.front.strip() else None
+        self._named = head.host
+        self._take_back()
+        self._keep(line)
+
+    def _take_back(self) -> None:
+        """Lines right before a head that are of the output, too: a table's date, the first half of a list."""
+        shape, back = self._shape, 0
+        assert shape is not None
+        while back < BACK and len(self.rest) > back:
+            number, line = self.rest[-1 - back]
+            bare = self._bare(line)
+            if number != self._first - back or not shape.body.match(bare):
+                break
+            if shape.body.pattern == KEY_VALUE and not bare[:1].isspace():
+                break
+            back += 1
+        if back:
+            self._first -= back
+            self._lines += [self._bare(line) for _, line in self.rest[-back:]]
+            del self.rest[-back:]
+
+    def _begin(self, number: int, shape: Shape) -> None:
+        self._shape, self._first = shape, number
+
+    def _add_alone(self, number: int, line: str, shape: Shape) -> None:
+        if self._shape is not shape:
+            if self._shape is not None and self._shape.probe in _HOLDS.get(shape.probe, ()):
+                self._keep(line)
+                return
+            self.close()
+            self._begin(number, shape)
+        if shape.probe == "kernel-log" and (found := _OF_KERNEL.search(line[:LONGEST_FRONT])):
+            self._named = found["host"]
+        self._keep_whole(_QUOTE.sub("", line))
+
+    def _add(self, number: int, line: str) -> None:
+        shape = self._shape
+        assert shape is not None
+        bare = self._bare(line)
+        if not bare.strip():
+            (self._foreign.append((number, line)) if self._foreign else self._lines.append(""))
+        elif bare is not None and shape.body.match(bare):
+            self._keep(line)
+        else:
+            self._foreign.append((number, line))
+            if sum(bool(one.strip()) for _, one in self._foreign) >= shape.foreign:
+                self.close()
+
+    def _bare(self, line: str) -> str:
+        """The line without what stands in front of every line of this output."""
+        found = self._front.match(line) if self._front else None
+        return line[found.end() :] if found else line
+
+    def _keep(self, line: str) -> None:
+        self._keep_whole(self._bare(line))
+
+    def _keep_whole(self, line: str) -> None:
+        self._lines += [self._bare(foreign) for _, foreign in self._foreign]
+        self._foreign = []
+        self._lines.append(line)
+
+
+_HOLDS: dict[str, tuple[str, ...]] = {
+    "env": ("collect-env",),
+    "pip-list": ("collect-env",),
+    "kernel-log": (),
+    "rdma-link": (),
+}
+"""Lines that stand by themselves elsewhere, and outputs that hold such lines."""
