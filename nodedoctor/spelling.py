@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COMMANDS = (
-    "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "list", "read", "run", "schema", "triage",
-    "watch",
+    "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "list", "read", "run", "schema",
+    "triage", "watch",
 )  # fmt: skip
 """Words that are no checks when they come first."""
 

@@ -73,7 +73,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | read | fleet | run | watch | arm | compare | expect | demo | explain | ...",
+        "       nodedoctor triage | read | fleet | run | watch | arm | compare | demo | explain | ...",
         description="Diagnose a GPU training node: what is broken, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,

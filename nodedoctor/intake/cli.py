@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 examples:
-  nodedoctor read paste.txt                    nvidia-smi, dmesg, ibstat, env ... in one file, as it was pasted
+  nodedoctor read paste.txt                    nvidia-smi, dmesg, ibstat, env ... in one file, as pasted
   wl-paste | nodedoctor read -                 the same from the clipboard
   nodedoctor read nvidia-bug-report.log.gz     a bug report, section by section
   nodedoctor read sosreport.tar.xz train.log   a node and a job, judged together
@@ -79,21 +79,32 @@ def _record(reading: Reading, arguments: argparse.Namespace) -> int:
 
 
 def _redacted(told: dict[str, Any], reading: Reading) -> dict[str, Any]:
-    """The document without names; its report was redacted when it was made."""
+    """The document without names. Several nodes have stand-ins of their own, which lines beside them lack."""
+    from nodedoctor.intake.document import of_fleet
     from nodedoctor.redact import Redaction
     from nodedoctor.redact.fleet_documents import redacted_nodes
     from nodedoctor.redact.triage_documents import redacted_triage
 
-    seen = [one for node in reading.nodes if node.snapshot for one in node.snapshot.observations.values()]
-    redaction = Redaction.of(seen, {})
-    made = {
-        key: redaction.document(told[key])
-        for key in ("headline", "recognised", "unrecognised", "notes", "shows")
-    }
+    alone = told["report"]
+    redaction = Redaction.of(
+        (one for node in reading.nodes for one in node.seen), alone["node"] if alone else {}
+    )
+    fleet = redacted_nodes(told["fleet"]) if told["fleet"] else None
+    made = {key: redaction.document(told[key]) for key in ("headline", "unrecognised", "notes", "shows")}
+    recognised = [
+        {
+            **redaction.document(one),
+            "node": redaction.document({"host": one["node"]})["host"] if alone else None,
+        }
+        for one in told["recognised"]
+    ]
     return {
         **told,
         **made,
-        "fleet": redacted_nodes(told["fleet"]) if told["fleet"] else None,
+        **({"headline": of_fleet(fleet)} if fleet else {}),
+        "recognised": recognised,
+        "report": redaction.report(alone) if alone else None,
+        "fleet": fleet,
         "triage": redacted_triage(told["triage"]) if told["triage"] else None,
     }
 

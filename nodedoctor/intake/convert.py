@@ -67,8 +67,14 @@ def units(pieces: Sequence[Piece]) -> str:
         for unit in _UNIT.finditer(piece.text):
             loaded, active = _LOADED.search(unit[2]), _ACTIVE.search(unit[2])
             if loaded and active:
-                told = {"Id": unit[1], "LoadState": loaded[1], "ActiveState": active[1], "SubState": active[2],
-                        "UnitFileState": loaded[2], "Result": active[3]}  # fmt: skip
+                told = {
+                    "Id": unit[1],
+                    "LoadState": loaded[1],
+                    "ActiveState": active[1],
+                    "SubState": active[2],
+                    "UnitFileState": loaded[2],
+                    "Result": active[3],
+                }
                 blocks.append("\n".join(f"{key}={value or ''}" for key, value in told.items()))
     return "\n\n".join(blocks) + "\n"
 

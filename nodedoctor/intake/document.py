@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.intake.judge import Reading, Recognised, Unrecognised
 from nodedoctor.intake.shapes import SHAPES, Shape
+from nodedoctor.patterns import regex
 from nodedoctor.report.document import Report
 from nodedoctor.report.lead import lead
-from nodedoctor.wording import comma_list, count_with_noun
+from nodedoctor.wording import about, comma_list, count_with_noun
 
 SCHEMA = "nodedoctor.read/1"
-STATEMENTS = 8
-"""Plain statements that a headline or a page lists; the report has all of them. Ours."""
+_ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>\d+ lines? .*)")
+"""How checks of the kernel's log say that there is nothing."""
 COMMANDS = 4
 """Commands that are named as those which would decide the rest; ours."""
 
@@ -62,12 +63,13 @@ def render(told: Mapping[str, Any]) -> str:
 def headline(reading: Reading) -> str:
     """The one sentence: what is wrong, else what can be said, else that nothing was recognised."""
     parts = []
-    if reading.triage is not None and reading.triage.get("outcome") != "nothing":
-        parts.append(str(reading.triage.get("headline", "")))
     if len(reading.nodes) == 1:
         parts.append(_of_node(reading.nodes[0].report, reading))
     elif reading.fleet is not None:
-        parts.append(_of_fleet(reading.fleet))
+        parts.append(of_fleet(reading.fleet))
+    if reading.triage is not None:
+        failed = reading.triage.get("outcome") == "failure"
+        parts.insert(0 if failed else len(parts), str(reading.triage.get("headline", "")))
     if parts:
         return "; ".join(part.rstrip(".") for part in parts if part)
     if reading.recognised:
@@ -89,12 +91,13 @@ def _this(reading: Reading) -> str:
     return "this paste" if len(reading.recognised) == 1 else "these outputs"
 
 
-def _of_fleet(fleet: Mapping[str, Any]) -> str:
-    counts = fleet.get("counts")
+def of_fleet(fleet: Mapping[str, Any]) -> str:
+    """How a fleet is, in one clause."""
     nodes = fleet.get("nodes")
     number = len(nodes) if isinstance(nodes, list) else 0
-    sick = [node["host"] for node in nodes or () if node.get("status") == "fail" or node.get("verdict") == "fail"]
-    del counts
+    sick = [
+        node["host"] for node in nodes or () if node.get("status") == "fail" or node.get("verdict") == "fail"
+    ]
     if sick:
         return f"{len(sick)} of {count_with_noun(number, 'node')} failed: {comma_list(sick, 4)}"
     return f"{count_with_noun(number, 'node')}: {fleet.get('verdict')}"
@@ -113,7 +116,19 @@ def statements(report: Report) -> list[str]:
         for finding in result["findings"]
         if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
     ]
-    return list(dict.fromkeys(finding["summary"] for finding in found))[:STATEMENTS]
+    return _merged(dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in found))
+
+
+def _merged(summaries: Iterable[str]) -> list[str]:
+    """`no A in 9 lines` and `no B in 9 lines` as one statement."""
+    absent: dict[str, list[str]] = {}
+    told: list[str] = []
+    for summary in summaries:
+        if found := _ABSENT.fullmatch(summary):
+            absent.setdefault(found["where"], []).append(found["what"])
+        else:
+            told.append(summary)
+    return [*told, *(f"no {', '.join(what)} in {where}" for where, what in absent.items())]
 
 
 def next_commands(reading: Reading) -> list[str]:

@@ -61,7 +61,9 @@ def units(paths: Sequence[str], notes: list[str]) -> Iterator[Unit]:
         if path == "-":
             data = sys.stdin.buffer.read(input_files.LARGEST + 1)
             if len(data) > input_files.LARGEST:
-                raise Unreadable(f"-: more than the {input_files.LARGEST >> 20} MiB that are read from a pipe")
+                raise Unreadable(
+                    f"-: more than the {input_files.LARGEST >> 20} MiB that are read from a pipe"
+                )
             yield from _of_bytes("standard input", data, notes)
         elif os.path.isdir(path):
             yield from _folder(path, notes)
@@ -158,9 +160,12 @@ def _is_zipped_recording(path: str) -> bool:
     import zipfile
 
     try:
-        with input_files.opened(path) as file, zipfile.ZipFile(file) as archive:
-            with archive.open("manifest.json") as manifest:
-                return RECORDING.encode() in manifest.read(HEAD)
+        with (
+            input_files.opened(path) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open("manifest.json") as manifest,
+        ):
+            return RECORDING.encode() in manifest.read(HEAD)
     except (OSError, KeyError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile):
         return False
 
@@ -179,11 +184,15 @@ def _part(part: ArchivePart, outer: str, node: str, path: str, notes: list[str])
     """What one file, or one member of an archive, is."""
     inside = part.name != outer
     own_path = "" if inside else path
-    node = node or (f"{outer}!{_top(part.name[len(outer) + 1 :])}" if inside and "sos_commands/" in part.name else "")
+    node = node or (
+        f"{outer}!{_top(part.name[len(outer) + 1 :])}" if inside and "sos_commands/" in part.name else ""
+    )
     if kind := document_kind(part.head):
         yield Unit(part.name, kind, node, data=_bounded(part.read, input_files.LARGEST), path=own_path)
     elif part.kind in _DUMPS:
-        yield Unit(part.name, "job", node, data=b"" if own_path else _bounded(part.read, LARGEST_TEXT), path=own_path)
+        yield Unit(
+            part.name, "job", node, data=b"" if own_path else _bounded(part.read, LARGEST_TEXT), path=own_path
+        )
     elif not is_text(part.head):
         if inside and part.head.strip(b"\0"):
             return

@@ -1,4 +1,4 @@
-"""What was recognised, judged: nodes by the checks, jobs by triage, and both together where there are both."""
+"""What was recognised, judged: nodes by the checks, jobs by triage, and both together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nodedoctor.intake.inputs import Unit, Unreadable, units
 from nodedoctor.intake.outputs import Found, by_node, snapshot_of
 from nodedoctor.intake.split import Piece, split
 from nodedoctor.json_shapes import Json, loaded
+from nodedoctor.model import Observation
 from nodedoctor.record import record
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
@@ -22,6 +23,7 @@ from nodedoctor.report.saved import read as saved_report
 
 if TYPE_CHECKING:
     from nodedoctor.engine.recording import Snapshot
+    from nodedoctor.engine.session import Session
 
 KEPT = 128 << 20
 """Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
@@ -53,12 +55,12 @@ class Unrecognised:
 
 @record
 class Node:
-    """A node that was judged: its report, and what it was judged by (None for a saved report)."""
+    """A node that was judged: its report, its recording where one is wanted, and what it was judged by."""
 
     name: str
     report: Report
-    snapshot: Snapshot | None = None
     recording: bytes = b""
+    seen: tuple[Observation, ...] = ()
 
 
 class Reading:
@@ -124,7 +126,9 @@ def _sort(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
     elif unit.kind == "job" or unit.kind == "triage":
         pile.jobs.append(unit)
     elif unit.kind != "text":
-        reading.recognised.append(Recognised(unit.name, None, f"a saved document of nodedoctor ({unit.kind})"))
+        reading.recognised.append(
+            Recognised(unit.name, None, f"a saved document of nodedoctor ({unit.kind})")
+        )
     else:
         return _sort_text(unit, pile, reading, left)
     return 0
@@ -170,7 +174,7 @@ def _judge(snapshot: Snapshot, redact: bool, record: bool) -> Node:
     present = set(snapshot.observations)
     chosen = tuple(sorted(check.id for check in discover().checks.values() if probes_of(check) & present))
     session = Session(Request(words=chosen, snapshot=snapshot, redact=redact))
-    return _run(session, snapshot, redact, record)
+    return _run(session, redact, record)
 
 
 def _replay(path: str, redact: bool, record: bool) -> Node:
@@ -180,19 +184,15 @@ def _replay(path: str, redact: bool, record: bool) -> Node:
         session = Session(Request(replay=Path(path), redact=redact))
     except UsageError as error:
         raise Unreadable(str(error)) from None
-    return _run(session, session.snapshot, redact, record)
+    return _run(session, redact, record)
 
 
-def _run(session: Any, snapshot: Any, redact: bool, record: bool) -> Node:
+def _run(session: Session, redact: bool, record: bool) -> Node:
     diagnosis = session.diagnosis()
     report = run_sync(diagnosis.run())
     recording = session.recording(diagnosis) if record else b""
     document = report_json.document(report)
-    if redact:
-        from nodedoctor.redact import Redaction
-
-        document = Redaction.of(report.observations, document["node"]).report(document)
-    return Node(str(document["node"].get("hostname") or ""), document, snapshot, recording)
+    return Node(str(document["node"].get("hostname") or ""), document, recording, report.observations)
 
 
 def _saved(unit: Unit) -> Report | None:
@@ -322,17 +322,19 @@ def _judge_fleet(reading: Reading) -> None:
     from nodedoctor.fleet.reports.files import Reports
 
     with tempfile.TemporaryDirectory(prefix="nodedoctor-read-") as folder:
-        for number, node in enumerate(reading.nodes):
-            path = os.path.join(folder, f"{number}-{_safe(node.name)}.json")
+        names = [f"{_safe(node.name)}.json" for node in reading.nodes]
+        paths = [os.path.join(folder, str(number), name) for number, name in enumerate(names)]
+        for path, node in zip(paths, reading.nodes, strict=True):
+            os.mkdir(os.path.dirname(path))
             with open(path, "w", encoding="utf-8") as file:
                 file.write(report_json.render(node.report))
-        gathered = asyncio.run(gather(Reports([folder]), FleetRequest()))
+        gathered = asyncio.run(gather(Reports(paths), FleetRequest()))
         told = cast("Json", document(gathered.fleet))
         reading.fleet = _without(told, folder)
 
 
 def _safe(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "node"
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "unnamed"
 
 
 def _without(value: Any, folder: str) -> Any:

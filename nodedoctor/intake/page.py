@@ -1,4 +1,4 @@
-"""What was read as a page: the headline, what was recognised and what not, the verdicts, what would decide."""
+"""What was read as a page: the headline, what was recognised and what not, the verdicts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _verdicts(told: Mapping[str, Any], width: int, colour: bool, verbose: bool) 
         from nodedoctor.report import brief, text
 
         render_report = text.render if verbose else brief.render
-        yield "\n" + render_report(told["report"], width=width, colour=colour, quiet=True)
+        shown = render_report(told["report"], width=width, colour=colour, quiet=True)
+        first, _, rest = shown.partition("\n")
+        yield "\n" + (rest if first == told["headline"] else shown)
     if told["fleet"]:
         from nodedoctor.fleet import text as fleet_text
 
@@ -61,11 +63,12 @@ def _cut(line: str, width: int) -> str:
 def _recognised(one: Mapping[str, Any]) -> str:
     node = f" of {one['node']}" if one["node"] else ""
     lines = f" ({count_with_noun(one['lines'], 'line')})" if one["lines"] else ""
-    return f"{_place(one)}: {one['what']}{node}{lines}"
+    return f"{one['what']}{node}{lines}: {_place(one)}"
 
 
 def _unrecognised(one: Mapping[str, Any]) -> str:
-    return f"{_place(one)}: {count_with_noun(one['lines'], 'line')} that begin with {one['first']!r}"
+    said = "that begins" if one["lines"] == 1 else "that begin"
+    return f"{count_with_noun(one['lines'], 'line')} {said} with {one['first']!r}: {_place(one)}"
 
 
 def _place(one: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The sections of `nvidia-bug-report.log`, read as a stream: one may have hundreds of megabytes.
 
-Layout: nvidia-bug-report.sh of drivers 450 to 610: lines of underscores between sections, in each a command or
-`*** FILE`, and what it printed.
+Layout: nvidia-bug-report.sh of drivers 450 to 610: lines of underscores between sections, in each a command
+or `*** FILE`, and what it printed.
 """
 
 from __future__ import annotations

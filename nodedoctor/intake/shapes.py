@@ -36,7 +36,7 @@ class Shape:
     joins: bool = False
     """Several copies are parts of one output, and not the same thing at different times."""
     foreign: int = 4
-    """Lines in a row that are none of its own, from which it has ended: one may be wrapped, or a warning. Ours."""
+    """Lines in a row that are none of its own, from which it has ended: one may be a warning. Ours."""
 
 
 def _head(
@@ -59,21 +59,41 @@ def _head(
 
 
 def _lines(
-    what: str, probe: str, tool: str, about: str, source: str, line: str, body: str = r"\s+\S", foreign: int = 1
+    literals: tuple[str, ...],
+    line: str,
+    what: str,
+    probe: str,
+    tool: str,
+    about: str,
+    source: str,
+    *,
+    body: str = r"\s+\S",
+    foreign: int = 1,
 ) -> Shape:
     made = regex(line, re.MULTILINE)
-    return Shape((), made, what, probe, tool, about, source, regex(body), False, True, True, foreign)
+    return Shape(
+        literals, made, what, probe, tool, about, source, regex(body),
+        each_line=True, joins=True, foreign=foreign,
+    )  # fmt: skip
 
 
 _GPU_LINE = r"GPU \d+: [^\n]{1,90}\(UUID: [^\n)]*\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote |\s*$)"
-_MATRIX = r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=|NIC\d+: )"
-_FRONT = r"^(?:[>|#] ?|\*  ?)*(?:[\w.-]+: |\d+: |\[\w[\w.-]*\]:? )?"
-"""What may stand in front of a line that is recognised by itself: quote marks, the name of a node, a rank."""
-_FAMILIES = (
-    "NCCL|RCCL|TORCH|PYTORCH|GLOO|TP|UCX|UCC|OFI|FI|SHARP|IBV|MLX5|CUDA|NVIDIA|OMP|OMPI|PMIX?|SLURM|RAY|HF|"
-    "DEEPSPEED|VLLM|SGLANG|TRITON"
+_MATRIX = (
+    r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
+    r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
 )
+_FRONT = (
+    r"^(?P<front>(?:[>|] ?)*(?:[\w.-]+: |\[(?!\d+\.)\w[\w.-]*\]:? |[\w.-]+ +\| )?"
+    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
+)
+"""What may stand in front of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
+_FAMILIES = (
+    "NCCL", "RCCL", "TORCH", "PYTORCH", "GLOO", "TP", "UCX", "UCC", "OFI", "FI", "SHARP", "IBV", "MLX5",
+    "CUDA", "NVIDIA", "OMP", "OMPI", "PMI", "PMIX", "SLURM", "RAY", "HF", "DEEPSPEED", "VLLM", "SGLANG",
+    "TRITON",
+)  # fmt: skip
+"""As in probes/host/environment.py, without those that a log is full of."""
 
 NVIDIA_SMI = "NVIDIA's nvidia-smi, drivers 390 to 610"
 RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
@@ -175,7 +195,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ("Link ", "Nvlink"),
-        r"Link \d+: (?:<inactive>|[\d.,]+ GB/s)|NVML: Unable to retrieve Nvlink|Device does not have or support Nvlink",
+        r"Link \d+: (?:<inactive>|[\d.,]+ GB/s)|NVML: Unable to retrieve Nvlink"
+        r"|Device does not have or support Nvlink",
         "nvidia-smi nvlink -s",
         "nvidia-smi-nvlink",
         "nvidia-smi nvlink -s",
@@ -267,13 +288,14 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     _lines(
+        (" state ",),
+        _FRONT + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w+ \S+ )*?state [A-Z]+ [^\n]*$",
         "rdma link",
         "rdma-link",
         "rdma link",
         "rdma",
         "iproute2 4.17 to 6.17, rdma/link.c",
-        _FRONT + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w+ \S+ )*?state [A-Z]+ [^\n]*$",
-        r"\s+(?:lid|netdev|caps)\b",
+        body=r"\s+(?:lid|netdev|caps)\b",
     ),
     _head(
         ("controller: ", "controller [", "bridge: ", "bridge ["),
@@ -288,19 +310,22 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     _lines(
+        (),
+        r"^(?P<front>(?:[>|#] ?)*(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]*\d)[\w.-]+: "
+        r"|\[(?!\d+\.)\w[\w.-]*\]:? |[\w.-]+ +\| )?|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
+        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )\s*(?:> *)*(?:"
+        r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
+        r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
+        r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
+        r" (?:[\w.-]+ )?(?:kernel(?:\[\d+\])?:|(?:NVRM: )?Xid |NVRM:|nvidia[-_\w]*[ :]|mlx5_core |pcieport )"
+        r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d  ?Xid \d"
+        r"|kernel: |NVRM: |Xid \(PCI:|(?:mlx5_core|pcieport|nvidia|nvme|bnxt_en|DMAR) [\da-f]{4}:[\da-f]{2}:"
+        r"|nvidia-(?:nvswitch|modeset|uvm|peermem)[ :]|EDAC MC\d|Out of memory: Killed process \d))[^\n]*$",
         "the kernel's log",
         "kernel-log",
         "sudo dmesg -T",
         "kernel",
         "Linux, kernel/printk; util-linux, dmesg; systemd, journalctl; rsyslog",
-        r"^(?:[>|#] ?)*\s*(?:[\w.-]+: )?(?:"
-        r"(?:kern|user|daemon)\s*:\w+\s*: |<\d{1,3}>)?(?:"
-        r"\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
-        r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
-        r" (?:[\w.-]+ )?(?:kernel(?:\[\d+\])?:|(?:NVRM: )?Xid |NVRM:|nvidia[-_\w]*[ :]|mlx5_core |pcieport )"
-        r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ) ?Xid \d"
-        r"|kernel: |NVRM: |Xid \(PCI:|(?:mlx5_core|pcieport|nvidia|nvme|bnxt_en|DMAR) [\da-f]{4}:[\da-f]{2}:"
-        r"|nvidia-(?:nvswitch|modeset|uvm|peermem)[ :]|EDAC MC\d|Out of memory: Killed process \d)[^\n]*$",
         foreign=2,
     ),
     _head(
@@ -327,7 +352,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ".service",
-        r"[●○×*\N{REPLACEMENT CHARACTER}x]? ?[\w@.-]+\.service(?: - [^\n]*)?\n[^\n]*Loaded: ",
+        r"[^\w\s]? ?[\w@.-]+\.service(?: - [^\n]*)?\n[^\n]*Loaded: ",
         "systemctl status",
         "services",
         "systemctl status nvidia-fabricmanager",
@@ -359,7 +384,14 @@ SHAPES: tuple[Shape, ...] = (
         joins=True,
     ),
     _head(
-        ("Collecting environment", "PyTorch version:", "Versions of relevant libraries", "[pip3] ", "[conda] ", "CUDA used to build PyTorch"),
+        (
+            "Collecting environment",
+            "PyTorch version:",
+            "Versions of relevant libraries",
+            "[pip3] ",
+            "[conda] ",
+            "CUDA used to build PyTorch",
+        ),
         r"(?:Collecting environment information|PyTorch version: |CUDA used to build PyTorch: "
         r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
         "torch's report of its environment",
@@ -381,22 +413,33 @@ SHAPES: tuple[Shape, ...] = (
         first=True,
     ),
     _lines(
+        ("==",),
+        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[\w,]+\])?==\d[\w.+!-]*\s*$",
         "pip freeze",
         "pip-list",
         "pip freeze",
         "stack",
         "pypa/pip 9 to 26",
-        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[\w,]+\])?==\d[\w.+!-]*\s*$",
     ),
     _lines(
+        (
+            *(f"{family}_" for family in _FAMILIES),
+            "RANK=",
+            "WORLD_SIZE=",
+            "MASTER_",
+            "LD_PRELOAD",
+            "LD_LIBRARY_",
+        ),
+        _FRONT
+        + r"\s*(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
+        + rf"(?:(?:{'|'.join(_FAMILIES)})_\w+"
+        r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"
+        r"|LD_LIBRARY_PATH)=[^\n]*$",
         "environment variables",
         "env",
         "env | grep -E 'NCCL|TORCH|CUDA|GLOO|SLURM|RANK|MASTER|WORLD'",
         "job",
         "env(1), export of sh, scripts",
-        _FRONT + rf"\s*(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?(?:(?:{_FAMILIES})_\w+"
-        r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"
-        r"|LD_LIBRARY_PATH)=[^\n]*$",
     ),
     _head(
         ("Diagnostic ", "Deployment"),

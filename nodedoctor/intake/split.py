@@ -12,9 +12,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.shapes import KEY_VALUE, SHAPES, Shape
-from nodedoctor.record import field, record
+from nodedoctor.record import record
 from nodedoctor.triage.lines.plain import plain_text
 
+LAYERS = 24
+"""Times that something is taken from the front of lines: outputs may have fronts of their own. Ours."""
 BACK = 12
 """Lines before a head that may be of its output; ours."""
 AHEAD = 2048
@@ -23,15 +25,18 @@ LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
 
 _FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:```|~~~)[\w+-]*\s*$")
+_MARKS = r"$#%>\u276f"
+"""How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
 _PROMPT = re.compile(
     r"(?:[>|#] ?)*\s*(?:\([\w.:/-]{1,40}\) ?)*"
-    r"(?:\[?(?:\[\d+\])?(?:[\w.+-]{1,64}@(?P<host>[A-Za-z0-9][\w.-]{0,63}))[^\n$#%>❯]{0,80}[$#%>❯]\s?"
+    rf"(?:\[?(?:\[\d+\])?(?:[\w.+-]{{1,64}}@(?P<host>[A-Za-z0-9][\w.-]{{0,63}}))[^\n{_MARKS}]{{0,80}}[{_MARKS}]\s?"
     r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
-    r"|(?P<bare>[$%❯#+] ?))"
+    rf"|(?P<bare>[{_MARKS}+] ?))"
     r"(?P<command>[^\n]*)$"
 )
 _TOOLS = re.compile(
-    r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|rdma|ip|ethtool|"
+    r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
+    r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|rdma|ip|ethtool|"
     r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
 )
 _FULL_FRONT = re.compile(r"(?:.*[|>\]):#*-]|.*\d[^\n]*)\s*$")
@@ -39,13 +44,14 @@ _FULL_FRONT = re.compile(r"(?:.*[|>\]):#*-]|.*\d[^\n]*)\s*$")
 _NODE_FRONT = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): $")
 _LABEL = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): ?(?P<rest>[^\n]*)$")
 _OF_KERNEL = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) kernel:")
-_QUOTE = re.compile(r"^(?:> ?)+")
-_CONTROL = re.compile(r"[\x1b&<`*\ufeff\0\u200b-\u200e\u2060\xa0]|\[\d{1,3}(?:;\d{1,3})*m|\\u001b|\\x1b|\\033|\\e\[|\^\[")
+_CONTROL = re.compile(
+    r"[\x1b&<`*\ufeff\0\u200b-\u200e\u2060\xa0]|\[\d{1,3}(?:;\d{1,3})*m|\\u001b|\\x1b|\\033|\\e\[|\^\["
+)
 
 
 @record
 class Piece:
-    """One output: its text, the number of its first line, and the node that its prompt or its prefix names."""
+    """One output: its text, the number of its first line, the node that its prompt or its prefix names."""
 
     shape: Shape
     text: str
@@ -65,43 +71,44 @@ class Parts:
 
 @record
 class _Head:
+    """An output that begins in a line, or a line that is recognised by itself; `front` stands before it."""
+
     shape: Shape
     front: str
     host: str = ""
 
 
-@record
-class _Seen:
-    """What is known of each line before they are put together."""
-
-    heads: Mapping[int, _Head] = field(default_factory=dict)
-    alone: Mapping[int, Shape] = field(default_factory=dict)
+_Heads = Mapping[int, _Head]
 
 
 def split(text: str, host: str = "") -> Parts:
     """The outputs in a text, in its order."""
     lines = plain_lines(text)
-    text = "\n".join(lines)
-    seen = _Seen(*_find(text))
-    labels = _labels(lines, seen)
-    if labels and not host:
+    seen = _find(lines)
+    if not host and (labels := _labels(lines, seen)):
         return _by_label(lines, labels)
+    for _ in range(LAYERS):
+        if not _strip_front(lines, seen):
+            break
+        seen = _find(lines)
     walk = _Walk(host)
     for number, line in enumerate(lines):
-        walk.take(number, line, seen.heads.get(number), seen.alone.get(number))
+        walk.take(number, line, seen.get(number))
     walk.close()
     return Parts(tuple(walk.pieces), tuple(walk.rest))
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines without colours, tags and line ends of other systems."""
+    """The lines without colours, tags, line ends of other systems, and what indents all of them."""
     lines = text.replace("\r\n", "\n").split("\n")
-    return [plain_text(line) if _CONTROL.search(line) else line.rstrip() for line in lines]
+    lines = [plain_text(line) if _CONTROL.search(line) else line.rstrip() for line in lines]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
+    return [line[indent:] for line in lines] if indent else lines
 
 
-def _labels(lines: list[str], seen: _Seen) -> set[str]:
+def _labels(lines: list[str], seen: _Heads) -> set[str]:
     """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them."""
-    fronts = (_NODE_FRONT.fullmatch(head.front) for head in seen.heads.values())
+    fronts = (_NODE_FRONT.fullmatch(head.front) for head in seen.values())
     found = {front["host"] for front in fronts if front}
     return {name for name in found if sum(line.startswith(f"{name}:") for line in lines) > 1}
 
@@ -128,20 +135,36 @@ def _with(piece: Piece, *, line: int, host: str) -> Piece:
     return Piece(piece.shape, piece.text, line, host, piece.argument)
 
 
-def _find(text: str) -> tuple[dict[int, _Head], dict[int, Shape]]:
-    """The heads and the lines that are recognised by themselves, each by the number of its line."""
+def _find(lines: list[str]) -> dict[int, _Head]:
+    """The heads, and the lines that are recognised by themselves, each by the number of its line."""
+    text = "\n".join(lines)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     heads: dict[int, _Head] = {}
-    alone: dict[int, Shape] = {}
     for shape in SHAPES:
-        if shape.each_line:
+        if not shape.literals:
             for found in shape.head.finditer(text):
-                alone.setdefault(bisect_right(starts, found.start()) - 1, shape)
-            continue
+                heads.setdefault(bisect_right(starts, found.start()) - 1, _Head(shape, found["front"]))
         for number in _lines_with(shape.literals, text, starts):
             if number not in heads and (head := _head(shape, text, starts, number)):
                 heads[number] = head
-    return heads, alone
+    return heads
+
+
+def _strip_front(lines: list[str], seen: _Heads) -> bool:
+    """Take what stands before an output from all its lines; False where nothing stands there."""
+    for number in sorted(seen):
+        front = seen[number].front
+        if not front.strip():
+            continue
+        pattern = _front_pattern(front)
+        first = last = number
+        while first > 0 and pattern.match(lines[first - 1]):
+            first -= 1
+        while last + 1 < len(lines) and pattern.match(lines[last + 1]):
+            last += 1
+        lines[first : last + 1] = [pattern.sub("", line, count=1) for line in lines[first : last + 1]]
+        return True
+    return False
 
 
 def _lines_with(literals: Iterable[str], text: str, starts: list[int]) -> Iterator[int]:
@@ -157,6 +180,9 @@ def _lines_with(literals: Iterable[str], text: str, starts: list[int]) -> Iterat
 def _head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | None:
     """The head that begins in a line with one of its literals."""
     start, end = starts[number], starts[number + 1] if number + 1 < len(starts) else len(text)
+    if shape.each_line:
+        line = shape.head.match(text, start, end)
+        return _Head(shape, line["front"]) if line else None
     found = shape.head.search(text, start, min(len(text), end + AHEAD))
     if found is None or found.start() >= end:
         return None
@@ -191,22 +217,23 @@ class _Walk:
         self._host = "" if host == "-" else host
         self._command = ""
         self._shape: Shape | None = None
-        self._front: re.Pattern[str] | None = None
         self._first = 0
         self._lines: list[str] = []
         self._foreign: list[tuple[int, str]] = []
         self._named = ""
 
-    def take(self, number: int, line: str, head: _Head | None, alone: Shape | None) -> None:
+    def take(self, number: int, line: str, head: _Head | None) -> None:
         """Take the next line in."""
         if _FENCE.match(line):
             self.close()
+        elif head is not None and head.shape.each_line:
+            self._add_alone(number, line, head.shape)
         elif head is not None:
             self._begin_or_add(number, line, head)
-        elif alone is not None:
-            self._add_alone(number, line, alone)
-        elif self._is_prompt(line):
+        elif prompt := _prompt(line):
             self.close()
+            self._host = prompt["host"] or prompt["node"] or self._host
+            self._command = prompt["command"]
         elif self._shape is not None:
             self._add(number, line)
         elif line.strip(" \t>|"):
@@ -220,20 +247,11 @@ class _Walk:
             argument = self._command.split()[-1] if self._command.split()[1:] else ""
             self.pieces.append(Piece(self._shape, text, self._first + 1, host, argument))
         self.rest += [(number + 1, line) for number, line in self._foreign if line.strip(" \t>|")]
-        self._shape, self._front, self._lines, self._foreign, self._named = None, None, [], [], ""
-
-    def _is_prompt(self, line: str) -> bool:
-        found = _PROMPT.match(line)
-        if found is None or (found["bare"] and not _TOOLS.match(found["command"])):
-            return False
-        if name := found["host"] or found["node"]:
-            self._host = name
-        self._command = found["command"]
-        return True
+        self._shape, self._lines, self._foreign, self._named = None, [], [], ""
 
     def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
         shape = head.shape
-        if not shape.probe and self._shape is not None and self._shape.body.match(self._bare(line)):
+        if not shape.probe and self._shape is not None and _is_of(self._shape, line):
             self._keep(line)
             return
         same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
@@ -241,13 +259,12 @@ class _Walk:
             self._keep(line)
             return
         errors_first = same and self._shape is not None and not self._shape.first
-        if errors_first and not head.front.strip():
+        if errors_first:
             self._shape = shape
             self._keep(line)
             return
         self.close()
         self._begin(number, shape)
-        self._front = _front_pattern(head.front) if head.front.strip() else None
         self._named = head.host
         self._take_back()
         self._keep(line)
@@ -258,15 +275,14 @@ class _Walk:
         assert shape is not None
         while back < BACK and len(self.rest) > back:
             number, line = self.rest[-1 - back]
-            bare = self._bare(line)
-            if number != self._first - back or not shape.body.match(bare):
+            if number != self._first - back or not _is_of(shape, line):
                 break
-            if shape.body.pattern == KEY_VALUE and not bare[:1].isspace():
+            if shape.first and shape.body.pattern == KEY_VALUE and not line[:1].isspace():
                 break
             back += 1
         if back:
             self._first -= back
-            self._lines += [self._bare(line) for _, line in self.rest[-back:]]
+            self._lines += [line for _, line in self.rest[-back:]]
             del self.rest[-back:]
 
     def _begin(self, number: int, shape: Shape) -> None:
@@ -281,33 +297,37 @@ class _Walk:
             self._begin(number, shape)
         if shape.probe == "kernel-log" and (found := _OF_KERNEL.search(line[:LONGEST_FRONT])):
             self._named = found["host"]
-        self._keep_whole(_QUOTE.sub("", line))
+        self._keep(line)
 
     def _add(self, number: int, line: str) -> None:
-        shape = self._shape
-        assert shape is not None
-        bare = self._bare(line)
-        if not bare.strip():
-            (self._foreign.append((number, line)) if self._foreign else self._lines.append(""))
-        elif bare is not None and shape.body.match(bare):
+        assert self._shape is not None
+        if not line.strip():
+            if self._foreign:
+                self._foreign.append((number, line))
+            else:
+                self._lines.append("")
+        elif _is_of(self._shape, line):
             self._keep(line)
         else:
             self._foreign.append((number, line))
-            if sum(bool(one.strip()) for _, one in self._foreign) >= shape.foreign:
+            if sum(bool(one.strip()) for _, one in self._foreign) >= self._shape.foreign:
                 self.close()
 
-    def _bare(self, line: str) -> str:
-        """The line without what stands in front of every line of this output."""
-        found = self._front.match(line) if self._front else None
-        return line[found.end() :] if found else line
-
     def _keep(self, line: str) -> None:
-        self._keep_whole(self._bare(line))
-
-    def _keep_whole(self, line: str) -> None:
-        self._lines += [self._bare(foreign) for _, foreign in self._foreign]
+        self._lines += [foreign for _, foreign in self._foreign]
         self._foreign = []
         self._lines.append(line)
+
+
+def _prompt(line: str) -> re.Match[str] | None:
+    """A shell's prompt with its command; where it names no host, with one that prints outputs."""
+    found = _PROMPT.match(line)
+    return found if found and not (found["bare"] and not _TOOLS.match(found["command"])) else None
+
+
+def _is_of(shape: Shape, line: str) -> bool:
+    """Whether a line can be one of an output's, indented or not."""
+    return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
 
 
 _HOLDS: dict[str, tuple[str, ...]] = {
