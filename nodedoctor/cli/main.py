@@ -204,8 +204,18 @@ def diagnose(words: list[str]) -> int:
     try:
         session = Session(_request(arguments), server)
     except NodeDoctorError as error:
-        return complain(error)
+        return complain(_with_hint(error, arguments))
     return _headless(session, arguments)
+
+
+def _with_hint(error: NodeDoctorError, arguments: argparse.Namespace) -> str | NodeDoctorError:
+    """The error, and for a --replay of pasted outputs what reads those."""
+    if not arguments.replay or not os.path.isfile(arguments.replay):
+        return error
+    from nodedoctor.intake.hint import read_instead
+
+    hint = read_instead(arguments.replay)
+    return f"{arguments.replay}: not a recorded node: {hint}" if hint else error
 
 
 def _no_input(arguments: argparse.Namespace) -> str:
@@ -257,7 +267,7 @@ def _on_screen(arguments: argparse.Namespace) -> int:
             may_refuse=bool(arguments.replay or arguments.checks or arguments.tag),
         )
     except NodeDoctorError as error:
-        return complain(error)
+        return complain(_with_hint(error, arguments))
     mutter(start.last_words(sitting))
     report = _leaving(sitting.report, sitting.observations, arguments)
     if piped:

@@ -15,13 +15,13 @@ from pathlib import Path
 from nodedoctor import input_files
 from nodedoctor.engine.recording import SCHEMA as RECORDING
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.intake.sections import BUG_REPORT, bug_report_sections
-from nodedoctor.record import record
+from nodedoctor.intake.sections import bug_report_sections
+from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.envelopes.mails import is_mail
 from nodedoctor.triage.read.archives import BROKEN, ArchivePart, UnpackBudget, archive_parts
 from nodedoctor.triage.read.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.read.our_documents import document_kind
-from nodedoctor.triage.read.sources import is_black_box
+from nodedoctor.triage.read.sources import BUG_REPORT, is_black_box
 
 LARGEST_TEXT = 16 << 20
 """Bytes of one text that are looked through; a job's log may be longer, and triage reads all of it. Ours."""
@@ -37,12 +37,17 @@ class Unreadable(NodeDoctorError):
     """A path that cannot be read, in one line."""
 
 
+SOS = "sos_commands"
+"""The folder of a sosreport with what commands printed (sosreport/sos 3.0 to 4.10)."""
+
+
 @record
 class Unit:
     """One text or document. `kind` says what it is, `node` which bundle it is of, "" for a loose paste.
 
     `path` is where it lies, "" for what is inside of something else; `data` are its bytes where those are
-    not text. `quiet` is a part of a bundle whose other lines are nobody's log.
+    not text. `quiet` is a part of a bundle whose other lines are nobody's log, `line` where it begins in it.
+    `group` is the folder at the top of an archive: a bundle where a member lies in `sos_commands`.
     """
 
     name: str
@@ -53,6 +58,8 @@ class Unit:
     data: bytes = b""
     quiet: bool = False
     host: str = ""
+    group: str = ""
+    line: int = 1
 
 
 def units(paths: Sequence[str], notes: list[str]) -> Iterator[Unit]:
@@ -123,7 +130,7 @@ def _bundle_of(given: str, root: str) -> str:
     """The sosreport that a folder is of: the folder that has sos_commands; "" where there is none."""
     here = Path(root)
     for folder in (here, *here.parents):
-        if (folder / "sos_commands").is_dir():
+        if (folder / SOS).is_dir():
             return str(folder)
         if str(folder) == given.rstrip("/"):
             break
@@ -184,9 +191,7 @@ def _part(part: ArchivePart, outer: str, node: str, path: str, notes: list[str])
     """What one file, or one member of an archive, is."""
     inside = part.name != outer
     own_path = "" if inside else path
-    node = node or (
-        f"{outer}!{_top(part.name[len(outer) + 1 :])}" if inside and "sos_commands/" in part.name else ""
-    )
+    group = f"{outer}!{_top(part.name[len(outer) + 1 :])}" if inside else ""
     if kind := document_kind(part.head):
         yield Unit(part.name, kind, node, data=_bounded(part.read, input_files.LARGEST), path=own_path)
     elif part.kind in _DUMPS:
@@ -198,7 +203,8 @@ def _part(part: ArchivePart, outer: str, node: str, path: str, notes: list[str])
             return
         notes.append(f"{part.name}: neither text nor an archive")
     else:
-        yield from _text(part, node, own_path, notes)
+        for unit in _text(part, node, own_path, notes):
+            yield replace(unit, group=group) if group and not unit.node else unit
 
 
 def _top(name: str) -> str:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
-from nodedoctor.intake.inputs import Unit, Unreadable, units
+from nodedoctor.intake.inputs import SOS, Unit, Unreadable, units
 from nodedoctor.intake.outputs import Found, by_node, snapshot_of
-from nodedoctor.intake.split import Piece, split
+from nodedoctor.intake.split import split
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
 from nodedoctor.report.saved import damage
@@ -85,6 +85,7 @@ class _Pile:
         self.reports: list[Unit] = []
         self.jobs: list[Unit] = []
         self.logs: list[tuple[Unit, list[tuple[int, str]], bool]] = []
+        self.groups: set[str] = set()
 
 
 def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) -> Reading:
@@ -93,6 +94,7 @@ def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) ->
     left = KEPT
     for unit in units(paths, reading.notes):
         left -= _sort(unit, pile, reading, left)
+    _close_bundles(pile, reading)
     for name, found in by_node(pile.found).items():
         _recognise(found, reading)
         if any(one.piece.shape.probe for one in found):
@@ -114,7 +116,7 @@ def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) ->
 
 def _plain_name(bundle: str) -> str:
     """What a bundle is called where no prompt names the node."""
-    return os.path.basename(bundle.rstrip("/"))
+    return os.path.basename(bundle.rstrip("/").rpartition("!")[2])
 
 
 def _sort(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
@@ -141,19 +143,37 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
         reading.notes.append(f"{unit.name}: left out, {KEPT >> 20} MiB of outputs were kept before")
         return 0
     for piece in parts.pieces:
-        named = piece if piece.host or not unit.host else _of_host(piece, unit.host)
-        pile.found.append(Found(named, unit.name, unit.node))
+        named = replace(piece, host=piece.host or unit.host, line=piece.line + unit.line - 1)
+        pile.found.append(Found(named, unit.name, unit.node or unit.group))
+    if f"/{SOS}/" in unit.name:
+        pile.groups.add(unit.group)
     if unit.quiet:
-        if parts.rest and not parts.pieces:
-            line, first = parts.rest[0]
-            reading.unrecognised.append(Unrecognised(unit.name, line, len(parts.rest), first[:QUOTED]))
+        if not parts.pieces:
+            _leave(unit, parts.rest, reading)
     elif parts.rest:
         pile.logs.append((unit, list(parts.rest), bool(parts.pieces)))
     return size
 
 
-def _of_host(piece: Piece, host: str) -> Piece:
-    return Piece(piece.shape, piece.text, piece.line, host, piece.argument)
+def _leave(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> None:
+    """Lines of a bundle that are no output."""
+    if rest:
+        line, first = rest[0]
+        left = Unrecognised(unit.name, line + unit.line - 1, len(rest), first[:QUOTED])
+        reading.unrecognised.append(left)
+
+
+def _close_bundles(pile: _Pile, reading: Reading) -> None:
+    """Now that all of an archive is known: what of it is a sosreport is one node, and no job's log."""
+    pile.found[:] = [
+        one if one.bundle in pile.groups or "!" not in one.bundle else replace(one, bundle="")
+        for one in pile.found
+    ]
+    quiet = [entry for entry in pile.logs if entry[0].group and entry[0].group in pile.groups]
+    for unit, rest, mixed in quiet:
+        if not mixed:
+            _leave(unit, rest, reading)
+    pile.logs[:] = [entry for entry in pile.logs if entry not in quiet]
 
 
 def _recognise(found: Iterable[Found], reading: Reading) -> None:

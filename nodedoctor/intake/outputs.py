@@ -55,8 +55,7 @@ def snapshot_of(found: list[Found], name: str) -> Snapshot:
         observations=seen,
         node={"hostname": host} if host else {},
         provenance="pasted",
-        origin="read from "
-        + ", ".join(dict.fromkeys(one.name.partition(", line ")[0] for one in found))[:400],
+        origin="read from " + ", ".join(dict.fromkeys(one.name for one in found))[:400],
     )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
+FEW = 6
+"""Groups of lines that were not recognised; a bug report has a hundred. Ours."""
 LISTED = 16
 """Things that are named one by one; the JSON document has all of them. Ours."""
 
@@ -21,7 +23,7 @@ def render(told: Mapping[str, Any], *, width: int = 80, colour: bool = False, ve
     lines += _listed([_recognised(one) for one in told["recognised"]], width, most)
     if told["unrecognised"]:
         lines += ["not recognised:"]
-        lines += _listed([_unrecognised(one) for one in told["unrecognised"]], width, most)
+        lines += _listed([_unrecognised(one) for one in told["unrecognised"]], width, most and FEW)
     if told["notes"]:
         lines += ["left out:", *_listed(told["notes"], width, most)]
     if told["shows"]:
@@ -72,6 +74,6 @@ def _unrecognised(one: Mapping[str, Any]) -> str:
 
 
 def _place(one: Mapping[str, Any]) -> str:
-    if one["line"] is None or ", line " in one["name"]:
+    if one["line"] is None:
         return str(one["name"])
     return f"{one['name']}, line {one['line']}"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nodedoctor.intake.inputs import Unit
 
-BUG_REPORT = b"Start of NVIDIA bug report log file"
-_RULE = re.compile(rb"^_{20,}\s*$", re.MULTILINE)
+_RULE = re.compile(rb"^_{20,}[ \t\r]*$", re.MULTILINE)
 _HOST = re.compile(rb"^uname: \w+ ([\w.-]+) ", re.MULTILINE)
 _LONG = 8 << 20
 """Bytes of a section that are kept, its end: the kernel's log has the newest messages there. Ours."""
@@ -35,9 +34,8 @@ def bug_report_sections(
             line += kept.count(b"\n", 0, cut)
             del kept[:cut]
         if whole:
-            yield unit(
-                f"{name}, line {line}", "text", name, kept.decode("utf-8", "replace"), quiet=True, host=host
-            )
+            text = kept.decode("utf-8", "replace")
+            yield unit(name, "text", name, text, quiet=True, host=host, line=line)
             line += kept.count(b"\n") + 1
             kept.clear()
 

@@ -227,7 +227,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
-        r"(?:index|name|timestamp|uuid|gpu_\w+|pci\.bus_id|driver_version|count|serial)"
+        r"(?=[^\n]*(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w+|pci\.bus_id|driver_version|count|serial)"
         r"(?:, [a-z][\w.]*(?: \[\S+\])?)+[ \t]*(?:\n|$)",
         "nvidia-smi --query-gpu",
         "",
@@ -313,7 +313,7 @@ SHAPES: tuple[Shape, ...] = (
         (),
         r"^(?P<front>(?:[>|#] ?)*(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]*\d)[\w.-]+: "
         r"|\[(?!\d+\.)\w[\w.-]*\]:? |[\w.-]+ +\| )?|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
-        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )\s*(?:> *)*(?:"
+        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )[ \t]*(?:> *)*(?:"
         r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
         r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
         r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
@@ -431,7 +431,7 @@ SHAPES: tuple[Shape, ...] = (
             "LD_LIBRARY_",
         ),
         _FRONT
-        + r"\s*(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
+        + r"[ \t]*(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
         + rf"(?:(?:{'|'.join(_FAMILIES)})_\w+"
         r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"
         r"|LD_LIBRARY_PATH)=[^\n]*$",

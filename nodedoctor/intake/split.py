@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodedoctor.intake.shapes import KEY_VALUE, SHAPES, Shape
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
 LAYERS = 24
@@ -39,7 +39,9 @@ _TOOLS = re.compile(
     r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|rdma|ip|ethtool|"
     r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
 )
-_FULL_FRONT = re.compile(r"(?:.*[|>\]):#*-]|.*\d[^\n]*)\s*$")
+_FULL_FRONT = re.compile(
+    r".*(?:[|>\]):#*-]|\d\d:\d\d:\d\d\S*|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR|std(?:out|err)(?: F)?)|^\d+)\s*$"
+)
 """A front that a program, a quote or a comment could have put there: not words of a sentence."""
 _NODE_FRONT = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): $")
 _LABEL = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): ?(?P<rest>[^\n]*)$")
@@ -126,13 +128,9 @@ def _by_label(lines: list[str], labels: set[str]) -> Parts:
         numbers = [number + 1 for number, _ in stream]
         parts = split("\n".join(line for _, line in stream), name or "-")
         for piece in parts.pieces:
-            pieces.append(_with(piece, line=numbers[piece.line - 1], host="" if not name else piece.host))
+            pieces.append(replace(piece, line=numbers[piece.line - 1], host=piece.host if name else ""))
         rest += [(numbers[number - 1], line) for number, line in parts.rest]
     return Parts(tuple(pieces), tuple(sorted(rest)))
-
-
-def _with(piece: Piece, *, line: int, host: str) -> Piece:
-    return Piece(piece.shape, piece.text, line, host, piece.argument)
 
 
 def _find(lines: list[str]) -> dict[int, _Head]:
