@@ -12,7 +12,8 @@ from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, Unit, Unreadable, units
 from nodedoctor.intake.outputs import Found, by_node, snapshot_of
-from nodedoctor.intake.split import split
+from nodedoctor.intake.sections import screened
+from nodedoctor.intake.split import Parts, split
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
 from nodedoctor.record import record, replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 KEPT = 128 << 20
 """Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
+LOOKED_AT = 1 << 20
+"""Characters of a text in which there must be an output, for others to be looked for behind them; ours."""
 QUOTED = 160
 """Characters of a line that was not recognised; ours."""
 
@@ -137,7 +140,7 @@ def _sort(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
 
 
 def _sort_text(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
-    parts = split(unit.text)
+    parts = _parts(unit)
     size = sum(len(piece.text) for piece in parts.pieces)
     if size > left:
         reading.notes.append(f"{unit.name}: left out, {KEPT >> 20} MiB of outputs were kept before")
@@ -153,6 +156,14 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
     elif parts.rest:
         pile.logs.append((unit, list(parts.rest), bool(parts.pieces)))
     return size
+
+
+def _parts(unit: Unit) -> Parts:
+    """The outputs in a text. In a long one that begins as a job's log none is looked for further on."""
+    if unit.quiet or len(unit.text) <= LOOKED_AT:
+        return split(screened(unit.text) if unit.quiet else unit.text)
+    begins = split(unit.text[:LOOKED_AT])
+    return split(unit.text) if begins.pieces else begins
 
 
 def _leave(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> None:
