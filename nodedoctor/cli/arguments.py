@@ -48,7 +48,7 @@ examples:
 
 also:
   nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
-  nodedoctor read PATH ...         what somebody sent: pasted outputs, a bug report, a sosreport, a mail, logs
+  nodedoctor read PATH ...         judge pasted outputs, a bug report, a sosreport, a mail, logs
   nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --kube ...): the odd one
   nodedoctor list checks|facts|probes|knowledge       all checks, facts, probes, knowledge
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause

@@ -1,1 +1,1 @@
-"""Whatever somebody mailed: outputs, bug reports and logs recognised by content, and judged together."""
+"""Mailed outputs, bug reports and logs: recognised by content, and judged together."""

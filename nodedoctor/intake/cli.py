@@ -1,4 +1,4 @@
-"""`nodedoctor read PATH...`: what somebody mailed, recognised by content and judged."""
+"""`nodedoctor read PATH...`: mailed and pasted outputs, recognised by content and judged."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def main(words: list[str]) -> int:
         return complain(error)
     from nodedoctor.intake import document
 
-    told = document.document(reading)
+    result = document.document(reading)
     if arguments.redact:
-        told = _redacted(told, reading)
-    if not emit(_rendered(told, arguments)):
+        result = _redacted(result, reading)
+    if not emit(_rendered(result, arguments)):
         return Exit.OUTPUT
     return _record(reading, arguments) or worst(reading)
 
@@ -78,64 +78,64 @@ def _record(reading: Reading, arguments: argparse.Namespace) -> int:
     return failed
 
 
-def _redacted(told: dict[str, Any], reading: Reading) -> dict[str, Any]:
-    """The document without names. Several nodes have stand-ins of their own, which lines beside them lack."""
+def _redacted(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
+    """The document without names. Of several nodes each has its own replacements for them."""
     from nodedoctor.intake.document import of_fleet
     from nodedoctor.redact import Redaction
     from nodedoctor.redact.fleet_documents import redacted_nodes
     from nodedoctor.redact.triage_documents import redacted_triage
 
-    alone = told["report"]
+    alone = result["report"]
     redaction = Redaction.of(
-        (one for node in reading.nodes for one in node.seen), alone["node"] if alone else {}
+        (item for node in reading.nodes for item in node.observations), alone["node"] if alone else {}
     )
-    fleet = redacted_nodes(told["fleet"]) if told["fleet"] else None
-    made = {key: redaction.document(told[key]) for key in ("headline", "unrecognised", "notes", "shows")}
+    fleet = redacted_nodes(result["fleet"]) if result["fleet"] else None
+    fields = {key: redaction.document(result[key]) for key in ("headline", "unrecognised", "notes", "shows")}
     recognised = [
         {
-            **redaction.document(one),
-            "node": redaction.document({"host": one["node"]})["host"] if alone else None,
+            **redaction.document(item),
+            "node": redaction.document({"host": item["node"]})["host"] if alone else None,
         }
-        for one in told["recognised"]
+        for item in result["recognised"]
     ]
     return {
-        **told,
-        **made,
+        **result,
+        **fields,
         **({"headline": of_fleet(fleet)} if fleet else {}),
         "recognised": recognised,
         "report": redaction.report(alone) if alone else None,
         "fleet": fleet,
-        "triage": redacted_triage(told["triage"]) if told["triage"] else None,
+        "triage": redacted_triage(result["triage"]) if result["triage"] else None,
     }
 
 
-def _rendered(told: dict[str, Any], arguments: argparse.Namespace) -> str:
+def _rendered(result: dict[str, Any], arguments: argparse.Namespace) -> str:
     from nodedoctor.intake import document, page
 
     if arguments.json:
-        return document.render(told)
+        return document.render(result)
     on_terminal = sys.stdout.isatty()
     width = min(columns(), 110) if on_terminal else 100
-    return page.render(told, width=width, colour=on_terminal and has_colours(), verbose=arguments.verbose)
+    return page.render(result, width=width, colour=on_terminal and has_colours(), verbose=arguments.verbose)
 
 
 def parser() -> Parser:
     """The parser of `nodedoctor read`."""
     from nodedoctor.cli import outputs
 
-    made = Parser(
+    command = Parser(
         prog="nodedoctor read",
-        description="Judge what somebody sent: pasted outputs, bug reports, sosreports, mails, job logs, "
-        "recordings. Each is recognised by its content.",
+        description="Judge what was mailed or pasted: outputs of tools, bug reports, sosreports, mails, "
+        "job logs, recordings. Each is recognised by its content.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    add = made.add_argument
+    add = command.add_argument
     add("paths", nargs="*", metavar="PATH", help="files, folders, archives, in any mix; - is standard input")
     add("--record", default="", metavar="FILE", help="write what was understood of the node as a recording")
     add("--redact", action="store_true", help="in all outputs, stand-ins for names, addresses and serials")
     add("--json", action="store_true", help="one JSON document on stdout")
     add("-v", "--verbose", action="store_true", help="list everything, also what could not be judged")
-    outputs.add_debug_log(made)
-    return made
+    outputs.add_debug_log(command)
+    return command

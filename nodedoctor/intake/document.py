@@ -44,8 +44,8 @@ def document(reading: Reading) -> dict[str, Any]:
         "schema": SCHEMA,
         "tool": __version__,
         "headline": headline(reading),
-        "recognised": [_recognised(one) for one in reading.recognised],
-        "unrecognised": [_unrecognised(one) for one in reading.unrecognised],
+        "recognised": [_recognised(item) for item in reading.recognised],
+        "unrecognised": [_unrecognised(item) for item in reading.unrecognised],
         "notes": list(reading.notes),
         "shows": statements(reports[0]) if len(reports) == 1 else [],
         "next": next_commands(reading),
@@ -55,9 +55,9 @@ def document(reading: Reading) -> dict[str, Any]:
     }
 
 
-def render(told: Mapping[str, Any]) -> str:
+def render(lines: Mapping[str, Any]) -> str:
     """The document as text, ASCII only."""
-    return json.dumps(told, indent=1) + "\n"
+    return json.dumps(lines, indent=1) + "\n"
 
 
 def headline(reading: Reading) -> str:
@@ -80,10 +80,10 @@ def headline(reading: Reading) -> str:
 def _of_node(report: Report, reading: Reading) -> str:
     if led := lead(report):
         return led
-    told = statements(report)[:2]
+    lines = statements(report)[:2]
     nothing_else = f"; nothing else was in {_this(reading)}"
-    if told:
-        return f"no problem found: {'; '.join(told)}{nothing_else}"
+    if lines:
+        return f"no problem found: {'; '.join(lines)}{nothing_else}"
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
 
 
@@ -105,64 +105,64 @@ def of_fleet(fleet: Mapping[str, Any]) -> str:
 
 def kinds(reading: Reading) -> list[str]:
     """What was recognised, each once."""
-    return list(dict.fromkeys(one.what for one in reading.recognised))
+    return list(dict.fromkeys(item.what for item in reading.recognised))
 
 
 def statements(report: Report) -> list[str]:
     """What the outputs show to be well: what passed, and what passed but for something that was not there."""
-    found = [
+    match = [
         finding
         for result in report["results"]
         for finding in result["findings"]
         if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
     ]
-    return _merged(dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in found))
+    return _merged(dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in match))
 
 
 def _merged(summaries: Iterable[str]) -> list[str]:
     """`no A in 9 lines` and `no B in 9 lines` as one statement."""
     absent: dict[str, list[str]] = {}
-    told: list[str] = []
+    lines: list[str] = []
     for summary in summaries:
-        if found := _ABSENT.fullmatch(summary):
-            absent.setdefault(found["where"], []).append(found["what"])
+        if match := _ABSENT.fullmatch(summary):
+            absent.setdefault(match["where"], []).append(match["what"])
         else:
-            told.append(summary)
-    return [*told, *(f"no {', '.join(what)} in {where}" for where, what in absent.items())]
+            lines.append(summary)
+    return [*lines, *(f"no {', '.join(what)} in {where}" for where, what in absent.items())]
 
 
 def next_commands(reading: Reading) -> list[str]:
     """The commands whose outputs would decide what these leave open."""
-    have = {one.probe for one in reading.recognised}
+    have = {item.probe for item in reading.recognised}
     if not have - {""} or len(reading.nodes) != 1:
         return []
     have |= {"nvidia-smi-q"} & {"nvidia-smi-q" if "nvidia-smi-xml" in have else ""}
     shapes = {shape.probe: shape for shape in reversed(SHAPES)}
     wanted: dict[str, Shape] = {}
     for probe in sorted(have - {""}):
-        for other in _NEXT.get(shapes[probe].about if probe in shapes else "", ()):
-            if other not in have:
-                wanted[other] = shapes[other]
+        for candidate in _NEXT.get(shapes[probe].about if probe in shapes else "", ()):
+            if candidate not in have:
+                wanted[candidate] = shapes[candidate]
     ordered = sorted(wanted, key=lambda probe: _ORDER.index(probe) if probe in _ORDER else len(_ORDER))
     return [wanted[probe].tool for probe in ordered][:COMMANDS]
 
 
-def _recognised(one: Recognised) -> dict[str, Any]:
+def _recognised(item: Recognised) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "line": one.line,
-        "what": one.what,
-        "probe": one.probe or None,
-        "lines": one.lines,
-        "node": one.node or None,
+        "name": item.name,
+        "line": item.line,
+        "what": item.what,
+        "probe": item.probe or None,
+        "lines": item.lines,
+        "node": item.node or None,
     }
 
 
-def _unrecognised(one: Unrecognised) -> dict[str, Any]:
-    return {"name": one.name, "line": one.line, "lines": one.lines, "first": one.first}
+def _unrecognised(item: Unrecognised) -> dict[str, Any]:
+    return {"name": item.name, "line": item.line, "lines": item.lines, "first": item.first}
 
 
-def of_all(told: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+def of_all(lines: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
     """The entries of a list in the document."""
-    found: Sequence[Mapping[str, Any]] = told[key]
-    return found
+    match: Sequence[Mapping[str, Any]] = lines[key]
+    return match

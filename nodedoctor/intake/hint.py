@@ -22,11 +22,11 @@ def read_instead(path: str, *, wholly: bool = False) -> str:
         return ""
     if unit is None or unit.kind != "text":
         return ""
-    found = split(unit.text[:LOOKED_AT])
+    parts = split(unit.text[:LOOKED_AT])
     if unit.quiet:
         what = "a bug report or a sosreport"
-    elif found.pieces and not (wholly and found.rest):
-        what = found.pieces[0].shape.what
+    elif parts.pieces and not (wholly and parts.rest):
+        what = parts.pieces[0].shape.what
     else:
         return ""
     return f"it holds {what}; `nodedoctor read {shlex.quote(path)}` judges it"

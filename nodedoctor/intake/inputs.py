@@ -46,7 +46,7 @@ class Unit:
     """One text or document. `kind` says what it is, `node` which bundle it is of, "" for a loose paste.
 
     `path` is where it lies, "" for what is inside of something else; `data` are its bytes where those are
-    not text. `quiet` is a part of a bundle whose other lines are nobody's log, `line` where it begins in it.
+    not text. `quiet` is a part of a bundle whose other lines are no log, `line` where it begins in it.
     `group` is the folder at the top of an archive: a bundle where a member lies in `sos_commands`.
     """
 
@@ -126,13 +126,13 @@ def _is_recording(path: str) -> bool:
         return False
 
 
-def _bundle_of(given: str, root: str) -> str:
+def _bundle_of(start: str, root: str) -> str:
     """The sosreport that a folder is of: the folder that has sos_commands; "" where there is none."""
     here = Path(root)
     for folder in (here, *here.parents):
         if (folder / SOS).is_dir():
             return str(folder)
-        if str(folder) == given.rstrip("/"):
+        if str(folder) == start.rstrip("/"):
             break
     return ""
 
@@ -236,9 +236,9 @@ def _mail(name: str, data: bytes, notes: list[str]) -> Iterator[Unit]:
         if part.is_multipart():
             continue
         content = part.get_payload(decode=True)
-        told = part.get_filename() or ""
+        filename = part.get_filename() or ""
         if isinstance(content, bytes) and content.strip() and part.get_content_subtype() != "html":
-            yield from _of_bytes(f"{name}!{os.path.basename(told) or f'part {number}'}", content, notes)
+            yield from _of_bytes(f"{name}!{os.path.basename(filename) or f'part {number}'}", content, notes)
 
 
 def _bounded(read: Callable[[int], bytes], most: int) -> bytes:

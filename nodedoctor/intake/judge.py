@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, Unit, Unreadable, units
-from nodedoctor.intake.outputs import Found, by_node, snapshot_of
+from nodedoctor.intake.outputs import NodeOutput, by_node, snapshot_of
 from nodedoctor.intake.sections import screened
 from nodedoctor.intake.split import Parts, split
 from nodedoctor.json_shapes import Json, loaded
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nodedoctor.engine.recording import Snapshot
     from nodedoctor.engine.session import Session
 
-KEPT = 128 << 20
+OUTPUTS_AT_MOST = 128 << 20
 """Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
 LOOKED_AT = 1 << 20
 """Characters of a text in which there must be an output, for others to be looked for behind them; ours."""
@@ -63,7 +63,7 @@ class Node:
     name: str
     report: Report
     recording: bytes = b""
-    seen: tuple[Observation, ...] = ()
+    observations: tuple[Observation, ...] = ()
 
 
 class Reading:
@@ -83,7 +83,7 @@ class _Pile:
     outputs besides."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.outputs: list[NodeOutput] = []
         self.recordings: list[Unit] = []
         self.reports: list[Unit] = []
         self.jobs: list[Unit] = []
@@ -94,15 +94,15 @@ class _Pile:
 def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) -> Reading:
     """Recognise what the paths hold and judge it; Unreadable for a path that leads nowhere."""
     reading, pile = Reading(), _Pile()
-    left = KEPT
+    room = OUTPUTS_AT_MOST
     for unit in units(paths, reading.notes):
-        left -= _sort(unit, pile, reading, left)
+        room -= _sort(unit, pile, reading, room)
     _close_bundles(pile, reading)
-    for name, found in by_node(pile.found).items():
-        _recognise(found, reading)
-        if any(one.piece.shape.probe for one in found):
-            bundle = found[0].bundle if name.startswith("bundle ") else ""
-            reading.nodes.append(_judge(snapshot_of(found, _plain_name(bundle)), redact, record))
+    for name, outputs in by_node(pile.outputs).items():
+        _recognise(outputs, reading)
+        if any(item.piece.shape.probe for item in outputs):
+            bundle = outputs[0].bundle if name.startswith("bundle ") else ""
+            reading.nodes.append(_judge(snapshot_of(outputs, _plain_name(bundle)), redact, record))
     for unit in pile.recordings:
         reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
         reading.nodes.append(_replay(unit.path, redact, record))
@@ -122,7 +122,7 @@ def _plain_name(bundle: str) -> str:
     return os.path.basename(bundle.rstrip("/").rpartition("!")[2])
 
 
-def _sort(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
+def _sort(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
     """Put one text or document where it belongs; returns the bytes that are kept of it."""
     if unit.kind == "recording":
         pile.recordings.append(unit)
@@ -135,19 +135,21 @@ def _sort(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
             Recognised(unit.name, None, f"a saved document of nodedoctor ({unit.kind})")
         )
     else:
-        return _sort_text(unit, pile, reading, left)
+        return _sort_text(unit, pile, reading, room)
     return 0
 
 
-def _sort_text(unit: Unit, pile: _Pile, reading: Reading, left: int) -> int:
+def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
     parts = _parts(unit)
     size = sum(len(piece.text) for piece in parts.pieces)
-    if size > left:
-        reading.notes.append(f"{unit.name}: left out, {KEPT >> 20} MiB of outputs were kept before")
+    if size > room:
+        reading.notes.append(
+            f"{unit.name}: left out, {OUTPUTS_AT_MOST >> 20} MiB of outputs were kept before"
+        )
         return 0
     for piece in parts.pieces:
-        named = replace(piece, host=piece.host or unit.host, line=piece.line + unit.line - 1)
-        pile.found.append(Found(named, unit.name, unit.node or unit.group))
+        output = replace(piece, host=piece.host or unit.host, line=piece.line + unit.line - 1)
+        pile.outputs.append(NodeOutput(output, unit.name, unit.node or unit.group))
     if f"/{SOS}/" in unit.name:
         pile.groups.add(unit.group)
     if unit.quiet:
@@ -170,15 +172,15 @@ def _leave(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> Non
     """Lines of a bundle that are no output."""
     if rest:
         line, first = rest[0]
-        left = Unrecognised(unit.name, line + unit.line - 1, len(rest), first[:QUOTED])
-        reading.unrecognised.append(left)
+        room = Unrecognised(unit.name, line + unit.line - 1, len(rest), first[:QUOTED])
+        reading.unrecognised.append(room)
 
 
 def _close_bundles(pile: _Pile, reading: Reading) -> None:
     """Now that all of an archive is known: what of it is a sosreport is one node, and no job's log."""
-    pile.found[:] = [
-        one if one.bundle in pile.groups or "!" not in one.bundle else replace(one, bundle="")
-        for one in pile.found
+    pile.outputs[:] = [
+        item if item.bundle in pile.groups or "!" not in item.bundle else replace(item, bundle="")
+        for item in pile.outputs
     ]
     quiet = [entry for entry in pile.logs if entry[0].group and entry[0].group in pile.groups]
     for unit, rest, mixed in quiet:
@@ -187,12 +189,12 @@ def _close_bundles(pile: _Pile, reading: Reading) -> None:
     pile.logs[:] = [entry for entry in pile.logs if entry not in quiet]
 
 
-def _recognise(found: Iterable[Found], reading: Reading) -> None:
-    for one in found:
-        piece = one.piece
+def _recognise(outputs: Iterable[NodeOutput], reading: Reading) -> None:
+    for item in outputs:
+        piece = item.piece
         reading.recognised.append(
             Recognised(
-                one.name, piece.line, piece.shape.what, piece.shape.probe, piece.text.count("\n"), piece.host
+                item.name, piece.line, piece.shape.what, piece.shape.probe, piece.text.count("\n"), piece.host
             )
         )
 
@@ -228,10 +230,10 @@ def _run(session: Session, redact: bool, record: bool) -> Node:
 
 def _saved(unit: Unit) -> Report | None:
     try:
-        told = loaded(unit.data)
+        document = loaded(unit.data)
     except ValueError:
         return None
-    return saved_report(told) if isinstance(told, dict) and not damage(told) else None
+    return saved_report(document) if isinstance(document, dict) and not damage(document) else None
 
 
 def _judge_job(pile: _Pile, reading: Reading) -> None:
@@ -247,8 +249,8 @@ def _judge_job(pile: _Pile, reading: Reading) -> None:
         paths = [_path_of(unit, None, folder, names) for unit in pile.jobs]
         paths += [_path_of(unit, rest if mixed else None, folder, names) for unit, rest, mixed in pile.logs]
         verdict = _triage(paths, reading.nodes)
-        told = {os.path.join(folder, place): name for place, name in names.items()}
-        verdict = _renamed(verdict, told)
+        document = {os.path.join(folder, place): name for place, name in names.items()}
+        verdict = _renamed(verdict, document)
     is_job = bool(pile.jobs) or verdict.get("outcome") != "nothing"
     if is_job:
         reading.triage = verdict
@@ -282,10 +284,12 @@ def _saved_verdict(pile: _Pile) -> Json | None:
         pile.jobs[:] = [unit for unit in pile.jobs if unit.kind != "triage"]
         return None
     try:
-        told = loaded(saved[0].data)
+        document = loaded(saved[0].data)
     except ValueError:
         return None
-    return told if isinstance(told, dict) and told.get("schema") == "nodedoctor.triage/1" else None
+    return (
+        document if isinstance(document, dict) and document.get("schema") == "nodedoctor.triage/1" else None
+    )
 
 
 def _path_of(unit: Unit, rest: list[tuple[int, str]] | None, folder: str, names: dict[str, str]) -> str:
@@ -327,9 +331,9 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
                 value = value.replace(path, name)
         return value
     if isinstance(value, list):
-        return [_renamed(one, names) for one in value]
+        return [_renamed(item, names) for item in value]
     if isinstance(value, dict):
-        return {key: _renamed(one, names) for key, one in value.items()}
+        return {key: _renamed(item, names) for key, item in value.items()}
     return value
 
 
@@ -338,7 +342,7 @@ def _names(value: Any, name: str) -> bool:
     if isinstance(value, str):
         return name in value
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_names(one, name) for one in items)
+    return any(_names(item, name) for item in items)
 
 
 def _judge_fleet(reading: Reading) -> None:
@@ -360,8 +364,7 @@ def _judge_fleet(reading: Reading) -> None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(report_json.render(node.report))
         gathered = asyncio.run(gather(Reports(paths), FleetRequest()))
-        told = cast("Json", document(gathered.fleet))
-        reading.fleet = _without(told, folder)
+        reading.fleet = _without(cast("Json", document(gathered.fleet)), folder)
 
 
 def _safe(name: str) -> str:
@@ -372,5 +375,5 @@ def _without(value: Any, folder: str) -> Any:
     if isinstance(value, str):
         return value.replace(f"{folder}/", "")
     if isinstance(value, list):
-        return [_without(one, folder) for one in value]
-    return {key: _without(one, folder) for key, one in value.items()} if isinstance(value, dict) else value
+        return [_without(item, folder) for item in value]
+    return {key: _without(item, folder) for key, item in value.items()} if isinstance(value, dict) else value

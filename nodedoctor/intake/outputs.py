@@ -16,7 +16,7 @@ COPY = 0.5
 
 
 @record
-class Found:
+class NodeOutput:
     """A piece, the file it is from, and the bundle that is of ("" for a loose paste)."""
 
     piece: Piece
@@ -24,16 +24,16 @@ class Found:
     bundle: str = ""
 
 
-def by_node(found: Iterable[Found]) -> dict[str, list[Found]]:
+def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
     """The outputs of each node: a bundle is one, and so is what prompts and prefixes give one name.
 
     Loose outputs that name no node belong to the only one there is, or are one by themselves.
     """
-    nodes: dict[str, list[Found]] = {}
-    for one in found:
-        host = short_name(one.piece.host)
-        key = f"bundle {one.bundle}" if one.bundle else f"host {host}" if host else ""
-        nodes.setdefault(key, []).append(one)
+    nodes: dict[str, list[NodeOutput]] = {}
+    for item in outputs:
+        host = short_name(item.piece.host)
+        key = f"bundle {item.bundle}" if item.bundle else f"host {host}" if host else ""
+        nodes.setdefault(key, []).append(item)
     nameless = nodes.pop("", [])
     if nameless and len(nodes) == 1:
         (only,) = nodes.values()
@@ -43,19 +43,19 @@ def by_node(found: Iterable[Found]) -> dict[str, list[Found]]:
     return nodes
 
 
-def snapshot_of(found: list[Found], name: str) -> Snapshot:
+def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
     """What these outputs show of one node, as if it had been recorded."""
     kinds: dict[str, list[Piece]] = {}
-    for one in found:
-        if one.piece.shape.probe:
-            kinds.setdefault(one.piece.shape.probe, []).append(one.piece)
-    seen = {probe: _observation(probe, pieces) for probe, pieces in kinds.items()}
-    host = next((one.piece.host for one in found if one.piece.host), "") or name
+    for item in outputs:
+        if item.piece.shape.probe:
+            kinds.setdefault(item.piece.shape.probe, []).append(item.piece)
+    observations = {probe: _observation(probe, pieces) for probe, pieces in kinds.items()}
+    host = next((item.piece.host for item in outputs if item.piece.host), "") or name
     return Snapshot(
-        observations=seen,
+        observations=observations,
         node={"hostname": host} if host else {},
         provenance="pasted",
-        origin="read from " + ", ".join(dict.fromkeys(one.name for one in found))[:400],
+        origin="read from " + ", ".join(dict.fromkeys(item.name for item in outputs))[:400],
     )
 
 
@@ -63,18 +63,20 @@ def counting(pieces: list[Piece]) -> list[Piece]:
     """Of several copies of an output the newest that is whole; parts of one output all."""
     if pieces[0].shape.joins:
         return pieces
-    whole = [piece for piece in pieces if piece.shape.first]
-    if not whole:
+    copies = [piece for piece in pieces if piece.shape.first]
+    if not copies:
         return pieces
-    most = max(len(piece.text) for piece in whole)
-    newest = [piece for piece in whole if len(piece.text) >= COPY * most][-1]
+    most = max(len(piece.text) for piece in copies)
+    newest = [piece for piece in copies if len(piece.text) >= COPY * most][-1]
     return [piece for piece in pieces if piece is newest or not piece.shape.first]
 
 
 def _observation(probe: str, pieces: list[Piece]) -> Observation:
-    kept = counting(pieces)
+    used = counting(pieces)
     convert = CONVERTED.get(probe)
-    text = convert(kept) if convert else "".join(piece.text for piece in kept)
-    argv = tuple(kept[0].shape.tool.split()[:6])
-    cut = len(text) > LARGEST // 4
-    return Observation(probe, text=text[-(LARGEST // 4) :] if cut else text, rc=0, argv=argv, truncated=cut)
+    text = convert(used) if convert else "".join(piece.text for piece in used)
+    argv = tuple(used[0].shape.tool.split()[:6])
+    too_long = len(text) > LARGEST // 4
+    return Observation(
+        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=too_long
+    )

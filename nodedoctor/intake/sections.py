@@ -29,23 +29,23 @@ def bug_report_sections(
     name: str, head: bytes, read: Callable[[int], bytes], unit: type[Unit]
 ) -> Iterator[Unit]:
     """Each section as a text of its own; the node is the bug report itself."""
-    found = _HOST.search(head)
-    host = found[1].decode() if found else ""
-    line, kept = 1, bytearray()
-    for chunk, whole in _cut(head, read):
-        kept += chunk
-        if len(kept) > 2 * _LONG:
-            cut = kept.rfind(b"\n", 0, len(kept) - _LONG) + 1
-            line += kept.count(b"\n", 0, cut)
-            del kept[:cut]
-        if whole:
-            text = kept.decode("utf-8", "replace")
+    match = _HOST.search(head)
+    host = match[1].decode() if match else ""
+    line, buffer = 1, bytearray()
+    for chunk, at_end in _chunks(head, read):
+        buffer += chunk
+        if len(buffer) > 2 * _LONG:
+            position = buffer.rfind(b"\n", 0, len(buffer) - _LONG) + 1
+            line += buffer.count(b"\n", 0, position)
+            del buffer[:position]
+        if at_end:
+            text = buffer.decode("utf-8", "replace")
             yield unit(name, "text", name, text, quiet=True, host=host, line=line)
-            line += kept.count(b"\n") + 1
-            kept.clear()
+            line += buffer.count(b"\n") + 1
+            buffer.clear()
 
 
-def _cut(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, bool]]:
+def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, bool]]:
     """Pieces of the stream, and whether each is the last of its section."""
     waiting = head
     while True:
@@ -53,9 +53,9 @@ def _cut(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, boo
         waiting += more
         end = waiting.rfind(b"\n") + 1 if more else len(waiting)
         rest = 0
-        for start, after in _rules(waiting, end):
+        for start, next_line in _rules(waiting, end):
             yield waiting[rest:start], True
-            rest = after
+            rest = next_line
         if end > rest or not more:
             yield waiting[rest:end], not more
         waiting = waiting[end:]
@@ -67,10 +67,10 @@ def _rules(text: bytes, end: int) -> Iterator[tuple[int, int]]:
     """Where lines of nothing but underscores begin, and where the next line does."""
     at = text.find(_RULE, 0, end)
     while at >= 0:
-        after = text.find(b"\n", at, end) + 1 or end
-        if (at == 0 or text[at - 1 : at] == b"\n") and not text[at:after].strip(b"_ \t\r\n"):
-            yield at, after
-        at = text.find(_RULE, after, end)
+        next_line = text.find(b"\n", at, end) + 1 or end
+        if (at == 0 or text[at - 1 : at] == b"\n") and not text[at:next_line].strip(b"_ \t\r\n"):
+            yield at, next_line
+        at = text.find(_RULE, next_line, end)
 
 
 def screened(text: str) -> str:

@@ -1,7 +1,7 @@
 """Outputs that are recognised: how each begins, what its lines look like, and the probe that reads it.
 
 A row's literal is looked for first, as that costs next to nothing; its expression then decides, and begins
-where the output's first line does, behind whatever stands in front of it.
+where the output's first line does, behind any prefix.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from nodedoctor.record import record
 
 KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*[:=]|[-=]{3}"
 """Indented lines, `key: value`, `key = value`, and rules."""
+
+
+LOOSE = rf"\A(?:{KEY_VALUE})"
+"""What any program may print, too."""
 
 
 @record
@@ -30,7 +34,7 @@ class Shape:
     tool: str
     about: str
     source: str
-    body: re.Pattern[str] = regex(KEY_VALUE)
+    body: re.Pattern[str]
     first: bool = False
     each_line: bool = False
     joins: bool = False
@@ -53,9 +57,8 @@ def _head(
     joins: bool = False,
 ) -> Shape:
     literals = (literal,) if isinstance(literal, str) else literal
-    return Shape(
-        literals, regex(head), what, probe, tool, about, source, regex(body), first=first, joins=joins
-    )
+    pattern = regex(rf"\A(?:{body})")
+    return Shape(literals, regex(head), what, probe, tool, about, source, pattern, first=first, joins=joins)
 
 
 def _lines(
@@ -70,24 +73,25 @@ def _lines(
     body: str = r"\s+\S",
     foreign: int = 1,
 ) -> Shape:
-    made = regex(line, re.MULTILINE)
+    pattern = regex(line, re.MULTILINE)
+    rest = regex(rf"\A(?:{body})")
     return Shape(
-        literals, made, what, probe, tool, about, source, regex(body),
+        literals, pattern, what, probe, tool, about, source, rest,
         each_line=True, joins=True, foreign=foreign,
     )  # fmt: skip
 
 
-_GPU_LINE = r"GPU \d+: [^\n]{1,90}\(UUID: [^\n)]*\)"
-_LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote |\s*$)"
+_GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
+_LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
 _MATRIX = (
     r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
     r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
 )
 _FRONT = (
-    r"^(?P<front>(?:[>|] ?)*(?:[\w.-]+: |\[(?!\d+\.)\w[\w.-]*\]:? |[\w.-]+ +\| )?"
+    r"^(?P<front>(?:[>|] ?){0,12}(?:[\w.-]{1,64}: |\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
     r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
 )
-"""What may stand in front of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
+"""Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
 _FAMILIES = (
     "NCCL", "RCCL", "TORCH", "PYTORCH", "GLOO", "TP", "UCX", "UCC", "OFI", "FI", "SHARP", "IBV", "MLX5",
     "CUDA", "NVIDIA", "OMP", "OMPI", "PMI", "PMIX", "SLURM", "RAY", "HF", "DEEPSPEED", "VLLM", "SGLANG",
@@ -101,7 +105,7 @@ RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 SHAPES: tuple[Shape, ...] = (
     _head(
         "NVIDIA-SMI ",
-        r"(?:\|\s*)?NVIDIA-SMI \d+\.\d",
+        r"(?:\|\s{0,8})?NVIDIA-SMI \d{1,4}\.\d",
         "the table of nvidia-smi",
         "nvidia-smi",
         "nvidia-smi",
@@ -119,7 +123,7 @@ SHAPES: tuple[Shape, ...] = (
             "No devices were found",
         ),
         r"(?:Failed to initialize NVML: |NVIDIA-SMI has failed because|NVIDIA-SMI couldn't "
-        r"|Unable to determine the device handle for |No devices were found\s*$)",
+        r"|Unable to determine the device handle for |No devices were found[ \t]{0,20}$)",
         "an error of nvidia-smi",
         "nvidia-smi",
         "nvidia-smi",
@@ -129,7 +133,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "NVSMI LOG",
-        r"=+\s*NVSMI LOG\s*=+",
+        r"={3,40}\s{0,4}NVSMI LOG\s{0,4}=",
         "nvidia-smi -q",
         "nvidia-smi-q",
         "nvidia-smi -q",
@@ -139,7 +143,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ("Product Name", "Performance State", "Attached GPUs", "HW Slowdown", "ecc.errors."),
-        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|ecc\.errors\.[\w.]+)\s*:",
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|ecc\.errors\.[\w.]{1,60})\s{0,60}:",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         "nvidia-smi -q",
@@ -159,7 +163,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "GPU0",
-        r"[ \t]*GPU0(?:[ \t]+GPU\d+)*[ \t]*\n[^\n]*GPU0[ \t]+X[ \t]+(?:OK|CNS|GNS|TNS|NS|DR|U)\b",
+        r"GPU0(?:[ \t]{1,20}GPU\d{1,3}){0,80}[ \t]{0,20}\n[^\n]{0,200}?GPU0[ \t]{1,20}X[ \t]{1,20}"
+        r"(?:OK|CNS|GNS|TNS|NS|DR|U)\b",
         "nvidia-smi topo -p2p",
         "nvidia-smi-topo-p2p",
         "nvidia-smi topo -p2p r",
@@ -170,8 +175,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "GPU0",
-        r"[ \t]*GPU0[ \t]+(?:GPU1|GPU\d|mlx|NIC|CPU Affinity|bnxt|ib)[^\n]*\n"
-        r"(?:[^\n]*\n){0,2}?[^\n]*GPU0[ \t]+X\b",
+        r"GPU0[ \t]{1,20}(?:GPU\d|mlx|NIC|CPU Affinity|bnxt|ib)[^\n]{0,1000}\n"
+        r"(?:[^\n]{0,400}\n){0,2}?[^\n]{0,200}?GPU0[ \t]{1,20}X\b",
         "nvidia-smi topo -m",
         "nvidia-smi-topo",
         "nvidia-smi topo -m",
@@ -217,7 +222,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "(UUID: GPU-",
-        rf"{_GPU_LINE}\s*(?:\n|$)(?!\s+Link|NVML|Device does not)",
+        rf"{_GPU_LINE}[ \t]{0, 20}(?:\n|$)(?!\s{1, 20}Link|NVML|Device does not)",
         "nvidia-smi -L",
         "",
         "nvidia-smi -L",
@@ -227,18 +232,19 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
-        r"(?=[^\n]*(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w+|pci\.bus_id|driver_version|count|serial)"
-        r"(?:, [a-z][\w.]*(?: \[\S+\])?)+[ \t]*(?:\n|$)",
+        r"(?=[^\n]{0,400}?(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w{1,40}|pci\.bus_id"
+        r"|driver_version|count|serial)"
+        r"(?:, [a-z][\w.]{0,60}(?: \[\S{1,12}\])?){1,60}[ \t]{0,20}(?:\n|$)",
         "nvidia-smi --query-gpu",
         "",
         "nvidia-smi --query-gpu=...",
         "gpu",
         NVIDIA_SMI,
-        body=r"[^,\n]+(?:, [^,\n]*)+$",
+        body=r"[^,\n]{1,200}, ",
     ),
     _head(
         "gpu ",
-        r"# gpu\s+(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
+        r"# gpu\s{1,20}(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
         "nvidia-smi dmon or pmon",
         "",
         "nvidia-smi dmon",
@@ -279,7 +285,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "hca_id:",
-        r"hca_id:\s*[\w.-]{1,64}",
+        r"hca_id:\s{0,20}[\w.-]{1,64}",
         "ibv_devinfo",
         "ibv-devinfo",
         "ibv_devinfo -v",
@@ -289,7 +295,9 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _lines(
         (" state ",),
-        _FRONT + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w+ \S+ )*?state [A-Z]+ [^\n]*$",
+        _FRONT
+        + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w{1,20} \S{1,60} ){0,8}?state [A-Z]{2,12} "
+        r"[^\n]{0,400}$",
         "rdma link",
         "rdma-link",
         "rdma link",
@@ -311,9 +319,11 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _lines(
         (),
-        r"^(?P<front>(?:[>|#] ?)*(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]*\d)[\w.-]+: "
-        r"|\[(?!\d+\.)\w[\w.-]*\]:? |[\w.-]+ +\| )?|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
-        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )[ \t]*(?:> *)*(?:"
+        r"^(?P<front>(?:[>|#] ?){0,12}"
+        r"(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]{0,63}?\d)[\w.-]{1,64}: "
+        r"|\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
+        r"|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
+        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )[ \t]{0,40}(?:> {0,4}){0,8}(?:"
         r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
         r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
         r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
@@ -330,7 +340,8 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "NodeName=",
-        r"NodeName=(?P<host>[\w.-]+) [^\n]*(?:\n[^\n]*){0,3}?(?:Arch|CPUAlloc|CPUTot|State|CoresPerSocket)=",
+        r"NodeName=(?P<host>[\w.-]{1,64}) [^\n]{0,400}?(?:\n[^\n]{0,400}?){0,3}?"
+        r"(?:Arch|CPUAlloc|CPUTot|State|CoresPerSocket)=",
         "scontrol show node",
         "slurm-node",
         "scontrol show node NODE",
@@ -341,7 +352,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "Id=",
-        r"Id=[\w@.-]+\.service\s*(?:\n|$)",
+        r"Id=[\w@.-]{1,80}\.service[ \t]{0,20}(?:\n|$)",
         "systemctl show",
         "services",
         "systemctl show nvidia-fabricmanager nvidia-persistenced",
@@ -352,7 +363,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ".service",
-        r"[^\w\s]? ?[\w@.-]+\.service(?: - [^\n]*)?\n[^\n]*Loaded: ",
+        r"[^\w\s]? ?[\w@.-]{1,80}\.service(?: - [^\n]{0,200})?\n[^\n]{0,200}?Loaded: ",
         "systemctl status",
         "services",
         "systemctl status nvidia-fabricmanager",
@@ -362,7 +373,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "mtu ",
-        r"\d+: [\w.@-]+: <[A-Z,_0-9-]*> mtu \d+ ",
+        r"\d{1,6}: [\w.@-]{1,40}: <[A-Z,_0-9-]{0,200}> mtu \d{1,7} ",
         "ip link or ip address",
         "net",
         "ip -s link",
@@ -373,13 +384,13 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "NIC statistics:",
-        r"NIC statistics:\s*\n",
+        r"NIC statistics:[ \t]{0,20}\n",
         "ethtool -S",
         "ethtool",
         "ethtool -S INTERFACE",
         "network",
         "ethtool 3.4 to 6.15",
-        body=r"\s*[\w.\[\] -]+: -?\d+\s*$",
+        body=r"\s{0,40}[\w.\[\]-][\w.\[\] -]{0,80}: -?\d{1,20}[ \t]{0,20}$",
         first=True,
         joins=True,
     ),
@@ -403,7 +414,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "Package",
-        r"Package +Version[^\n]*\n[^\n]*-{3,} +-{3,}",
+        r"Package {1,80}Version[^\n]{0,200}\n[^\n]{0,160}?-{3,80} {1,4}-{3}",
         "pip list",
         "pip-list",
         "pip list",
@@ -414,7 +425,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _lines(
         ("==",),
-        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[\w,]+\])?==\d[\w.+!-]*\s*$",
+        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(?:\[[\w,]{1,80}\])?==\d[\w.+!-]{0,60}[ \t]{0,20}$",
         "pip freeze",
         "pip-list",
         "pip freeze",
@@ -431,7 +442,7 @@ SHAPES: tuple[Shape, ...] = (
             "LD_LIBRARY_",
         ),
         _FRONT
-        + r"[ \t]*(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
+        + r"[ \t]{0,40}(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
         + rf"(?:(?:{'|'.join(_FAMILIES)})_\w+"
         r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"
         r"|LD_LIBRARY_PATH)=[^\n]*$",
@@ -443,7 +454,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ("Diagnostic ", "Deployment"),
-        r"\|\s*Diagnostic\s*\|\s*Result\s*\|",
+        r"\|\s{0,40}Diagnostic\s{0,40}\|\s{0,80}Result\s{0,80}\|",
         "dcgmi diag",
         "dcgmi-diag",
         "dcgmi diag -r 2",
@@ -463,7 +474,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         ("nccl-tests version", "# nThread "),
-        r"#\s*(?:nccl-tests version|nThread \d+)",
+        r"#\s{0,4}(?:nccl-tests version|nThread \d)",
         "nccl-tests",
         "all-reduce-perf",
         "all_reduce_perf -b 64M -e 1G -f 4 -g 8",

@@ -1,7 +1,7 @@
-"""A text cut into the outputs in it, each without what stood in front of its lines.
+"""A text cut into the outputs in it, each without the prefix of its lines.
 
 Outputs are pasted one behind the other, with prompts, colours, quote marks, fences and the prefixes of
-loggers. Whatever stands in front of an output's first line is taken from all of its lines; an output ends at
+loggers. A prefix of an output's first line is taken from all of its lines; an output ends at
 the next one's head, at a fence, at a prompt, or where its lines end.
 """
 
@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.intake.shapes import KEY_VALUE, SHAPES, Shape
+from nodedoctor.intake.shapes import LOOSE, SHAPES, Shape
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -19,7 +19,7 @@ LAYERS = 24
 """Times that something is taken from the front of lines: outputs may have fronts of their own. Ours."""
 BACK = 12
 """Lines before a head that may be of its output; ours."""
-AHEAD = 2048
+LOOKAHEAD = 2048
 """Characters behind a literal's line in which a head's further lines are looked for; ours."""
 LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
@@ -28,7 +28,7 @@ _FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:```|~~~)[\w+-]*\s*$")
 _MARKS = r"$#%>\u276f"
 """How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
 _PROMPT = re.compile(
-    r"(?:[>|#] ?)*\s*(?:\([\w.:/-]{1,40}\) ?)*"
+    r"(?:[>|#] ?){0,12}\s{0,40}(?:\([\w.:/-]{1,40}\) ?){0,4}"
     rf"(?:\[?(?:\[\d+\])?(?:[\w.+-]{{1,64}}@(?P<host>[A-Za-z0-9][\w.-]{{0,63}}))[^\n{_MARKS}]{{0,80}}[{_MARKS}]\s?"
     r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
     rf"|(?P<bare>[{_MARKS}+] ?))"
@@ -73,7 +73,7 @@ class Parts:
 
 @record
 class _Head:
-    """An output that begins in a line, or a line that is recognised by itself; `front` stands before it."""
+    """An output that begins in a line, or a line that is recognised by itself; `front` is its prefix."""
 
     shape: Shape
     front: str
@@ -86,16 +86,16 @@ _Heads = Mapping[int, _Head]
 def split(text: str, host: str = "") -> Parts:
     """The outputs in a text, in its order."""
     lines = plain_lines(text)
-    seen = _find(lines)
-    if not host and (labels := _labels(lines, seen)):
+    heads = _find(lines)
+    if not host and (labels := _labels(lines, heads)):
         return _by_label(lines, labels)
     for _ in range(LAYERS):
-        if not _strip_front(lines, seen):
+        if not _strip_front(lines, heads):
             break
-        seen = _find(lines)
+        heads = _find(lines)
     walk = _Walk(host)
     for number, line in enumerate(lines):
-        walk.take(number, line, seen.get(number))
+        walk.take(number, line, heads.get(number))
     walk.close()
     return Parts(tuple(walk.pieces), tuple(walk.rest))
 
@@ -108,15 +108,15 @@ def plain_lines(text: str) -> list[str]:
     return [line[indent:] for line in lines] if indent else lines
 
 
-def _labels(lines: list[str], seen: _Heads) -> set[str]:
+def _labels(lines: list[str], heads: _Heads) -> set[str]:
     """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them."""
-    fronts = (_NODE_FRONT.fullmatch(head.front) for head in seen.values())
-    found = {front["host"] for front in fronts if front}
-    return {name for name in found if sum(line.startswith(f"{name}:") for line in lines) > 1}
+    fronts = (_NODE_FRONT.fullmatch(head.front) for head in heads.values())
+    match = {front["host"] for front in fronts if front}
+    return {name for name in match if sum(line.startswith(f"{name}:") for line in lines) > 1}
 
 
 def _by_label(lines: list[str], labels: set[str]) -> Parts:
-    """The outputs of each node whose name stands in front of lines, and those of no name."""
+    """The outputs of each node whose name is a prefix of lines, and those of no name."""
     streams: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(lines):
         label = _LABEL.match(line)
@@ -136,22 +136,22 @@ def _by_label(lines: list[str], labels: set[str]) -> Parts:
 def _find(lines: list[str]) -> dict[int, _Head]:
     """The heads, and the lines that are recognised by themselves, each by the number of its line."""
     text = "\n".join(lines)
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     heads: dict[int, _Head] = {}
     for shape in SHAPES:
         if not shape.literals:
-            for found in shape.head.finditer(text):
-                heads.setdefault(bisect_right(starts, found.start()) - 1, _Head(shape, found["front"]))
+            for match in shape.head.finditer(text):
+                heads.setdefault(bisect_right(starts, match.start()) - 1, _Head(shape, match["front"]))
         for number in _lines_with(shape.literals, text, starts):
             if number not in heads and (head := _head(shape, text, starts, number)):
                 heads[number] = head
     return heads
 
 
-def _strip_front(lines: list[str], seen: _Heads) -> bool:
-    """Take what stands before an output from all its lines; False where nothing stands there."""
-    for number in sorted(seen):
-        front = seen[number].front
+def _strip_front(lines: list[str], heads: _Heads) -> bool:
+    """Take the prefix of an output from all its lines; False where there is none."""
+    for number in sorted(heads):
+        front = heads[number].front
         if not front.strip():
             continue
         pattern = _front_pattern(front)
@@ -181,29 +181,31 @@ def _head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | No
     if shape.each_line:
         line = shape.head.match(text, start, end)
         return _Head(shape, line["front"]) if line else None
-    found = shape.head.search(text, start, min(len(text), end + AHEAD))
-    if found is None or found.start() >= end:
+    match = shape.head.search(text, start, min(len(text), end + LOOKAHEAD))
+    if match is None or match.start() >= end:
         return None
-    front = text[start : found.start()]
-    return _Head(shape, front, found.groupdict().get("host") or "") if _is_front(front, text, end) else None
+    front = text[start : match.start()]
+    return _Head(shape, front, match.groupdict().get("host") or "") if _is_front(front, text, end) else None
 
 
-def _is_front(front: str, text: str, after: int) -> bool:
-    """Whether what stands before an output is of a quote, a logger or a node, and no sentence."""
+def _is_front(front: str, text: str, end: int) -> bool:
+    """Whether the text before an output is a prefix of a quote, a logger or a node, and no sentence."""
     if not front.strip(" \t>|#*"):
         return True
     if len(front) > LONGEST_FRONT or not _FULL_FRONT.fullmatch(front):
         return False
-    following = text[after : after + AHEAD].lstrip("\n").partition("\n")[0]
+    following = text[end : end + LOOKAHEAD].lstrip("\n").partition("\n")[0]
     return not following or _front_pattern(front).match(following) is not None
 
 
 def _front_pattern(front: str) -> re.Pattern[str]:
-    """An expression for what stands before each line: its numbers may differ."""
-    kept = front.rstrip(" \t")
-    parts = re.split(r"(\d+)", kept)
-    made = "".join(r"\d+" if part.isdecimal() else re.escape(part).replace(r"\ ", r"\s+") for part in parts)
-    return re.compile(made + (r"(?: |$)?" if len(kept) < len(front) else ""))
+    """An expression for the prefix of each line: its numbers may differ."""
+    front_text = front.rstrip(" \t")
+    parts = re.split(r"(\d+)", front_text)
+    expression = "".join(
+        r"\d+" if part.isdecimal() else re.escape(part).replace(r"\ ", r"\s+") for part in parts
+    )
+    return re.compile(expression + (r"(?: |$)?" if len(front_text) < len(front) else ""))
 
 
 class _Walk:
@@ -250,22 +252,22 @@ class _Walk:
     def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
         shape = head.shape
         if not shape.probe and self._shape is not None and _is_of(self._shape, line):
-            self._keep(line)
+            self._append(line)
             return
         same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
         if same and not shape.first and self._shape is not None and not self._shape.each_line:
-            self._keep(line)
+            self._append(line)
             return
         errors_first = same and self._shape is not None and not self._shape.first
         if errors_first:
             self._shape = shape
-            self._keep(line)
+            self._append(line)
             return
         self.close()
         self._begin(number, shape)
         self._named = head.host
         self._take_back()
-        self._keep(line)
+        self._append(line)
 
     def _take_back(self) -> None:
         """Lines right before a head that are of the output, too: a table's date, the first half of a list."""
@@ -275,7 +277,7 @@ class _Walk:
             number, line = self.rest[-1 - back]
             if number != self._first - back or not _is_of(shape, line):
                 break
-            if shape.first and shape.body.pattern == KEY_VALUE and not line[:1].isspace():
+            if shape.first and shape.body.pattern == LOOSE and not line[:1].isspace():
                 break
             back += 1
         if back:
@@ -289,13 +291,13 @@ class _Walk:
     def _add_alone(self, number: int, line: str, shape: Shape) -> None:
         if self._shape is not shape:
             if self._shape is not None and self._shape.probe in _HOLDS.get(shape.probe, ()):
-                self._keep(line)
+                self._append(line)
                 return
             self.close()
             self._begin(number, shape)
-        if shape.probe == "kernel-log" and (found := _OF_KERNEL.search(line[:LONGEST_FRONT])):
-            self._named = found["host"]
-        self._keep(line)
+        if shape.probe == "kernel-log" and (match := _OF_KERNEL.search(line[:LONGEST_FRONT])):
+            self._named = match["host"]
+        self._append(line)
 
     def _add(self, number: int, line: str) -> None:
         assert self._shape is not None
@@ -305,13 +307,13 @@ class _Walk:
             else:
                 self._lines.append("")
         elif _is_of(self._shape, line):
-            self._keep(line)
+            self._append(line)
         else:
             self._foreign.append((number, line))
-            if sum(bool(one.strip()) for _, one in self._foreign) >= self._shape.foreign:
+            if sum(bool(item.strip()) for _, item in self._foreign) >= self._shape.foreign:
                 self.close()
 
-    def _keep(self, line: str) -> None:
+    def _append(self, line: str) -> None:
         self._lines += [foreign for _, foreign in self._foreign]
         self._foreign = []
         self._lines.append(line)
@@ -319,8 +321,8 @@ class _Walk:
 
 def _prompt(line: str) -> re.Match[str] | None:
     """A shell's prompt with its command; where it names no host, with one that prints outputs."""
-    found = _PROMPT.match(line)
-    return found if found and not (found["bare"] and not _TOOLS.match(found["command"])) else None
+    match = _PROMPT.match(line)
+    return match if match and not (match["bare"] and not _TOOLS.match(match["command"])) else None
 
 
 def _is_of(shape: Shape, line: str) -> bool:
@@ -334,4 +336,4 @@ _HOLDS: dict[str, tuple[str, ...]] = {
     "kernel-log": (),
     "rdma-link": (),
 }
-"""Lines that stand by themselves elsewhere, and outputs that hold such lines."""
+"""Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

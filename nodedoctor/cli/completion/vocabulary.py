@@ -24,7 +24,7 @@ _ELSEWHERE = {
 
 _ABOUT = {
     "triage": "why a job died",
-    "read": "what somebody sent: pastes, bug reports, logs",
+    "read": "judge pastes, bug reports, mails",
     "fleet": "many nodes, one report",
     "watch": "live load of this node, or a job until it hangs",
     "run": "run a training command, and keep why it hung",
