@@ -60,8 +60,8 @@ def ports(
     wanted = expect.get("ib")
     for name in ib.silent:
         yield _silent(name)
-    for name in ib.lost:
-        yield _lost(name)
+    for name in ib.unreadable:
+        yield _unreadable(name)
     for said in ib.disagreements:
         yield Finding.info(said, subject="ib:sources")
     if wanted is not None:
@@ -213,7 +213,7 @@ def _cable(port: IbPort) -> Fix:
     return cable(port.hca, port.number)
 
 
-def _lost(name: str) -> Finding:
+def _unreadable(name: str) -> Finding:
     fix = Fix(
         "Drain and reboot the node: the adapter has left the bus. If it is lost again, reseat or replace it.",
         (look("sudo dmesg | grep -i {}", name), look("lspci -d 15b3:")),

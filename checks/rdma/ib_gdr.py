@@ -174,8 +174,8 @@ def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
         )
         return
     told = [finding for port in ours for finding in _addresses(port, ib)]
-    told += _without_address(ours, ib)
-    told += _index(ours, env.get("NCCL_IB_GID_INDEX") if env else None, ib)
+    index = env.get("NCCL_IB_GID_INDEX") if env else None
+    told += (*_without_address(ours, ib), *_index(ours, index, ib))
     told += _packets(ours)
     yield from told
     if not told:
@@ -196,12 +196,12 @@ def _addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
 
 def _without_address(ports: list[IbPort], ib: Ib) -> Iterator[Finding]:
     """Rails with link-local rows only, where those of the others have an IP address."""
-    routed = [port for port in ports if any(_is_routable(gid) for gid in port.gids)]
+    routable = [port for port in ports if any(_is_routable(gid) for gid in port.gids)]
     for port in ports:
-        if routed and port.gids and port not in routed and len(routed) >= len(ports) - len(routed):
+        if routable and port.gids and port not in routable and len(routable) >= len(ports) - len(routable):
             summary = (
                 "only link-local rows in the GID table, "
-                f"{count_with_noun(len(routed), 'other rail')} with an IP address: its interface has none"
+                f"{count_with_noun(len(routable), 'other rail')} with an IP address: its interface has none"
             )
             fix = port_fix("Give its network interface its IP address back.", (), "config")
             yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)

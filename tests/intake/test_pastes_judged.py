@@ -48,6 +48,18 @@ def roce(
     return "".join(blocks)
 
 
+def recoveries(count: int) -> str:
+    """`nvidia-smi nvlink -e` of a GPU with NVLink 5, one of whose links was recovered so many times."""
+    counts = {link: count if link == 14 else 0 for link in range(12, 16)}
+    return "GPU 0: NVIDIA GB200 (UUID: GPU-240306c2-24b6-d5b9-c1d2-bf5b8d720eaf)\n" + "".join(
+        f"\t Link {link}: Tx packets: 132475185835\n"
+        f"\t Link {link}: Link recovery successful events: {times}\n"
+        f"\t Link {link}: Link recovery failed events: 0\n"
+        f"\t Link {link}: Total link recovery events: {times}\n"
+        for link, times in counts.items()
+    )
+
+
 PANIC = "ibpanic: [24601] main: stat of IB device 'mlx5_7' failed: Invalid argument\n"
 
 SICK = [
@@ -58,6 +70,7 @@ SICK = [
     ("ibstat", IBSTAT + PANIC, "mlx5_7 is listed and cannot be read"),
     ("ibstat", PANIC, "mlx5_7 is listed and cannot be read"),
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
+    ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
 ]
 WELL = [
     ("nvidia-smi-q", vgpu("Licensed (Expiry: 2027-1-1 0:0:0 GMT)")),
@@ -66,6 +79,7 @@ WELL = [
     ("nvidia-smi", table(fan="N/A", draw="N/A")),
     ("ibstat", IBSTAT),
     ("ibv-devinfo", roce(True, True, True, True)),
+    ("nvidia-smi-nvlink-errors", recoveries(3)),
     ("ibv-devinfo", roce(False, False, False, False)),
     ("ibv-devinfo", roce(False, False, False, link="InfiniBand")),
 ]

@@ -46,16 +46,16 @@ def ibstat(options: Options, rdma: Observation) -> Command | Observation:
 @fact("ibstat", shown=False)
 @record
 class IbStat:
-    """The ports that ibstat shows; `lost` are adapters that it lists and cannot read."""
+    """The ports that ibstat shows; `unreadable` are adapters that it lists and cannot read."""
 
     ports: tuple[IbPort, ...]
-    lost: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, seen: Observation) -> IbStat | Unseen:
         """Read the blocks of every adapter and port; a cut-off one keeps what it has."""
-        ports, lost = tuple(_ibstat(seen.text)), tuple(dict.fromkeys(_PANIC.findall(seen.text)))
-        return cls(ports, lost) if ports or lost else _unseen(seen)
+        ports, unreadable = tuple(_ibstat(seen.text)), tuple(dict.fromkeys(_PANIC.findall(seen.text)))
+        return cls(ports, unreadable) if ports or unreadable else _unseen(seen)
 
 
 @fact("ibstatus", shown=False)
@@ -176,9 +176,7 @@ def _ibstatus(text: str) -> Iterator[IbPort]:
 
 
 _HCA = re.compile(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
-_GID = regex(
-    r"GID\[ {0,4}(\d{1,4})\]:[ \t]{0,8}([\da-fA-F:.]{2,64})(?:, {0,4}(RoCE v[12]|IB/RoCE v1))?"
-)
+_GID = regex(r"GID\[ {0,4}(\d{1,4})\]:[ \t]{0,8}([\da-fA-F:.]{2,64})(?:, {0,4}(RoCE v[12]|IB/RoCE v1))?")
 """With -v; rdma-core prints the type of an entry from version 33 on."""
 _DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
 
