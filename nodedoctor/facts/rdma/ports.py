@@ -30,9 +30,9 @@ class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
 
     `absent` says why there is no port; `disagreements` what sysfs and a tool say differently;
-    `silent` are adapters that stopped answering while they were read, `unreadable` those that ibstat lists and
-    cannot read, `driverless` the PCI addresses of
-    InfiniBand adapters for which the kernel has no RDMA device. `partly` says why there may be more ports: a
+    `silent` are adapters that stopped answering while they were read, `unreadable` those that ibstat lists
+    and cannot read, `driverless` the PCI addresses of InfiniBand adapters for which the kernel has no RDMA
+    device. `partly` says why there may be more ports: a
     tool's text carries no count of its adapters, so only sysfs shows that these are all.
     """
 
