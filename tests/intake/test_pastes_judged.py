@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import smi_texts
 from pastes import IBSTAT
-from recorded import alarms, replay
+from recorded import alarms, mesh, replay, topo
 
 VGPU = {
     "Product Name": "NVIDIA A10-24Q",
@@ -71,6 +71,7 @@ SICK = [
     ("ibstat", PANIC, "mlx5_7 is listed and cannot be read"),
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
     ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
+    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4), "no NIC on the socket of GPUs 4-7"),
 ]
 WELL = [
     ("nvidia-smi-q", vgpu("Licensed (Expiry: 2027-1-1 0:0:0 GMT)")),
@@ -80,6 +81,10 @@ WELL = [
     ("ibstat", IBSTAT),
     ("ibv-devinfo", roce(True, True, True, True)),
     ("nvidia-smi-nvlink-errors", recoveries(3)),
+    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=8)),
+    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4, far="NODE")),
+    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4, near="NODE")),
+    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=2)),
     ("ibv-devinfo", roce(False, False, False, False)),
     ("ibv-devinfo", roce(False, False, False, link="InfiniBand")),
 ]
