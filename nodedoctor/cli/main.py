@@ -209,7 +209,9 @@ def diagnose(words: list[str]) -> int:
 
 
 def _with_hint(error: NodeDoctorError, arguments: argparse.Namespace) -> str | NodeDoctorError:
-    """The error, and for a --replay of pasted outputs what reads those."""
+    """The error; for pasted outputs in place of a recording, or a file in place of a check, what reads it."""
+    if arguments.checks and os.path.exists(arguments.checks[0]):
+        return f"{error}; a file is judged by `nodedoctor read {arguments.checks[0]}`"
     if not arguments.replay or not os.path.isfile(arguments.replay):
         return error
     from nodedoctor.intake.hint import read_instead

@@ -241,6 +241,13 @@ def test_other_commands_name_the_command_that_reads_a_paste(tmp_path: Path, word
     assert f"`nodedoctor read {tmp_path}/paste.txt` judges it" in done.stderr
 
 
+def test_a_file_in_place_of_a_check_is_told_where_it_is_read(tmp_path: Path):
+    (tmp_path / "paste.txt").write_text(PASTES["nvidia-smi"])
+    done = nodedoctor("--text", tmp_path / "paste.txt")
+    assert done.returncode == 64
+    assert f"`nodedoctor read {tmp_path}/paste.txt`" in done.stderr
+
+
 def test_triage_names_the_command_that_reads_a_bug_report(tmp_path: Path):
     (tmp_path / "report.gz").write_bytes(gzip.compress(bug_report(("dmesg", DMESG)).encode()))
     done = nodedoctor("triage", tmp_path / "report.gz")

@@ -98,6 +98,27 @@ PIP = (
 )
 ENV = "NCCL_DEBUG=INFO\nNCCL_SOCKET_IFNAME=ens1f0\nWORLD_SIZE=16\nMASTER_ADDR=10.0.0.1\n"
 
+DCGM = (
+    "+---------------------------+------------------------------------------------+\n"
+    "| Diagnostic                | Result                                         |\n"
+    "+===========================+================================================+\n"
+    "|-----  Integration  -------+------------------------------------------------|\n"
+    "| PCIe                      | Pass - All                                     |\n"
+    "+---------------------------+------------------------------------------------+\n"
+)
+NVBANDWIDTH = (
+    "nvbandwidth Version: v0.5\nBuilt from Git version: v0.5\n\nCUDA Runtime Version: 12040\n"
+    "Device 0: NVIDIA H100 80GB HBM3 (00000000:18:00)\n\nRunning host_to_device_memcpy_ce.\n"
+    "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n 0     55.31\n\n"
+    "SUM host_to_device_memcpy_ce 55.31\n"
+)
+NCCL_TESTS = (
+    "# nThread 1 nGpus 8 minBytes 67108864 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20\n#\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "  1073741824   268435456   float     sum      -1   4020.4  267.07  467.38      0   4017.5  267.27  0  0\n"
+    "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 467.5\n"
+)
+
 PASTES: dict[str, str] = {
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
     "nvidia-smi-q": smi_texts.q([smi_texts.q_gpu("00000000:18:00.0", {"Product Name": smi_texts.H100})]),
@@ -119,6 +140,9 @@ PASTES: dict[str, str] = {
     "collect-env": COLLECT,
     "pip-list": PIP,
     "env": ENV,
+    "dcgmi-diag": DCGM,
+    "nvbandwidth": NVBANDWIDTH,
+    "all-reduce-perf": NCCL_TESTS,
 }
 """A paste of each probe."""
 
