@@ -115,7 +115,7 @@ NVBANDWIDTH = (
 NCCL_TESTS = (
     "# nThread 1 nGpus 8 minBytes 67108864 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20\n#\n"
     "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-    "  1073741824   268435456   float     sum      -1   4020.4  267.07  467.38      0   4017.5  267.27  0  0\n"
+    "  1073741824   268435456   float     sum   -1   4020.4  267.07  467.38      0   4017.5  267.27  0  0\n"
     "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 467.5\n"
 )
 
