@@ -20,7 +20,10 @@ LAYERS = 24
 BACK = 12
 """Lines before a head that may be of its output; ours."""
 LOOKAHEAD = 2048
-"""Characters behind a literal's line in which a head's further lines are looked for; ours."""
+HEAD_LINES = 5
+"""Characters and lines from a literal's line on in which a head's further lines are looked for; ours."""
+LONGEST_LINE = 4096
+"""Characters of a line in which an output may begin: that of a matrix of 32 devices has 400. Ours."""
 LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
 
@@ -181,7 +184,10 @@ def _head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | No
     if shape.each_line:
         line = shape.head.match(text, start, end)
         return _Head(shape, line["front"]) if line else None
-    match = shape.head.search(text, start, min(len(text), end + LOOKAHEAD))
+    if end - start > LONGEST_LINE:
+        return None
+    last = starts[number + HEAD_LINES] if number + HEAD_LINES < len(starts) else len(text)
+    match = shape.head.search(text, start, min(last, end + LOOKAHEAD))
     if match is None or match.start() >= end:
         return None
     front = text[start : match.start()]
