@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.answers import DriverAnswer, DriverAnswers
 from nodedoctor.facts.driver.driver import Driver
-from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence, slow_call, values_failed
+from nodedoctor.facts.gpu.evidence import init_evidence, lost_evidence, slow_call, values, values_failed
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.inventory import Inventory
@@ -15,7 +15,7 @@ from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import clause, count_with_noun
+from nodedoctor.wording import clause, comma_list, count_with_noun
 
 from .refusals import Refusal, refusals
 
@@ -27,6 +27,22 @@ SHOWN = 3  # calls that a finding names; the rest is counted
 SENSORS = ("temperature_c", "power_draw_w", "pstate", "memory_used_mib", "gpu_utilization_percent")
 """What every GPU tells; two of them with an unknown error is a GPU that no longer answers."""
 
+_READABLE = {
+    "fan_percent": "the fan speed",
+    "temperature_c": "the temperature",
+    "power_draw_w": "the power draw",
+    "power_limit_w": "the power limit",
+    "pstate": "the performance state",
+    "memory_used_mib": "the memory in use",
+    "gpu_utilization_percent": "the utilisation",
+}
+"""Columns of the table of nvidia-smi."""
+_ASK_AGAIN = Fix(
+    "Ask again before you act: one failed reading is usual. If it stays so, drain the node and reset the "
+    "GPU; if that does not help, its board goes to the provider.",
+    (look("nvidia-smi"), look("sudo dmesg | grep -iE 'xid|nvrm'")),
+    verify=VERIFY,
+)
 _NO_CUDA = "No CUDA program can start on this node until the driver initialises."
 _CUT_OFF = "Every new CUDA program in this container fails; what already runs keeps its open devices."
 _ONE_GPU = "A rank on this GPU fails; all other ranks wait for it until their watchdog fires."
@@ -76,7 +92,8 @@ def answers(
     no signal ends it (NVIDIA/NVSentinel, issue 1576). They are listed as not asked.
     Why: when the driver hangs, every CUDA call of a job hangs, and its watchdog reports a network timeout.
     Fix disturbs: every job on the node when the driver must be reloaded.
-    Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN when an answer takes more
+    Judges: FAIL when NVML or nvidia-smi returns an error, hangs or crashes; WARN for one sensor of a GPU that
+    cannot be read, and when an answer takes more
     than 5 s.
     Fix: Follow the error: reload or reboot after an upgrade, power cycle a lost GPU.
     Threshold: 5 s: AMD-AGI/Primus fails a node for a slow tool, NVIDIA/NVSentinel issue 1576 names a stalling
@@ -208,6 +225,18 @@ def _sick(gpus: Gpus | None) -> Iterator[Finding]:
         if gpu.index in silent and gpu.subject not in named:
             said = values_failed(gpus.source, gpu, "UNKNOWN")
             yield _silent("UNKNOWN", gpu.index, gpu.subject, said)
+        elif gpu.subject not in named:
+            yield from _one_sensor(gpus.source, gpu)
+
+
+def _one_sensor(source: str, gpu: Gpu) -> Iterator[Finding]:
+    """A value that cannot be read on a GPU whose others can: often gone at the next look."""
+    failed = [name for name in _READABLE if gpu.errors.get(name) == "UNKNOWN"]
+    if failed and any(getattr(gpu, name) is not None for name in _READABLE):
+        names = comma_list(_READABLE[name] for name in failed)
+        summary = f"{names} cannot be read (ERR!), the GPU's other values can"
+        evidence = values(source, gpu, *failed)
+        yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=_ASK_AGAIN)
 
 
 def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) -> Finding:

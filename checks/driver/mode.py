@@ -13,12 +13,27 @@ from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, Reason
-from nodedoctor.steps import repair
+from nodedoctor.steps import look, repair
 from nodedoctor.wording import clause, count_with_noun, numbered, singular_or_plural
 
 _MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
 """Errors that say that GPU or driver do not know the question."""
+
+_LICENCE = Fix(
+    "Give this guest its licence: the client token in place, the licence server reachable, and the licence "
+    "service running. No hardware is at fault.",
+    (
+        look("nvidia-smi -q | grep -A 3 -i 'licensed product'"),
+        look("ls -l /etc/nvidia/ClientConfigToken"),
+        look("systemctl status nvidia-gridd"),
+        repair("sudo systemctl restart nvidia-gridd"),
+    ),
+    "restart-service",
+    "nothing",
+    "nodedoctor driver.mode",
+    "https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/",
+)
 
 _PERSIST = Fix(
     "Run the persistence daemon with persistence mode on. Without it the driver shuts GPUs down when the "
@@ -127,7 +142,8 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
 
     Why: MIG disables NVLink and P2P, exclusive mode rejects a second process, both without a clear error.
     Fix disturbs: processes on the GPU whose mode is changed.
-    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode.
+    Judges: FAIL when compute mode forbids every CUDA program, WARN for exclusive mode and for a virtual GPU
+    without a licence, which is slowed down and after a day refuses CUDA.
     Fix: Set the mode of all GPUs alike with `nvidia-smi -c 0`.
     Threshold: nvidia-smi(1): what the modes forbid.
     False positives: MIG, on every GPU or on some, is a choice and only noted.
@@ -201,6 +217,11 @@ def _special(gpus: Gpus) -> Iterator[Finding]:
     kinds = {gpu.virtualization_mode or "" for gpu in gpus.gpus} & {"vgpu", "host-vgpu", "host-vsga"}
     if kinds:
         yield Finding.info(f"virtual GPUs ({', '.join(sorted(kinds))}): P2P and NVLink may be missing")
+    for gpu in gpus.gpus:
+        if gpu.vgpu_license and gpu.vgpu_license.lower().startswith("unlicensed"):
+            summary = f"the virtual GPU has no licence: {gpu.vgpu_license}"
+            evidence = values(gpus.source, gpu, "vgpu_license")
+            yield Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=_LICENCE)
 
 
 def _all_as_expected(gpus: Gpus, summary: str) -> Finding:

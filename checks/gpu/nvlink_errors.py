@@ -19,10 +19,19 @@ CRC_PER_SECOND = limit("nvlink_crc_per_second")
 ERRORS_PER_SECOND = limit("nvlink_errors_per_second")
 SATURATED = 65535
 """CRC counters have sixteen bits: at this value they only say "at least" (nvidia-smi nvlink -e)."""
-MANY = {"crc_flit": 1000, "crc_data": 1000, "replay": 100, "recovery": 2, "ecc": 1, "link_recovery_failed": 1}
+MANY = {
+    "crc_flit": 1000,
+    "crc_data": 1000,
+    "replay": 100,
+    "recovery": 2,
+    "ecc": 1,
+    "link_recovery_failed": 1,
+    "link_recovery": 100,
+}
 """Totals since driver load from which a link is worth a warning: each recovery is a link that broke down and
 was trained anew, which sound ones do once (two is ours); CRC
-and replays happen on sound links, in ones and twos."""
+and replays happen on sound links, in ones and twos. NVLink 5 recovers within a step, and sound links have
+done so never or a few times: on one with 505 beside links with none Xid 149 followed (hundred is ours)."""
 BROKEN = {"crc_flit": SATURATED, "crc_data": SATURATED, "recovery": 10, "link_recovery_failed": 10}
 """Totals from which a link is broken whenever that was: a full counter, or trained anew time and again."""
 EFFECTIVE_BER = 1e-6

@@ -12,7 +12,7 @@ from nodedoctor.facts.gpu.links.topology import TOPO, Topology
 from nodedoctor.knowledge.gpus import platforms
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
-from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
+from nodedoctor.wording import comma_list, count_with_noun, numbered, singular_or_plural
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
@@ -217,16 +217,22 @@ def _row(name: str) -> Evidence:
     return quoted_like(TOPO, rf"^[ \t]*({re.escape(name)}[ \t]+(?!GPU|NIC|mlx|CPU).*\S)")
 
 
+RAILS = 3
+"""GPUs with a NIC of their own from which that is how the machine is built; ours."""
+
+
 @check("topo.nic-affinity", "NIC next to each GPU", tags={"gpu", "ib"})
 def nic_affinity(topology: Topology) -> Iterator[Finding]:
     """The best path from each GPU to a NIC, on boards where most GPUs share a PCIe switch with one.
 
     Why: GPUDirect RDMA is fast only within one PCIe switch; a GPU without its own NIC is a slow rail.
     Fix disturbs: nothing.
-    Judges: WARN when a GPU has no adapter under its switch although most others have.
+    Judges: WARN when a GPU has no adapter under its switch although most others have, or those of one socket
+    have none although each of the other's has one of its own.
     Fix: See ib.ports and nic.inventory; in a virtual machine pass the topology file on.
     Threshold: Three of four GPUs with a near adapter make it the rule: our threshold.
-    False positives: Machines with adapters on the root complex; pastes with damaged columns.
+    False positives: Machines with adapters on the root complex, or sold with those of one socket; pastes with
+    damaged columns.
     """
     if not topology.nics:
         yield Finding.skip("no NIC in the matrix")
@@ -234,6 +240,13 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
     nearest = {name: topology.nearest_nics(name) for name in topology.gpus}
     near = [name for name, (path, _) in nearest.items() if path in _NEAR]
     far = {name: path for name, (path, _) in nearest.items() if path not in _NEAR and path}
+    if bare := _bare_socket(topology, near, nearest):
+        summary = (
+            f"no NIC on the socket of {numbered('GPU', map(_number, bare))} (SYS to all), each of "
+            f"{numbered('GPU', map(_number, near))} has its own: NICs of one socket are missing"
+        )
+        yield Finding.warn(summary, subject="topo:socket", evidence=[_row(name) for name in bare], fix=_RAIL)
+        return
     if len(near) < 3 or len(near) * 4 < len(topology.gpus) * 3:
         paths = ", ".join(sorted({path for path, _ in nearest.values() if path})) or "none"
         yield Finding.skip(f"no NICs under the GPUs' PCIe switches on this machine (best paths: {paths})")
@@ -248,3 +261,18 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
         yield _damaged(topology)
     elif not far:
         yield Finding.ok(f"{count_with_noun(len(near), 'GPU')} with a NIC under the same PCIe switch")
+
+
+def _bare_socket(
+    topology: Topology, near: list[str], nearest: Mapping[str, tuple[str, tuple[str, ...]]]
+) -> list[str]:
+    """The GPUs of sockets without any NIC, where each GPU of the others has one that no other GPU shares."""
+    sockets: dict[str, list[str]] = {}
+    for name in topology.gpus:
+        place = topology.affinity.get(name, {})
+        sockets.setdefault(place.get("numa") or place.get("cpus") or "", []).append(name)
+    bare = [gpus for gpus in sockets.values() if all(nearest[name][0] == "SYS" for name in gpus)]
+    names = [name for gpus in bare for name in gpus]
+    own = {nics[0] for path, nics in (nearest[name] for name in near) if len(nics) == 1}
+    rails = len(near) >= RAILS and len(own) == len(near) == len(topology.gpus) - len(names)
+    return names if rails and "" not in sockets and len(names) >= RAILS else []

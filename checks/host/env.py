@@ -1,5 +1,6 @@
 """Do the environment variables of the libraries do what they were set for?"""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
@@ -31,6 +32,8 @@ RULES = (judge_name, judge_value, judge_devices, judge_habit, judge_forwarding)
 _VALUE = 40
 """Characters of a value in a summary, so that what is wrong with it fits beside it; our choice. Evidence has
 longer ones."""
+_RACK = re.compile(r"\bG[BH][23]00\b")
+"""GPUs of machines whose NVLink may reach beyond the node: GH200 NVL32, GB200 and GB300 NVL72."""
 _UNREAD: dict[str, Reason] = {"TIMEOUT": "timeout", "EACCES": "denied", "EPERM": "denied"}
 
 
@@ -175,6 +178,8 @@ def _node(
         gpu_count=len(gpus.gpus) + len(gpus.lost) if gpus and gpus.gpus else None,
         skyrl=_version(target, "skyrl", "skyrl-train"),
         vllm=_version(target, "vllm"),
+        shell=env.variables if env else {},
+        mnnvl=any(_RACK.search(gpu.name or "") for gpu in gpus.gpus) if gpus and gpus.gpus else None,
     )
 
 

@@ -16,7 +16,7 @@ from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import cable, enable, port_fix, subnet_manager
 from nodedoctor.knowledge.infiniband import phys_state, port_state
-from nodedoctor.model import Expect, Finding, Fix
+from nodedoctor.model import Expect, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
@@ -60,6 +60,8 @@ def ports(
     wanted = expect.get("ib")
     for name in ib.silent:
         yield _silent(name)
+    for name in ib.unreadable:
+        yield _unreadable(name)
     for said in ib.disagreements:
         yield Finding.info(said, subject="ib:sources")
     if wanted is not None:
@@ -209,6 +211,19 @@ def _fix(port: IbPort) -> Fix:
 
 def _cable(port: IbPort) -> Fix:
     return cable(port.hca, port.number)
+
+
+def _unreadable(name: str) -> Finding:
+    fix = Fix(
+        "Drain and reboot the node: the adapter has left the bus. If it is lost again, reseat or replace it.",
+        (look("sudo dmesg | grep -i {}", name), look("lspci -d 15b3:")),
+        "reboot",
+        "every job on this node",
+        "nodedoctor ib",
+    )
+    evidence = [quoted_like("ibstat", rf"ibpanic: .*'{re.escape(name)}'.*")]
+    summary = f"{name} is listed and cannot be read: ibstat ends there, the adapter is lost"
+    return Finding.fail(summary, subject=f"hca:{name}", evidence=evidence, fix=fix)
 
 
 def _silent(name: str) -> Finding:

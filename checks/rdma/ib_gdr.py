@@ -11,7 +11,7 @@ from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
-from nodedoctor.facts.rdma.sysfs import CLASS
+from nodedoctor.facts.rdma.sysfs import CLASS, Gid
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, versions_in_use
@@ -174,7 +174,8 @@ def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
         )
         return
     told = [finding for port in ours for finding in _addresses(port, ib)]
-    told += _index(ours, env.get("NCCL_IB_GID_INDEX") if env else None, ib)
+    index = env.get("NCCL_IB_GID_INDEX") if env else None
+    told += (*_without_address(ours, ib), *_index(ours, index, ib))
     told += _packets(ours)
     yield from told
     if not told:
@@ -191,6 +192,24 @@ def _addresses(port: IbPort, ib: Ib) -> Iterator[Finding]:
     elif kinds and "RoCE v2" not in kinds:
         summary = "no RoCE v2 entry in the GID table"
         yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
+
+
+def _without_address(ports: list[IbPort], ib: Ib) -> Iterator[Finding]:
+    """Rails with link-local rows only, where those of the others have an IP address."""
+    routable = [port for port in ports if any(_is_routable(gid) for gid in port.gids)]
+    for port in ports:
+        if routable and port.gids and port not in routable and len(routable) >= len(ports) - len(routable):
+            summary = (
+                "only link-local rows in the GID table, "
+                f"{count_with_noun(len(routable), 'other rail')} with an IP address: its interface has none"
+            )
+            fix = port_fix("Give its network interface its IP address back.", (), "config")
+            yield Finding.fail(summary, subject=port.subject, evidence=ib.evidence(port), fix=fix)
+
+
+def _is_routable(gid: Gid) -> bool:
+    """Whether a row is of an address that was given to the interface."""
+    return not gid.gid.lower().startswith("fe80:")
 
 
 def _index(ports: list[IbPort], said: str | None, ib: Ib) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ examples:
 
 also:
   nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
+  nodedoctor read PATH ...         judge pasted outputs, a bug report, a sosreport, a mail, logs
   nodedoctor accept                is this node as fast as it must be: rates against floors, peers, its past
   nodedoctor history --journal DIR                    what earlier runs with --journal DIR found on this node
   nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --kube ...): the odd one
@@ -86,7 +87,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | accept | fleet | run | watch | arm | compare | history | explain | ...",
+        "       nodedoctor triage | read | accept | fleet | run | watch | arm | compare | explain | ...",
         description="Diagnose a GPU training node: what is broken, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,

@@ -44,6 +44,11 @@ def document_of(path: Path) -> Report:
             return read_report(input_files.read(path, pipes=True), str(path))
         except OSError as error:
             raise CompareError(f"{path}: {error.strerror}") from None
+        except CompareError as error:
+            from nodedoctor.intake.hint import read_instead
+
+            hint = read_instead(str(path)) if os.path.isfile(path) else ""
+            raise CompareError(f"{path}: not a report: {hint}" if hint else str(error)) from None
     import asyncio
 
     from nodedoctor.engine.session import Request, Session, UsageError

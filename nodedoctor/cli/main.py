@@ -127,6 +127,10 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor.cli import history
 
         return history.main(words[1:])
+    if words and words[0] == "read":
+        from nodedoctor.intake import cli as intake
+
+        return intake.main(words[1:])
     if words and words[0] == "fleet":
         from nodedoctor.cli import fleet
 
@@ -209,8 +213,20 @@ def diagnose(words: list[str]) -> int:
     try:
         session = Session(_request(arguments), server)
     except NodeDoctorError as error:
-        return complain(error)
+        return complain(_with_hint(error, arguments))
     return _headless(session, arguments)
+
+
+def _with_hint(error: NodeDoctorError, arguments: argparse.Namespace) -> str | NodeDoctorError:
+    """The error; for pasted outputs in place of a recording, or a file in place of a check, what reads it."""
+    if arguments.checks and os.path.exists(arguments.checks[0]):
+        return f"{error}; a file is judged by `nodedoctor read {arguments.checks[0]}`"
+    if not arguments.replay or not os.path.isfile(arguments.replay):
+        return error
+    from nodedoctor.intake.hint import read_instead
+
+    hint = read_instead(arguments.replay)
+    return f"{arguments.replay}: not a recorded node: {hint}" if hint else error
 
 
 def _no_input(arguments: argparse.Namespace) -> str:
@@ -262,7 +278,7 @@ def _on_screen(arguments: argparse.Namespace) -> int:
             may_refuse=bool(arguments.replay or arguments.checks or arguments.tag),
         )
     except NodeDoctorError as error:
-        return complain(error)
+        return complain(_with_hint(error, arguments))
     mutter(start.last_words(sitting))
     report = _leaving(sitting.report, sitting.observations, arguments)
     if piped:

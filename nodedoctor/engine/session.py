@@ -35,13 +35,17 @@ class UsageError(NodeDoctorError):
 
 @record
 class Request:
-    """What was asked for on the command line, in the terms of the engine."""
+    """What was asked for on the command line, in the terms of the engine.
+
+    A node that is not asked now is a recording to be loaded (`replay`), or already there (`snapshot`).
+    """
 
     words: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     options: Options = field(default_factory=Options)
     deadline: float | None = None
     replay: Path | None = None
+    snapshot: snapshot.Snapshot | None = None
     folders: tuple[Path, ...] = ()
     redact: bool = False
     preview: bool = False
@@ -62,7 +66,8 @@ class Session:
         end_by(math.inf)  # an earlier run of this process had a deadline of its own
         patience = PATIENCE if request.deadline is None else min(PATIENCE, request.deadline / 2)
         try:
-            self.snapshot = snapshot.load(request.replay) if request.replay else None  # a wrong path at once
+            # a wrong path at once
+            self.snapshot = snapshot.load(request.replay) if request.replay else request.snapshot
             ahead = self._ahead()
             self.catalogue = discover(request.folders, ahead.on_check_loaded if ahead else None, patience)
             self._loading = self.catalogue.spent  # is part of the first run

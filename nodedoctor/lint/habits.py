@@ -27,6 +27,9 @@ _SWITCHES = (
 )
 """On is for diagnosis; what each costs stands in the table."""
 
+_DESYNC = ("TORCH_NCCL_DESYNC_DEBUG", "NCCL_DESYNC_DEBUG")
+_DUMPS = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_DUMP_ON_TIMEOUT")
+"""Who lets the recorder dump waits for a hang to come again, and means the other one to be on."""
 _OTHER_WORDS = {
     "TORCH_DISTRIBUTED_DEBUG": ("DETAIL",),
     "NCCL_DEBUG": ("TRACE",),
@@ -55,6 +58,8 @@ def judge_habit(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         yield Remark("note", "a stuck watchdog is not aborted; the collective timeout still works")
     elif setting.name == "NCCL_DEBUG_SUBSYS":
         yield from _chatty(value, node)
+    elif setting.name in _DESYNC and any(switched_on(node.shell.get(name, "0")) for name in _DUMPS):
+        yield Remark("note", f"for the next hang: {_make_remark(row)}")
     elif (setting.name in _SWITCHES and switched_on(value)) or value.upper() in _OTHER_WORDS.get(
         setting.name, ()
     ):

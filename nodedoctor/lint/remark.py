@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from nodedoctor.facts.host.settings import Settings
@@ -36,7 +37,8 @@ class NodeContext:
     `nccl` and `torch` are versions, "" when not known. `hcas` are RDMA devices with their ports
     (mlx5_0/1), `active_rdma` whether one of them carries data, `consumer` whether all GPUs are cards of
     workstations, `gpu_count` what the driver shows, `skyrl` the version of SkyRL where that trains, `vllm`
-    that of vLLM where it is installed.
+    that of vLLM where it is installed. `shell` is all of our own environment that was kept, `mnnvl` whether
+    the GPUs are of racks in which NVLink joins nodes.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -51,6 +53,8 @@ class NodeContext:
     gpu_count: int | None = None
     skyrl: str = ""
     vllm: str = ""
+    shell: Mapping[str, str] = field(default_factory=dict)
+    mnnvl: bool | None = None
 
     def version(self, owner: str) -> str:
         """The version of a library, without what names its build."""

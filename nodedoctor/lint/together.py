@@ -9,7 +9,8 @@ from nodedoctor.facts.host.settings import HERE, Settings
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
-from nodedoctor.steps import repair
+from nodedoctor.steps import look, repair
+from nodedoctor.whole_numbers import whole_number
 from nodedoctor.wording import comma_list, count_with_noun, numbered, short_name
 
 Pair = tuple[str, Remark]
@@ -127,6 +128,58 @@ def _sleep_mode(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pai
             yield name, Remark("note", text)
 
 
+def _loopback(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+    """No process on another node can connect to a listener on lo."""
+    why = several_nodes({**node.shell, **variables})
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"):
+        words = [word.strip() for word in variables.get(name, "").strip().lstrip("=").split(",")]
+        if why and words and set(words) == {"lo"}:
+            text = (
+                f"only loopback, but the job has several nodes ({why}): ranks of other nodes cannot connect"
+            )
+            fix = "Set it to the interface that leads to the other nodes, or to ^lo,docker, or unset it."
+            yield name, Remark("fail", text, fix, (look("ip -brief address"), repair("unset {}", name)))
+
+
+def _rack_links_off(variables: Mapping[str, str], node: NodeContext) -> Iterator[Pair]:
+    """NVIDIA/nccl, src/mnnvl.cc: without it, and without cuMem, NVLink ends at the node."""
+    why = several_nodes({**node.shell, **variables})
+    if not (why and switched_off(variables.get("NCCL_MNNVL_ENABLE", "2"))) or node.mnnvl is False:
+        return
+    where = "" if node.mnnvl else "on GB200 and GB300 "
+    text = (
+        f"NVLink between nodes is switched off: {where}the traffic between trays of a rack goes through the "
+        f"NICs ({why})"
+    )
+    also = " NCCL_CUMEM_ENABLE=0 switches it off, too." if variables.get("NCCL_CUMEM_ENABLE") == "0" else ""
+    fix = f"Unset it, unless IMEX is known to be broken here.{also}"
+    steps = (look("nvidia-imex-ctl -N"), repair("unset NCCL_MNNVL_ENABLE NCCL_CUMEM_ENABLE"))
+    yield "NCCL_MNNVL_ENABLE", Remark("warn", text, fix, steps)
+
+
+def several_nodes(variables: Mapping[str, str]) -> str:
+    """What says that the job has ranks on several nodes; "" where nothing does."""
+
+    def number(name: str) -> int:
+        return whole_number(variables.get(name, "").strip()) or 0
+
+    for name in ("NODE_RANK", "GROUP_RANK", "SLURM_NODEID"):
+        if number(name) > 0:
+            return f"{name}={number(name)}"
+    for name in ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "NNODES"):
+        if number(name) > 1:
+            return f"{name}={number(name)}"
+    pairs = (
+        ("WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        ("RANK", "LOCAL_RANK"),
+    )
+    for name, local in pairs:
+        if name in variables and local in variables and number(name) > number(local):
+            return f"{name}={number(name)}, {local}={number(local)}"
+    return ""
+
+
 _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] = (
     _two_names,
     _rdma_off,
@@ -137,6 +190,8 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
     _empty_dumps,
     _short_ring,
     _sleep_mode,
+    _loopback,
+    _rack_links_off,
 )
 
 

@@ -31,12 +31,22 @@ LONGEST_SECONDS, SHORTEST_MS, LONGEST_MINUTES = 100_000, 50, 1440
 """Nobody means a day in seconds, a few milliseconds to wait for a rank, or a day in minutes."""
 
 
+LOWEST_EXPONENT = 14
+"""Of NCCL_IB_TIMEOUT: the lowest default that NCCL ever had (2.3.5 to 2.13); a lower value means seconds."""
+_COMPUTED = ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME")
+"""What scripts look up for a node and set."""
+
+
 def judge_value(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     """Words that are not understood, numbers that are none, and units mixed up."""
     row = env_var(setting.name)
     if row is None or row.phantom:
         return
     value = setting.value.strip()
+    if not value and setting.name in _COMPUTED:
+        text = "it is empty: NCCL chooses by itself, as the script that was to set it found nothing"
+        yield Remark("warn", text, "See why the script finds no value on this node, or unset it.")
+        return
     yield from _word(setting.name, value)
     yield from _boolean(row, value)
     yield from _unit(row, value)
@@ -102,6 +112,18 @@ def _exponent(value: str) -> Iterator[Remark]:
         text = f"{number} is out of range: an exponent from 1 to 22 (4.096 us x 2^n), not seconds"
         fix = "Unset it (default 20 since NCCL 2.23: reports a dead link after about 30 s), or set 22."
         yield Remark("warn", text, fix, (repair("unset NCCL_IB_TIMEOUT"),), NCCL_ENV)
+    elif number < LOWEST_EXPONENT:
+        wait = 4.096e-6 * 2**number
+        text = (
+            f"{number} waits {_short(wait)} for an acknowledgement (4.096 us x 2^n): a moment of congestion "
+            "ends in status=12"
+        )
+        fix = "Unset it (default 20 since NCCL 2.23), or set 20 to 22."
+        yield Remark("warn", text, fix, (repair("unset NCCL_IB_TIMEOUT"),), NCCL_ENV)
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
 
 
 def _number(value: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -74,7 +75,17 @@ def main(words: list[str]) -> int:
         )
     except NodeDoctorError as error:
         return complain(error)
+    if examined.verdict.outcome == "nothing" and (problem := _of_nodes(arguments.paths)):
+        return complain(problem)
     return _write_outputs(arguments, examined)
+
+
+def _of_nodes(paths: list[str]) -> str:
+    """What reads files in which there is nothing but outputs of nodes; "" where there is anything else."""
+    from nodedoctor.intake.hint import read_instead
+
+    hints = [read_instead(path, wholly=True) if os.path.isfile(path) else "" for path in paths]
+    return f"triage: {paths[0]}: not a job's log: {hints[0]}" if all(hints) else ""
 
 
 def _judge_live(arguments: argparse.Namespace) -> int:

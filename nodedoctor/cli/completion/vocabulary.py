@@ -14,6 +14,7 @@ FILES, FOLDERS = "(files)", "(folders)"
 
 _ELSEWHERE = {
     "triage": "nodedoctor.triage.cli",
+    "read": "nodedoctor.intake.cli",
     "fleet": "nodedoctor.fleet.arguments",
     "accept": "nodedoctor.cli.accept",
     "history": "nodedoctor.cli.history",
@@ -25,6 +26,7 @@ _ELSEWHERE = {
 
 _ABOUT = {
     "triage": "why a job died",
+    "read": "judge pastes, bug reports, mails",
     "fleet": "many nodes, one report",
     "watch": "live load of this node, or a job until it hangs",
     "run": "run a training command, and keep why it hung",

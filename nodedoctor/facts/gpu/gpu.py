@@ -120,6 +120,7 @@ class Gpu:
     mig_mode_pending: bool | None = None
     mig_devices: int | None = None
     virtualization_mode: str | None = None  # none pass-through vgpu host-vgpu host-vsga
+    vgpu_license: str | None = None  # as nvidia-smi says it: Licensed (Expiry: ...), Unlicensed (Restricted)
     addressing_mode: str | None = None  # none hmm ats
     confidential_compute: bool | None = None
     recovery_action: str | None = None  # none gpu-reset node-reboot drain-p2p drain-and-reset ...

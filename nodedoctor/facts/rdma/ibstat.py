@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import Command, Lane, Options, fact, pasted, probe, skipped
 from nodedoctor.facts.files import Files, whole_number
 from nodedoctor.facts.rdma.port import IbPort, guid, layer_word, phys_word, state_word
-from nodedoctor.facts.rdma.sysfs import CLASS, NetDevice
+from nodedoctor.facts.rdma.sysfs import CLASS, Gid, NetDevice
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
@@ -46,15 +46,16 @@ def ibstat(options: Options, rdma: Observation) -> Command | Observation:
 @fact("ibstat", shown=False)
 @record
 class IbStat:
-    """The ports that ibstat shows."""
+    """The ports that ibstat shows; `unreadable` are adapters that it lists and cannot read."""
 
     ports: tuple[IbPort, ...]
+    unreadable: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, seen: Observation) -> IbStat | Unseen:
         """Read the blocks of every adapter and port; a cut-off one keeps what it has."""
-        ports = tuple(_ibstat(seen.text))
-        return cls(ports) if ports else _unseen(seen)
+        ports, unreadable = tuple(_ibstat(seen.text)), tuple(dict.fromkeys(_PANIC.findall(seen.text)))
+        return cls(ports, unreadable) if ports or unreadable else _unseen(seen)
 
 
 @fact("ibstatus", shown=False)
@@ -128,6 +129,8 @@ def _pairs(block: str) -> dict[str, str]:
 
 
 _CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
+_PANIC = regex(r"ibpanic: \[\d{1,8}\] \w{1,20}: [^\n']{0,80}?'([\w.-]{1,64})'")
+"""How ibstat ends at an adapter whose files have gone: infiniband-diags, ibstat.c and ibdiag_common.c."""
 _PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 
 
@@ -173,6 +176,8 @@ def _ibstatus(text: str) -> Iterator[IbPort]:
 
 
 _HCA = re.compile(r"^[> \t]*hca_id:[ \t]*([\w.-]{1,64})", re.MULTILINE)
+_GID = regex(r"GID\[ {0,4}(\d{1,4})\]:[ \t]{0,8}([\da-fA-F:.]{2,64})(?:, {0,4}(RoCE v[12]|IB/RoCE v1))?")
+"""With -v; rdma-core prints the type of an entry from version 33 on."""
 _DEV_PORT = regex(r"^[> \t]*port:[ \t]*(\d{1,3})\b", re.MULTILINE)
 
 
@@ -198,6 +203,7 @@ def _devinfo(text: str) -> Iterator[IbPort]:
                 firmware=about.get("fw_ver"),
                 board_id=about.get("board_id"),
                 card=guid(about.get("sys_image_guid")),
+                gids=tuple(Gid(int(row[1]), row[2], row[3]) for row in _GID.finditer(lines)),
             )
 
 

@@ -30,8 +30,9 @@ class Ib:
     """Every RDMA port, from sysfs where it could be read, completed by the tools.
 
     `absent` says why there is no port; `disagreements` what sysfs and a tool say differently;
-    `silent` are adapters that stopped answering while they were read, `driverless` the PCI addresses of
-    InfiniBand adapters for which the kernel has no RDMA device. `partly` says why there may be more ports: a
+    `silent` are adapters that stopped answering while they were read, `unreadable` those that ibstat lists
+    and cannot read, `driverless` the PCI addresses of InfiniBand adapters for which the kernel has no RDMA
+    device. `partly` says why there may be more ports: a
     tool's text carries no count of its adapters, so only sysfs shows that these are all.
     """
 
@@ -42,6 +43,7 @@ class Ib:
     silent: tuple[str, ...] = ()
     driverless: tuple[str, ...] = ()
     partly: Unseen | None = None
+    unreadable: tuple[str, ...] = ()
 
     @classmethod
     def parse(
@@ -68,14 +70,15 @@ class Ib:
         silent = (
             tuple(hca.name for hca in rdma.hcas if hca.stopped_answering) if isinstance(rdma, Rdma) else ()
         )
-        if not readings:
+        unreadable = ibstat.unreadable if isinstance(ibstat, IbStat) else ()
+        if not any(ports for _, ports in readings) and not unreadable:
             return cls._without_ports(rdma, ibstat, pci, silent)
         source, ports = readings[0]
         disagreements = tuple(_disagreements(source, ports, readings[1:]))
         for _, more in readings[1:]:
             ports = _completed(ports, more)
         partly = rdma if isinstance(rdma, Unseen) else None
-        return cls(ports, source, "", disagreements, silent, partly=partly)
+        return cls(ports, source, "", disagreements, silent, partly=partly, unreadable=unreadable)
 
     @classmethod
     def _without_ports(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
 import stat
+import zlib
 from collections.abc import Iterator
 from typing import Literal
 
@@ -31,6 +33,8 @@ _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"PK\3\4", "zip"),
 )
+BUG_REPORT = b"Start of NVIDIA bug report log file"
+"""How nvidia-bug-report.sh begins its report (drivers 390 to 610)."""
 HEAD = 4096
 """Bytes by which a file is judged."""
 _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"')
@@ -95,14 +99,14 @@ def _reading_order(argument: str) -> Iterator[tuple[str, bool]]:
 def _walk_folder(folder: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
         folders.sort()
-        if _is_black_box(set(folders), set(files)):  # neither its own verdict nor our hook is evidence
+        if is_black_box(set(folders), set(files)):  # neither its own verdict nor our hook is evidence
             folders[:] = [name for name in folders if name in ("fr", "logs", "nccl")]
             files = ["capture.json"] if "capture.json" in files else []
         for name in sorted(files):
             yield os.path.join(root, name)
 
 
-def _is_black_box(folders: set[str], files: set[str]) -> bool:
+def is_black_box(folders: set[str], files: set[str]) -> bool:
     """Whether `run` or `watch` made this folder; without run.json where it was killed at once."""
     has_run_folders = {"fr", "logs", "nccl", "stacks"} <= folders and bool(
         files & {"env.txt", "samples.jsonl"}
@@ -129,6 +133,10 @@ def _source_of(path: str, explicit: bool, notes: list[str]) -> LogSource | None:
             raise NoSuchPath(f"{path}: {error.strerror}") from None
         notes.append(f"{path}: {error.strerror}")
         return None
+    if explicit and BUG_REPORT in _unpacked_head(head):
+        raise NoSuchPath(
+            f"{path}: a bug report of NVIDIA's, not a log; `nodedoctor read {shlex.quote(path)}` judges it"
+        )
     if name := document_kind(head):
         if explicit:
             raise NoSuchPath(f"{path}: {READ_BY[name]}")
@@ -139,6 +147,16 @@ def _source_of(path: str, explicit: bool, notes: list[str]) -> LogSource | None:
         notes.append(f"{path}: left out, it is neither text nor a dump")
         return None
     return LogSource(path, kind, status.st_size)
+
+
+def _unpacked_head(head: bytes) -> bytes:
+    """How a file begins, also one that gzip packed."""
+    if not head.startswith(b"\x1f\x8b"):
+        return head
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD)
+    except zlib.error:
+        return b""
 
 
 def kind_of(head: bytes) -> Kind:

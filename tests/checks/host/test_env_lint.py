@@ -436,3 +436,68 @@ def test_what_arm_sets_is_what_lint_asks_for(torch: str, nccl_version: str) -> N
     block = job_environment.arm({}, "/jobs/a", stamp="s", hook="/opt/hook", port=4000).variables
     told = lint(torch=torch, nccl_version=nccl_version, **block)
     assert [finding.summary for finding in told if finding.status is not Status.PASS] == []
+
+
+JOB_OF_MANY = [
+    {"NODE_RANK": "2"},
+    {"SLURM_JOB_NUM_NODES": "16"},
+    {"WORLD_SIZE": "32", "LOCAL_WORLD_SIZE": "8"},
+    {"RANK": "19", "LOCAL_RANK": "3"},
+    {"OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"},
+]
+JOB_OF_ONE = [
+    {},
+    {"NODE_RANK": "0"},
+    {"SLURM_JOB_NUM_NODES": "1"},
+    {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"},
+    {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8"},
+    {"WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},
+]
+
+
+def together(*, mnnvl: bool | None = None, **here: str) -> list[tuple[str, str]]:
+    node = NodeContext(Settings(here=here), shell=here, mnnvl=mnnvl)
+    return [(name, remark.level) for name, remark in judge_together(node)]
+
+
+@pytest.mark.parametrize("value", ["lo", "=lo", "lo,lo"])
+@pytest.mark.parametrize("name", ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
+def test_loopback_as_the_interface_of_a_job_of_several_nodes_fails(name: str, value: str):
+    for job in JOB_OF_MANY:
+        assert together(**job, **{name: value}) == [(name, "fail")]
+    for job in JOB_OF_ONE:
+        assert together(**job, **{name: value}) == []
+    for other in ("^lo", "lo,eth0", "eth0", ""):
+        assert together(NODE_RANK="1", **{name: other}) == []
+
+
+def test_nvlink_between_nodes_switched_off_is_told_where_it_may_be_there():
+    off = {"NCCL_MNNVL_ENABLE": "0"}
+    for job in JOB_OF_MANY:
+        assert together(**job, **off) == together(mnnvl=True, **job, **off) == [("NCCL_MNNVL_ENABLE", "warn")]
+        assert together(mnnvl=False, **job, **off) == []
+        assert together(**job, NCCL_MNNVL_ENABLE="2") == together(**job) == []
+    for job in JOB_OF_ONE:
+        assert together(**job, **off) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "warns"), [("1", True), ("2", True), ("13", True), ("14", False), ("22", False)]
+)
+def test_a_timeout_of_infiniband_below_every_default_is_told(value: str, warns: bool):
+    found = [f for f in lint(NCCL_IB_TIMEOUT=value) if f.status.value == "warn"]
+    assert bool(found) == warns
+    assert all("for an acknowledgement" in f.summary for f in found)
+
+
+@pytest.mark.parametrize("name", ["NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"])
+def test_what_a_script_found_no_value_for_is_told(name: str):
+    assert "empty" in only(lint(**{name: ""})).summary
+
+
+def test_the_desync_report_beside_the_recorders_dumps_is_no_setting_left_on():
+    shell = {"TORCH_NCCL_DESYNC_DEBUG": "1", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+    settings = Settings(here=shell)
+    (setting,) = [one for one in settings.all() if one.name == "TORCH_NCCL_DESYNC_DEBUG"]
+    assert [r.level for r in judge_habit(setting, NodeContext(settings, shell=shell))] == ["note"]
+    assert [r.level for r in judge_habit(setting, NodeContext(settings))] == ["warn"]

@@ -48,6 +48,9 @@ mig_mode_pending               flag      pending_mig|pending
 [gpu_virtualization_mode]
 virtualization_mode            word      virtualization_mode
 
+[vgpu_software_licensed_product]
+vgpu_license                   text      license_status
+
 [gpu_reset_status]
 reset_required                 flag      reset_required
 drain_and_reset_recommended    flag      drain_and_reset_recommended

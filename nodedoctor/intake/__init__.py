@@ -1,0 +1,1 @@
+"""Mailed outputs, bug reports and logs: recognised by content, and judged together."""

@@ -1,0 +1,141 @@
+"""`nodedoctor read PATH...`: mailed and pasted outputs, recognised by content and judged."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
+from nodedoctor.cli.exit_codes import Exit, exit_code
+from nodedoctor.errors import NodeDoctorError
+
+if TYPE_CHECKING:
+    from nodedoctor.intake.judge import Reading
+
+_EPILOG = """\
+examples:
+  nodedoctor read paste.txt                    nvidia-smi, dmesg, ibstat, env ... in one file, as pasted
+  wl-paste | nodedoctor read -                 the same from the clipboard
+  nodedoctor read nvidia-bug-report.log.gz     a bug report, section by section
+  nodedoctor read sosreport.tar.xz train.log   a node and a job, judged together
+  nodedoctor read node1/ node2/                the bundles of several nodes, side by side
+
+exit codes: the worst of what was judged: 0 nothing failed, 2 something failed, 3 not judged or nothing
+recognised, 64 usage or a path that cannot be read.
+"""
+_WORST = (Exit.FAIL, Exit.UNKNOWN, Exit.WARN, Exit.OK)
+_TRIAGE = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL}
+
+
+def main(words: list[str]) -> int:
+    """Run read; returns the exit code."""
+    from nodedoctor.cli import outputs
+
+    arguments = parser().parse_args(words)
+    if problem := outputs.no_folder(arguments, "record", "debug_log"):
+        return complain(problem)
+    if not arguments.paths:
+        return complain("read: expected files, folders or - (see `nodedoctor read --help`)")
+    outputs.start_debug_log(arguments)
+    from nodedoctor.intake.judge import read
+
+    try:
+        reading = read(arguments.paths, redact=arguments.redact, record=bool(arguments.record))
+    except NodeDoctorError as error:
+        return complain(error)
+    from nodedoctor.intake import document
+
+    result = document.document(reading)
+    if arguments.redact:
+        result = _redacted(result, reading)
+    if not emit(_rendered(result, arguments)):
+        return Exit.OUTPUT
+    return _record(reading, arguments) or worst(reading)
+
+
+def worst(reading: Reading) -> int:
+    """The worst of what was judged; UNKNOWN where nothing was."""
+    codes = [exit_code(node.report) for node in reading.nodes]
+    if reading.triage is not None:
+        codes.append(_TRIAGE.get(str(reading.triage.get("outcome")), Exit.UNKNOWN))
+    return next((code for code in _WORST if code in codes), Exit.UNKNOWN)
+
+
+def _record(reading: Reading, arguments: argparse.Namespace) -> int:
+    """Keep what was understood of a node as a recording."""
+    from nodedoctor.cli import outputs
+
+    if not arguments.record:
+        return Exit.OK
+    recordings = [node.recording for node in reading.nodes if node.recording]
+    if len(recordings) != 1:
+        write_stderr(f"--record: {len(recordings)} nodes were read; a recording is of one")
+        return Exit.USAGE
+    failed = outputs.write_files({arguments.record: recordings[0]})
+    if arguments.redact and not failed:
+        write_stderr(f"read {arguments.record} before you send it: free text in it may still contain names")
+    return failed
+
+
+def _redacted(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
+    """The document without names. Of several nodes each has its own replacements for them."""
+    from nodedoctor.intake.document import of_fleet
+    from nodedoctor.redact import Redaction
+    from nodedoctor.redact.fleet_documents import redacted_nodes
+    from nodedoctor.redact.triage_documents import redacted_triage
+
+    alone = result["report"]
+    redaction = Redaction.of(
+        (item for node in reading.nodes for item in node.observations), alone["node"] if alone else {}
+    )
+    fleet = redacted_nodes(result["fleet"]) if result["fleet"] else None
+    fields = {key: redaction.document(result[key]) for key in ("headline", "unrecognised", "notes", "shows")}
+    recognised = [
+        {
+            **redaction.document(item),
+            "node": redaction.document({"host": item["node"]})["host"] if alone else None,
+        }
+        for item in result["recognised"]
+    ]
+    return {
+        **result,
+        **fields,
+        **({"headline": of_fleet(fleet)} if fleet else {}),
+        "recognised": recognised,
+        "report": redaction.report(alone) if alone else None,
+        "fleet": fleet,
+        "triage": redacted_triage(result["triage"]) if result["triage"] else None,
+    }
+
+
+def _rendered(result: dict[str, Any], arguments: argparse.Namespace) -> str:
+    from nodedoctor.intake import document, page
+
+    if arguments.json:
+        return document.render(result)
+    on_terminal = sys.stdout.isatty()
+    width = min(columns(), 110) if on_terminal else 100
+    return page.render(result, width=width, colour=on_terminal and has_colours(), verbose=arguments.verbose)
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor read`."""
+    from nodedoctor.cli import outputs
+
+    command = Parser(
+        prog="nodedoctor read",
+        description="Judge what was mailed or pasted: outputs of tools, bug reports, sosreports, mails, "
+        "job logs, recordings. Each is recognised by its content.",
+        epilog=_EPILOG,
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+    )
+    add = command.add_argument
+    add("paths", nargs="*", metavar="PATH", help="files, folders, archives, in any mix; - is standard input")
+    add("--record", default="", metavar="FILE", help="write what was understood of the node as a recording")
+    add("--redact", action="store_true", help="in all outputs, stand-ins for names, addresses and serials")
+    add("--json", action="store_true", help="one JSON document on stdout")
+    add("-v", "--verbose", action="store_true", help="list everything, also what could not be judged")
+    outputs.add_debug_log(command)
+    return command

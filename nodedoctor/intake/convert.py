@@ -1,0 +1,90 @@
+"""Outputs of tools whose probe is a document of our own: the same facts in its layout."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodedoctor.intake.split import Piece
+
+_LINK = re.compile(
+    r"^\d{1,6}: ([\w.-]{1,40})(?:@[\w.-]{1,40})?: <([A-Z0-9_,-]{0,200})> mtu (\d{1,7})"
+    r"(?:.{0,200}? state ([A-Z]{2,20}))?",
+    re.M,
+)
+_ADDRESS = re.compile(r"^[ \t]{1,20}inet6? ([\da-fA-F.:]{3,45})(?:/\d{1,3})? ", re.M)
+_MAC = re.compile(r"^[ \t]{1,20}link/(\w{1,20}) ([\da-f:]{11,64})", re.M)
+_COUNT = re.compile(r"^[ \t]{1,20}([\w.\[\]-][\w.\[\] -]{0,80}): (-?\d{1,20})[ \t]{0,20}$", re.M)
+_UNIT = re.compile(r"^\W{0,2}([\w@.-]{1,80}\.service)\b[^\n]{0,300}\n((?:[ \t][^\n]{0,500}\n){0,80})", re.M)
+_LOADED = re.compile(r"Loaded: ([\w-]+)(?: \([^;\n)]*(?:; ([\w-]+))?)?")
+_ACTIVE = re.compile(r"Active: ([\w-]+)(?: \(([\w-]+)\))?(?: \(Result: ([\w-]+)\))?")
+_FLAGS = {"UP": 0x1, "BROADCAST": 0x2, "LOOPBACK": 0x8, "POINTOPOINT": 0x10, "RUNNING": 0x40, "NOARP": 0x80,
+          "MULTICAST": 0x1000, "LOWER_UP": 0x10000}  # fmt: skip
+"""linux/if.h."""
+
+
+def interfaces(pieces: Sequence[Piece]) -> str:
+    """`ip -s link` and `ip address` as probes/network/net.py lays them out."""
+    links: dict[str, dict[str, Any]] = {}
+    for piece in pieces:
+        heads = list(_LINK.finditer(piece.text))
+        ends = [*(head.start() for head in heads[1:]), len(piece.text)]
+        for head, end in zip(heads, ends, strict=False):
+            block = piece.text[head.end() : end]
+            links.setdefault(head[1], {}).update(_interface(head, block))
+    return json.dumps({"interfaces": links})
+
+
+def _interface(head: re.Match[str], block: str) -> dict[str, Any]:
+    flags = head[2].split(",")
+    fields: dict[str, Any] = {
+        "flags": hex(sum(_FLAGS.get(flag, 0) for flag in flags)),
+        "mtu": head[3],
+        "operstate": (head[4] or "unknown").lower(),
+        "carrier": "0" if "NO-CARRIER" in flags else "1" if "LOWER_UP" in flags else None,
+    }
+    if addresses := _ADDRESS.findall(block):
+        fields["addresses"] = addresses
+    if link := _MAC.search(block):
+        fields["address"] = link[2]
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def statistics(pieces: Sequence[Piece]) -> str:
+    """`ethtool -S` as probes/network/ethtool.py lays it out; the interface is named only at the prompt."""
+    counts: dict[str, dict[str, int]] = {}
+    for number, piece in enumerate(pieces):
+        name = piece.argument if re.fullmatch(r"[\w.-]{1,15}", piece.argument) else f"interface {number + 1}"
+        counts[name] = {key.strip(): int(value) for key, value in _COUNT.findall(piece.text)}
+    return json.dumps({"interfaces": counts})
+
+
+def units(pieces: Sequence[Piece]) -> str:
+    """`systemctl status` as `systemctl show` says it."""
+    blocks = []
+    for piece in pieces:
+        if "Loaded: " not in piece.text:
+            blocks.append(piece.text.strip())
+            continue
+        for unit in _UNIT.finditer(piece.text):
+            loaded, active = _LOADED.search(unit[2]), _ACTIVE.search(unit[2])
+            if loaded and active:
+                fields = {
+                    "Id": unit[1],
+                    "LoadState": loaded[1],
+                    "ActiveState": active[1],
+                    "SubState": active[2],
+                    "UnitFileState": loaded[2],
+                    "Result": active[3],
+                }
+                blocks.append("\n".join(f"{key}={value or ''}" for key, value in fields.items()))
+    return "\n\n".join(blocks) + "\n"
+
+
+CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
+    "net": interfaces,
+    "ethtool": statistics,
+    "services": units,
+}

@@ -1,0 +1,168 @@
+"""What was read as one JSON document, `nodedoctor.read/1`; within /1 keys are only ever added."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nodedoctor import __version__
+from nodedoctor.intake.judge import Reading, Recognised, Unrecognised
+from nodedoctor.intake.shapes import SHAPES, Shape
+from nodedoctor.patterns import regex
+from nodedoctor.report.document import Report
+from nodedoctor.report.lead import lead
+from nodedoctor.wording import about, comma_list, count_with_noun
+
+SCHEMA = "nodedoctor.read/1"
+_ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>\d+ lines? .*)")
+"""How checks of the kernel's log say that there is nothing."""
+COMMANDS = 4
+"""Commands that are named as those which would decide the rest; ours."""
+
+_ORDER = ("kernel-log", "nvidia-smi-q", "nvidia-smi-topo", "nvidia-smi-nvlink", "ibv-devinfo", "env")
+"""Outputs by how much of what one paste leaves open each of them decides; ours."""
+_NEXT: Mapping[str, tuple[str, ...]] = {
+    "gpu": ("nvidia-smi-q", "kernel-log", "nvidia-smi-nvlink", "nvidia-smi-topo"),
+    "rdma": ("ibv-devinfo", "ibstat", "kernel-log"),
+    "kernel": ("nvidia-smi-q", "nvidia-smi-nvlink"),
+    "pci": ("nvidia-smi-q", "kernel-log"),
+    "network": ("ibv-devinfo", "kernel-log"),
+    "job": ("nvidia-smi-topo", "ibv-devinfo"),
+    "stack": ("nvidia-smi",),
+    "cluster": ("nvidia-smi-q", "kernel-log"),
+    "services": ("kernel-log", "nvidia-smi-q"),
+    "measured": ("nvidia-smi-q", "nvidia-smi-topo"),
+}
+"""What tells of the same thing and decides more, by what an output is about."""
+
+
+def document(reading: Reading) -> dict[str, Any]:
+    """The reading as plain data."""
+    reports = [node.report for node in reading.nodes]
+    return {
+        "schema": SCHEMA,
+        "tool": __version__,
+        "headline": headline(reading),
+        "recognised": [_recognised(item) for item in reading.recognised],
+        "unrecognised": [_unrecognised(item) for item in reading.unrecognised],
+        "notes": list(reading.notes),
+        "shows": statements(reports[0]) if len(reports) == 1 else [],
+        "next": next_commands(reading),
+        "report": reports[0] if len(reports) == 1 else None,
+        "fleet": reading.fleet,
+        "triage": reading.triage,
+    }
+
+
+def render(lines: Mapping[str, Any]) -> str:
+    """The document as text, ASCII only."""
+    return json.dumps(lines, indent=1) + "\n"
+
+
+def headline(reading: Reading) -> str:
+    """The one sentence: what is wrong, else what can be said, else that nothing was recognised."""
+    parts = []
+    if len(reading.nodes) == 1:
+        parts.append(_of_node(reading.nodes[0].report, reading))
+    elif reading.fleet is not None:
+        parts.append(of_fleet(reading.fleet))
+    if reading.triage is not None:
+        failed = reading.triage.get("outcome") == "failure"
+        parts.insert(0 if failed else len(parts), str(reading.triage.get("headline", "")))
+    if parts:
+        return "; ".join(part.rstrip(".") for part in parts if part)
+    if reading.recognised:
+        return f"{comma_list(kinds(reading), 3)}, from which nothing can be judged"
+    return "nothing was recognised"
+
+
+def _of_node(report: Report, reading: Reading) -> str:
+    if led := lead(report):
+        return led
+    lines = statements(report)[:2]
+    nothing_else = f"; nothing else was in {_this(reading)}"
+    if lines:
+        return f"no problem found: {'; '.join(lines)}{nothing_else}"
+    return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
+
+
+def _this(reading: Reading) -> str:
+    return "this paste" if len(reading.recognised) == 1 else "these outputs"
+
+
+def of_fleet(fleet: Mapping[str, Any]) -> str:
+    """How a fleet is, in one clause."""
+    nodes = fleet.get("nodes")
+    number = len(nodes) if isinstance(nodes, list) else 0
+    sick = [
+        node["host"] for node in nodes or () if node.get("status") == "fail" or node.get("verdict") == "fail"
+    ]
+    if sick:
+        return f"{len(sick)} of {count_with_noun(number, 'node')} failed: {comma_list(sick, 4)}"
+    return f"{count_with_noun(number, 'node')}: {fleet.get('verdict')}"
+
+
+def kinds(reading: Reading) -> list[str]:
+    """What was recognised, each once."""
+    return list(dict.fromkeys(item.what for item in reading.recognised))
+
+
+def statements(report: Report) -> list[str]:
+    """What the outputs show to be well: what passed, and what passed but for something that was not there."""
+    match = [
+        finding
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["status"] == "pass" or (finding["status"] == "unknown" and finding.get("judged_without"))
+    ]
+    return _merged(dict.fromkeys(about(finding["subject"] or "", finding["summary"]) for finding in match))
+
+
+def _merged(summaries: Iterable[str]) -> list[str]:
+    """`no A in 9 lines` and `no B in 9 lines` as one statement."""
+    absent: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for summary in summaries:
+        if match := _ABSENT.fullmatch(summary):
+            absent.setdefault(match["where"], []).append(match["what"])
+        else:
+            lines.append(summary)
+    return [*lines, *(f"no {', '.join(what)} in {where}" for where, what in absent.items())]
+
+
+def next_commands(reading: Reading) -> list[str]:
+    """The commands whose outputs would decide what these leave open."""
+    have = {item.probe for item in reading.recognised}
+    if not have - {""} or len(reading.nodes) != 1:
+        return []
+    have |= {"nvidia-smi-q"} & {"nvidia-smi-q" if "nvidia-smi-xml" in have else ""}
+    shapes = {shape.probe: shape for shape in reversed(SHAPES)}
+    wanted: dict[str, Shape] = {}
+    for probe in sorted(have - {""}):
+        for candidate in _NEXT.get(shapes[probe].about if probe in shapes else "", ()):
+            if candidate not in have:
+                wanted[candidate] = shapes[candidate]
+    ordered = sorted(wanted, key=lambda probe: _ORDER.index(probe) if probe in _ORDER else len(_ORDER))
+    return [wanted[probe].tool for probe in ordered][:COMMANDS]
+
+
+def _recognised(item: Recognised) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "line": item.line,
+        "what": item.what,
+        "probe": item.probe or None,
+        "lines": item.lines,
+        "node": item.node or None,
+    }
+
+
+def _unrecognised(item: Unrecognised) -> dict[str, Any]:
+    return {"name": item.name, "line": item.line, "lines": item.lines, "first": item.first}
+
+
+def of_all(lines: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    """The entries of a list in the document."""
+    match: Sequence[Mapping[str, Any]] = lines[key]
+    return match

@@ -1,0 +1,379 @@
+"""What was recognised, judged: nodes by the checks, jobs by triage, and both together."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from nodedoctor.declare.registry import probes_of
+from nodedoctor.engine.pending import run_sync
+from nodedoctor.intake.inputs import SOS, Unit, Unreadable, units
+from nodedoctor.intake.outputs import NodeOutput, by_node, snapshot_of
+from nodedoctor.intake.sections import screened
+from nodedoctor.intake.split import Parts, split
+from nodedoctor.json_shapes import Json, loaded
+from nodedoctor.model import Observation
+from nodedoctor.record import record, replace
+from nodedoctor.report import json as report_json
+from nodedoctor.report.document import Report
+from nodedoctor.report.saved import damage
+from nodedoctor.report.saved import read as saved_report
+
+if TYPE_CHECKING:
+    from nodedoctor.engine.recording import Snapshot
+    from nodedoctor.engine.session import Session
+
+OUTPUTS_AT_MOST = 128 << 20
+"""Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
+LOOKED_AT = 1 << 20
+"""Characters of a text in which there must be an output, for others to be looked for behind them; ours."""
+QUOTED = 160
+"""Characters of a line that was not recognised; ours."""
+
+
+@record
+class Recognised:
+    """One thing that was recognised: where, what it is, the probe that reads it, and the node it is of."""
+
+    name: str
+    line: int | None
+    what: str
+    probe: str = ""
+    lines: int = 0
+    node: str = ""
+
+
+@record
+class Unrecognised:
+    """Lines that are none of an output: where they begin, how many they are, and the first of them."""
+
+    name: str
+    line: int
+    lines: int
+    first: str
+
+
+@record
+class Node:
+    """A node that was judged: its report, its recording where one is wanted, and what it was judged by."""
+
+    name: str
+    report: Report
+    recording: bytes = b""
+    observations: tuple[Observation, ...] = ()
+
+
+class Reading:
+    """Everything that came of what was given, as it comes together."""
+
+    def __init__(self) -> None:
+        self.recognised: list[Recognised] = []
+        self.unrecognised: list[Unrecognised] = []
+        self.notes: list[str] = []
+        self.nodes: list[Node] = []
+        self.triage: Json | None = None
+        self.fleet: Json | None = None
+
+
+class _Pile:
+    """What was found, before it is judged. `logs` are texts with lines of no output, and whether they hold
+    outputs besides."""
+
+    def __init__(self) -> None:
+        self.outputs: list[NodeOutput] = []
+        self.recordings: list[Unit] = []
+        self.reports: list[Unit] = []
+        self.jobs: list[Unit] = []
+        self.logs: list[tuple[Unit, list[tuple[int, str]], bool]] = []
+        self.groups: set[str] = set()
+
+
+def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) -> Reading:
+    """Recognise what the paths hold and judge it; Unreadable for a path that leads nowhere."""
+    reading, pile = Reading(), _Pile()
+    room = OUTPUTS_AT_MOST
+    for unit in units(paths, reading.notes):
+        room -= _sort(unit, pile, reading, room)
+    _close_bundles(pile, reading)
+    for name, outputs in by_node(pile.outputs).items():
+        _recognise(outputs, reading)
+        if any(item.piece.shape.probe for item in outputs):
+            bundle = outputs[0].bundle if name.startswith("bundle ") else ""
+            reading.nodes.append(_judge(snapshot_of(outputs, _plain_name(bundle)), redact, record))
+    for unit in pile.recordings:
+        reading.recognised.append(Recognised(unit.name, None, "a recorded node"))
+        reading.nodes.append(_replay(unit.path, redact, record))
+    for unit in pile.reports:
+        if (report := _saved(unit)) is not None:
+            reading.recognised.append(Recognised(unit.name, None, "a saved report of a node"))
+            reading.nodes.append(Node(str(report["node"].get("hostname") or unit.name), report))
+        else:
+            reading.notes.append(f"{unit.name}: a damaged report")
+    _judge_job(pile, reading)
+    _judge_fleet(reading)
+    return reading
+
+
+def _plain_name(bundle: str) -> str:
+    """What a bundle is called where no prompt names the node."""
+    return os.path.basename(bundle.rstrip("/").rpartition("!")[2])
+
+
+def _sort(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
+    """Put one text or document where it belongs; returns the bytes that are kept of it."""
+    if unit.kind == "recording":
+        pile.recordings.append(unit)
+    elif unit.kind == "report":
+        pile.reports.append(unit)
+    elif unit.kind == "job" or unit.kind == "triage":
+        pile.jobs.append(unit)
+    elif unit.kind != "text":
+        reading.recognised.append(
+            Recognised(unit.name, None, f"a saved document of nodedoctor ({unit.kind})")
+        )
+    else:
+        return _sort_text(unit, pile, reading, room)
+    return 0
+
+
+def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
+    parts = _parts(unit)
+    size = sum(len(piece.text) for piece in parts.pieces)
+    if size > room:
+        reading.notes.append(
+            f"{unit.name}: left out, {OUTPUTS_AT_MOST >> 20} MiB of outputs were kept before"
+        )
+        return 0
+    for piece in parts.pieces:
+        output = replace(piece, host=piece.host or unit.host, line=piece.line + unit.line - 1)
+        pile.outputs.append(NodeOutput(output, unit.name, unit.node or unit.group))
+    if f"/{SOS}/" in unit.name:
+        pile.groups.add(unit.group)
+    if unit.quiet:
+        if not parts.pieces:
+            _leave(unit, parts.rest, reading)
+    elif parts.rest:
+        pile.logs.append((unit, list(parts.rest), bool(parts.pieces)))
+    return size
+
+
+def _parts(unit: Unit) -> Parts:
+    """The outputs in a text. In a long one that begins as a job's log none is looked for further on."""
+    if unit.quiet or len(unit.text) <= LOOKED_AT:
+        return split(screened(unit.text) if unit.quiet else unit.text)
+    begins = split(unit.text[:LOOKED_AT])
+    return split(unit.text) if begins.pieces else begins
+
+
+def _leave(unit: Unit, rest: Sequence[tuple[int, str]], reading: Reading) -> None:
+    """Lines of a bundle that are no output."""
+    if rest:
+        line, first = rest[0]
+        room = Unrecognised(unit.name, line + unit.line - 1, len(rest), first[:QUOTED])
+        reading.unrecognised.append(room)
+
+
+def _close_bundles(pile: _Pile, reading: Reading) -> None:
+    """Now that all of an archive is known: what of it is a sosreport is one node, and no job's log."""
+    pile.outputs[:] = [
+        item if item.bundle in pile.groups or "!" not in item.bundle else replace(item, bundle="")
+        for item in pile.outputs
+    ]
+    quiet = [entry for entry in pile.logs if entry[0].group and entry[0].group in pile.groups]
+    for unit, rest, mixed in quiet:
+        if not mixed:
+            _leave(unit, rest, reading)
+    pile.logs[:] = [entry for entry in pile.logs if entry not in quiet]
+
+
+def _recognise(outputs: Iterable[NodeOutput], reading: Reading) -> None:
+    for item in outputs:
+        piece = item.piece
+        reading.recognised.append(
+            Recognised(
+                item.name, piece.line, piece.shape.what, piece.shape.probe, piece.text.count("\n"), piece.host
+            )
+        )
+
+
+def _judge(snapshot: Snapshot, redact: bool, record: bool) -> Node:
+    """A node by those checks that something which was read could tell something to."""
+    from nodedoctor.engine.plugins import discover
+    from nodedoctor.engine.session import Request, Session
+
+    present = set(snapshot.observations)
+    chosen = tuple(sorted(check.id for check in discover().checks.values() if probes_of(check) & present))
+    session = Session(Request(words=chosen, snapshot=snapshot, redact=redact))
+    return _run(session, redact, record)
+
+
+def _replay(path: str, redact: bool, record: bool) -> Node:
+    from nodedoctor.engine.session import Request, Session, UsageError
+
+    try:
+        session = Session(Request(replay=Path(path), redact=redact))
+    except UsageError as error:
+        raise Unreadable(str(error)) from None
+    return _run(session, redact, record)
+
+
+def _run(session: Session, redact: bool, record: bool) -> Node:
+    diagnosis = session.diagnosis()
+    report = run_sync(diagnosis.run())
+    recording = session.recording(diagnosis) if record else b""
+    document = report_json.document(report)
+    return Node(str(document["node"].get("hostname") or ""), document, recording, report.observations)
+
+
+def _saved(unit: Unit) -> Report | None:
+    try:
+        document = loaded(unit.data)
+    except ValueError:
+        return None
+    return saved_report(document) if isinstance(document, dict) and not damage(document) else None
+
+
+def _judge_job(pile: _Pile, reading: Reading) -> None:
+    """Let triage judge what is of a job; what is none stays unrecognised."""
+    if not (pile.jobs or pile.logs):
+        return
+    if saved := _saved_verdict(pile):
+        reading.triage = saved
+        reading.recognised.append(Recognised(pile.jobs[0].name, None, "a saved verdict of triage"))
+        return
+    with tempfile.TemporaryDirectory(prefix="nodedoctor-read-") as folder:
+        names: dict[str, str] = {}
+        paths = [_path_of(unit, None, folder, names) for unit in pile.jobs]
+        paths += [_path_of(unit, rest if mixed else None, folder, names) for unit, rest, mixed in pile.logs]
+        verdict = _triage(paths, reading.nodes)
+        document = {os.path.join(folder, place): name for place, name in names.items()}
+        verdict = _renamed(verdict, document)
+    is_job = bool(pile.jobs) or verdict.get("outcome") != "nothing"
+    if is_job:
+        reading.triage = verdict
+    for unit in pile.jobs:
+        reading.recognised.append(Recognised(unit.name, None, "what a job left"))
+    for unit, rest, mixed in pile.logs:
+        if is_job and (not mixed or _names(verdict, unit.name)):
+            reading.recognised.append(Recognised(unit.name, rest[0][0], "a job's log", "", len(rest)))
+        else:
+            for line, lines, first in _runs(rest):
+                reading.unrecognised.append(Unrecognised(unit.name, line, lines, first[:QUOTED]))
+
+
+def _runs(rest: Iterable[tuple[int, str]]) -> list[tuple[int, int, str]]:
+    """Lines that follow each other, blank ones between them aside: the first, how many, its text."""
+    runs: list[tuple[int, int, str]] = []
+    last = -9
+    for number, line in rest:
+        if number - last <= 2 and runs:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1, runs[-1][2])
+        else:
+            runs.append((number, 1, line.strip()))
+        last = number
+    return runs
+
+
+def _saved_verdict(pile: _Pile) -> Json | None:
+    """The verdict, where one that was saved is all there is of a job."""
+    saved = [unit for unit in pile.jobs if unit.kind == "triage"]
+    if not saved or len(pile.jobs) + len(pile.logs) > 1:
+        pile.jobs[:] = [unit for unit in pile.jobs if unit.kind != "triage"]
+        return None
+    try:
+        document = loaded(saved[0].data)
+    except ValueError:
+        return None
+    return (
+        document if isinstance(document, dict) and document.get("schema") == "nodedoctor.triage/1" else None
+    )
+
+
+def _path_of(unit: Unit, rest: list[tuple[int, str]] | None, folder: str, names: dict[str, str]) -> str:
+    """Where triage finds a text: where it lies, or in our folder what is left of it, its lines in place."""
+    if rest is None and unit.path:
+        return unit.path
+    place = f"{len(names)}/{os.path.basename(unit.name.rpartition('!')[2]) or 'log'}"
+    names[place] = unit.name
+    path = os.path.join(folder, place)
+    os.mkdir(os.path.dirname(path))
+    data = unit.data
+    if not data:
+        lines = dict(rest) if rest is not None else {}
+        data = (
+            "".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines, default=0) + 1))
+            if rest is not None
+            else unit.text
+        ).encode()
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+def _triage(paths: Sequence[str], nodes: Iterable[Node]) -> Json:
+    from nodedoctor.triage.job import examine_job
+    from nodedoctor.triage.timeline.node_reports import faults_of_report
+    from nodedoctor.triage.verdict import document
+
+    faults = [faults_of_report(node.name or "the node", node.report) for node in nodes]
+    examined = examine_job(paths, faults)
+    return document.make_document(examined.verdict, examined.lines.line_of)
+
+
+def _renamed(value: Any, names: dict[str, str]) -> Any:
+    """The document with the names that were given in place of those in our folder."""
+    if isinstance(value, str):
+        for path, name in names.items():
+            if path in value:
+                value = value.replace(path, name)
+        return value
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: _renamed(item, names) for key, item in value.items()}
+    return value
+
+
+def _names(value: Any, name: str) -> bool:
+    """Whether the document quotes something of that name."""
+    if isinstance(value, str):
+        return name in value
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(_names(item, name) for item in items)
+
+
+def _judge_fleet(reading: Reading) -> None:
+    """Several nodes as a fleet, by the way that fleets of saved reports go."""
+    if len(reading.nodes) < 2:
+        return
+    import asyncio
+
+    from nodedoctor.fleet.document import document
+    from nodedoctor.fleet.gather import gather
+    from nodedoctor.fleet.model import FleetRequest
+    from nodedoctor.fleet.reports.files import Reports
+
+    with tempfile.TemporaryDirectory(prefix="nodedoctor-read-") as folder:
+        names = [f"{_safe(node.name)}.json" for node in reading.nodes]
+        paths = [os.path.join(folder, str(number), name) for number, name in enumerate(names)]
+        for path, node in zip(paths, reading.nodes, strict=True):
+            os.mkdir(os.path.dirname(path))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(report_json.render(node.report))
+        gathered = asyncio.run(gather(Reports(paths), FleetRequest()))
+        reading.fleet = _without(cast("Json", document(gathered.fleet)), folder)
+
+
+def _safe(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "unnamed"
+
+
+def _without(value: Any, folder: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(f"{folder}/", "")
+    if isinstance(value, list):
+        return [_without(item, folder) for item in value]
+    return {key: _without(item, folder) for key, item in value.items()} if isinstance(value, dict) else value

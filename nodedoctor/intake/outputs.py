@@ -1,0 +1,82 @@
+"""Outputs that became pieces, as the observations of nodes: what of each kind counts, and who it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodedoctor.engine.recording import LARGEST, Snapshot
+from nodedoctor.intake.convert import CONVERTED
+from nodedoctor.intake.split import Piece
+from nodedoctor.model import Observation
+from nodedoctor.record import record
+from nodedoctor.triage.identity.world import short_host
+
+COPY = 0.5
+"""Share of the longest copy from which a later one is as good: it is the newer state of the node. Ours."""
+
+
+@record
+class NodeOutput:
+    """A piece, the file it is from, and the bundle that is of ("" for a loose paste)."""
+
+    piece: Piece
+    name: str
+    bundle: str = ""
+
+
+def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
+    """The outputs of each node: a bundle is one, and so is what prompts and prefixes give one name.
+
+    Loose outputs that name no node belong to the only one there is, or are one by themselves.
+    """
+    nodes: dict[str, list[NodeOutput]] = {}
+    for item in outputs:
+        host = short_host(item.piece.host)
+        key = f"bundle {item.bundle}" if item.bundle else f"host {host}" if host else ""
+        nodes.setdefault(key, []).append(item)
+    nameless = nodes.pop("", [])
+    if nameless and len(nodes) == 1:
+        (only,) = nodes.values()
+        only += nameless
+    elif nameless:
+        nodes[""] = nameless
+    return nodes
+
+
+def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
+    """What these outputs show of one node, as if it had been recorded."""
+    kinds: dict[str, list[Piece]] = {}
+    for item in outputs:
+        if item.piece.shape.probe:
+            kinds.setdefault(item.piece.shape.probe, []).append(item.piece)
+    observations = {probe: _observation(probe, pieces) for probe, pieces in kinds.items()}
+    host = next((item.piece.host for item in outputs if item.piece.host), "") or name
+    return Snapshot(
+        observations=observations,
+        node={"hostname": host} if host else {},
+        provenance="pasted",
+        origin="read from " + ", ".join(dict.fromkeys(item.name for item in outputs))[:400],
+    )
+
+
+def counting(pieces: list[Piece]) -> list[Piece]:
+    """Of several copies of an output the newest that is whole; parts of one output all."""
+    if pieces[0].shape.joins:
+        return pieces
+    copies = [piece for piece in pieces if piece.shape.first]
+    if not copies:
+        return pieces
+    most = max(len(piece.text) for piece in copies)
+    newest = [piece for piece in copies if len(piece.text) >= COPY * most][-1]
+    return [piece for piece in pieces if piece is newest or not piece.shape.first]
+
+
+def _observation(probe: str, pieces: list[Piece]) -> Observation:
+    used = counting(pieces)
+    convert = CONVERTED.get(probe)
+    text = convert(used) if convert else "".join(piece.text for piece in used)
+    argv = tuple(used[0].shape.tool.split()[:6])
+    too_long = len(text) > LARGEST // 4
+    return Observation(
+        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=too_long
+    )

@@ -1,0 +1,79 @@
+"""What was read as a page: the headline, what was recognised and what not, the verdicts."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nodedoctor.report.inert import inert
+from nodedoctor.wording import count_with_noun
+
+FEW = 6
+"""Groups of lines that were not recognised; a bug report has a hundred. Ours."""
+ENTRIES = 16
+"""Things that are named one by one; the JSON document has all of them. Ours."""
+
+
+def render(result: Mapping[str, Any], *, width: int = 80, colour: bool = False, verbose: bool = False) -> str:
+    """The page of a `nodedoctor.read/1` document."""
+    lines = textwrap.wrap(inert(result["headline"]), width, break_long_words=False, break_on_hyphens=False)
+    lines += ["", "recognised:" if result["recognised"] else "nothing was recognised"]
+    most = None if verbose else ENTRIES
+    lines += _entry_lines([_recognised(item) for item in result["recognised"]], width, most)
+    if result["unrecognised"]:
+        lines += ["not recognised:"]
+        lines += _entry_lines([_unrecognised(item) for item in result["unrecognised"]], width, most and FEW)
+    if result["notes"]:
+        lines += ["left out:", *_entry_lines(result["notes"], width, most)]
+    if result["shows"]:
+        lines += ["what it shows to be well:", *_entry_lines(result["shows"], width, most)]
+    if result["next"]:
+        lines += ["what would decide the rest:", *(f"  $ {inert(command)}" for command in result["next"])]
+    return "\n".join(lines) + "\n" + "".join(_verdicts(result, width, colour, verbose))
+
+
+def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool) -> Iterator[str]:
+    if result["report"] and (result["report"]["causes"] or verbose):
+        from nodedoctor.report import brief, text
+
+        render_report = text.render if verbose else brief.render
+        shown = render_report(result["report"], width=width, colour=colour, quiet=True)
+        first, _, rest = shown.partition("\n")
+        yield "\n" + (rest if first == result["headline"] else shown)
+    if result["fleet"]:
+        from nodedoctor.fleet import text as fleet_text
+
+        yield "\n" + fleet_text.render(result["fleet"], width=width, colour=colour, quiet=False, again=None)
+    if result["triage"]:
+        from nodedoctor.triage.verdict import page
+
+        yield "\n" + page.render_page(result["triage"], width=width, colour=colour, verbose=verbose)
+
+
+def _entry_lines(entries: Sequence[str], width: int, most: int | None) -> list[str]:
+    shown = entries if most is None or len(entries) <= most else entries[: most - 1]
+    lines = [_shorten(f"  {inert(entry)}", width) for entry in shown]
+    more = len(entries) - len(shown)
+    return [*lines, f"  and {more} more (-v or --json has them)"] if more else lines
+
+
+def _shorten(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def _recognised(item: Mapping[str, Any]) -> str:
+    node = f" of {item['node']}" if item["node"] else ""
+    lines = f" ({count_with_noun(item['lines'], 'line')})" if item["lines"] else ""
+    return f"{item['what']}{node}{lines}: {_place(item)}"
+
+
+def _unrecognised(item: Mapping[str, Any]) -> str:
+    verb = "that begins" if item["lines"] == 1 else "that begin"
+    return f"{count_with_noun(item['lines'], 'line')} {verb} with {item['first']!r}: {_place(item)}"
+
+
+def _place(item: Mapping[str, Any]) -> str:
+    if item["line"] is None:
+        return str(item["name"])
+    return f"{item['name']}, line {item['line']}"

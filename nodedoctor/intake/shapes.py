@@ -1,0 +1,485 @@
+"""Outputs that are recognised: how each begins, what its lines look like, and the probe that reads it.
+
+A row's literal is looked for first, as that costs next to nothing; its expression then decides, and begins
+where the output's first line does, behind any prefix.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.patterns import regex
+from nodedoctor.record import record
+
+KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*[:=]|[-=]{3}"
+"""Indented lines, `key: value`, `key = value`, and rules."""
+
+
+LOOSE = rf"\A(?:{KEY_VALUE})"
+"""What any program may print, too."""
+
+
+@record
+class Shape:
+    """One output. `probe` is "" where it is only known what it is; with `first` its head begins a new copy.
+
+    `each_line` is an output without a head: every line of it matches the expression. `tool` is the command
+    that prints it, `about` what kind of thing it tells of, `source` where its layout is from.
+    """
+
+    literals: tuple[str, ...]
+    head: re.Pattern[str]
+    what: str
+    probe: str
+    tool: str
+    about: str
+    source: str
+    body: re.Pattern[str]
+    first: bool = False
+    each_line: bool = False
+    joins: bool = False
+    """Several copies are parts of one output, and not the same thing at different times."""
+    foreign: int = 4
+    """Lines in a row that are none of its own, from which it has ended: one may be a warning. Ours."""
+
+
+def _head(
+    literal: str | tuple[str, ...],
+    head: str,
+    what: str,
+    probe: str,
+    tool: str,
+    about: str,
+    source: str,
+    *,
+    body: str = KEY_VALUE,
+    first: bool = False,
+    joins: bool = False,
+) -> Shape:
+    literals = (literal,) if isinstance(literal, str) else literal
+    pattern = regex(rf"\A(?:{body})")
+    return Shape(literals, regex(head), what, probe, tool, about, source, pattern, first=first, joins=joins)
+
+
+def _lines(
+    literals: tuple[str, ...],
+    line: str,
+    what: str,
+    probe: str,
+    tool: str,
+    about: str,
+    source: str,
+    *,
+    body: str = r"\s+\S",
+    foreign: int = 1,
+) -> Shape:
+    pattern = regex(line, re.MULTILINE)
+    rest = regex(rf"\A(?:{body})")
+    return Shape(
+        literals, pattern, what, probe, tool, about, source, rest,
+        each_line=True, joins=True, foreign=foreign,
+    )  # fmt: skip
+
+
+_GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
+_LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
+_MATRIX = (
+    r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
+    r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
+)
+_FRONT = (
+    r"^(?P<front>(?:[>|] ?){0,12}(?:[\w.-]{1,64}: |\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
+    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
+)
+"""Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
+_FAMILIES = (
+    "NCCL", "RCCL", "TORCH", "PYTORCH", "GLOO", "TP", "UCX", "UCC", "OFI", "FI", "SHARP", "IBV", "MLX5",
+    "CUDA", "NVIDIA", "OMP", "OMPI", "PMI", "PMIX", "SLURM", "RAY", "HF", "DEEPSPEED", "VLLM", "SGLANG",
+    "TRITON",
+)  # fmt: skip
+"""As in probes/host/environment.py, without those that a log is full of."""
+
+NVIDIA_SMI = "NVIDIA's nvidia-smi, drivers 390 to 610"
+RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
+
+SHAPES: tuple[Shape, ...] = (
+    _head(
+        "NVIDIA-SMI ",
+        r"(?:\|\s{0,8})?NVIDIA-SMI \d{1,4}\.\d",
+        "the table of nvidia-smi",
+        "nvidia-smi",
+        "nvidia-smi",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}",
+        first=True,
+    ),
+    _head(
+        (
+            "Failed to initialize NVML",
+            "NVIDIA-SMI has failed",
+            "NVIDIA-SMI couldn't",
+            "Unable to determine the device handle",
+            "No devices were found",
+        ),
+        r"(?:Failed to initialize NVML: |NVIDIA-SMI has failed because|NVIDIA-SMI couldn't "
+        r"|Unable to determine the device handle for |No devices were found[ \t]{0,20}$)",
+        "an error of nvidia-smi",
+        "nvidia-smi",
+        "nvidia-smi",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"NVML library version|\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Make sure",
+    ),
+    _head(
+        "NVSMI LOG",
+        r"={3,40}\s{0,4}NVSMI LOG\s{0,4}=",
+        "nvidia-smi -q",
+        "nvidia-smi-q",
+        "nvidia-smi -q",
+        "gpu",
+        NVIDIA_SMI,
+        first=True,
+    ),
+    _head(
+        ("Product Name", "Performance State", "Attached GPUs", "HW Slowdown", "ecc.errors."),
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|ecc\.errors\.[\w.]{1,60})\s{0,60}:",
+        "a part of nvidia-smi -q",
+        "nvidia-smi-q",
+        "nvidia-smi -q",
+        "gpu",
+        NVIDIA_SMI,
+    ),
+    _head(
+        "<nvidia_smi_log",
+        r"<nvidia_smi_log",
+        "nvidia-smi -q -x",
+        "nvidia-smi-xml",
+        "nvidia-smi -q -x",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*<",
+        first=True,
+    ),
+    _head(
+        "GPU0",
+        r"GPU0(?:[ \t]{1,20}GPU\d{1,3}){0,80}[ \t]{0,20}\n[^\n]{0,200}?GPU0[ \t]{1,20}X[ \t]{1,20}"
+        r"(?:OK|CNS|GNS|TNS|NS|DR|U)\b",
+        "nvidia-smi topo -p2p",
+        "nvidia-smi-topo-p2p",
+        "nvidia-smi topo -p2p r",
+        "gpu",
+        NVIDIA_SMI,
+        body=_MATRIX,
+        first=True,
+    ),
+    _head(
+        "GPU0",
+        r"GPU0[ \t]{1,20}(?:GPU\d|mlx|NIC|CPU Affinity|bnxt|ib)[^\n]{0,1000}\n"
+        r"(?:[^\n]{0,400}\n){0,2}?[^\n]{0,200}?GPU0[ \t]{1,20}X\b",
+        "nvidia-smi topo -m",
+        "nvidia-smi-topo",
+        "nvidia-smi topo -m",
+        "gpu",
+        NVIDIA_SMI,
+        body=_MATRIX,
+        first=True,
+    ),
+    _head(
+        "Link ",
+        r"Link \d+(?:: (?:Tx|Rx|Replay|Recovery|CRC|Data|ECC|Malformed|Buffer"
+        r"|Local|Remote|External|General|Link|Symbol|Effective|FEC|Raw|PLR|Number|Successful|Estimated)\b|"
+        r": [^\n:]{3,60}(?:[Ee]rrors?|recover\w*|BER|packets|bytes|discards)[^\n:]{0,30}:)",
+        "nvidia-smi nvlink -e",
+        "nvidia-smi-nvlink-errors",
+        "nvidia-smi nvlink -e",
+        "gpu",
+        NVIDIA_SMI,
+        body=_LINKS,
+        joins=True,
+    ),
+    _head(
+        ("Link ", "Nvlink"),
+        r"Link \d+: (?:<inactive>|[\d.,]+ GB/s)|NVML: Unable to retrieve Nvlink"
+        r"|Device does not have or support Nvlink",
+        "nvidia-smi nvlink -s",
+        "nvidia-smi-nvlink",
+        "nvidia-smi nvlink -s",
+        "gpu",
+        NVIDIA_SMI,
+        body=_LINKS,
+        joins=True,
+    ),
+    _head(
+        "Link ",
+        r"Link \d+, (?:P2P|Access|SLI|Link is|System|Bridge)",
+        "nvidia-smi nvlink -c",
+        "",
+        "nvidia-smi nvlink -c",
+        "gpu",
+        NVIDIA_SMI,
+        body=_LINKS,
+    ),
+    _head(
+        "(UUID: GPU-",
+        rf"{_GPU_LINE}[ \t]{0, 20}(?:\n|$)(?!\s{1, 20}Link|NVML|Device does not)",
+        "nvidia-smi -L",
+        "",
+        "nvidia-smi -L",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"GPU \d+: |\s+MIG ",
+    ),
+    _head(
+        ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
+        r"(?=[^\n]{0,400}?(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w{1,40}|pci\.bus_id"
+        r"|driver_version|count|serial)"
+        r"(?:, [a-z][\w.]{0,60}(?: \[\S{1,12}\])?){1,60}[ \t]{0,20}(?:\n|$)",
+        "nvidia-smi --query-gpu",
+        "",
+        "nvidia-smi --query-gpu=...",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"[^,\n]{1,200}, ",
+    ),
+    _head(
+        "gpu ",
+        r"# gpu\s{1,20}(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
+        "nvidia-smi dmon or pmon",
+        "",
+        "nvidia-smi dmon",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*[#\d]",
+    ),
+    _head(
+        "CA '",
+        r"CA:? '[\w.-]{1,64}'",
+        "ibstat",
+        "ibstat",
+        "ibstat",
+        "rdma",
+        f"{RDMA_CORE}, infiniband-diags/ibstat.c",
+        body=rf"{KEY_VALUE}|ibpanic: ",
+        joins=True,
+    ),
+    _head(
+        "ibpanic:",
+        r"ibpanic: \[\d+\] \w+: ",
+        "an error of ibstat",
+        "ibstat",
+        "ibstat",
+        "rdma",
+        f"{RDMA_CORE}, libibumad/umad.h",
+        joins=True,
+    ),
+    _head(
+        "Infiniband device '",
+        r"Infiniband device '[\w.-]{1,64}' port \d+ status:",
+        "ibstatus",
+        "ibstatus",
+        "ibstatus",
+        "rdma",
+        f"{RDMA_CORE}, infiniband-diags/scripts/ibstatus",
+        joins=True,
+    ),
+    _head(
+        "hca_id:",
+        r"hca_id:\s{0,20}[\w.-]{1,64}",
+        "ibv_devinfo",
+        "ibv-devinfo",
+        "ibv_devinfo -v",
+        "rdma",
+        f"{RDMA_CORE}, libibverbs/examples/devinfo.c",
+        joins=True,
+    ),
+    _lines(
+        (" state ",),
+        _FRONT
+        + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w{1,20} \S{1,60} ){0,8}?state [A-Z]{2,12} "
+        r"[^\n]{0,400}$",
+        "rdma link",
+        "rdma-link",
+        "rdma link",
+        "rdma",
+        "iproute2 4.17 to 6.17, rdma/link.c",
+        body=r"\s+(?:lid|netdev|caps)\b",
+    ),
+    _head(
+        ("controller: ", "controller [", "bridge: ", "bridge ["),
+        r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] [A-Z0-9][^:\n]{2,60}"
+        r"(?:controller|bridge)(?: \[[0-9a-f]{4}\])?: ",
+        "lspci",
+        "lspci",
+        "sudo lspci -vv",
+        "pci",
+        "pciutils 3.5 to 3.14, lspci.c",
+        body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]",
+        joins=True,
+    ),
+    _lines(
+        (),
+        r"^(?P<front>(?:[>|#] ?){0,12}"
+        r"(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]{0,63}?\d)[\w.-]{1,64}: "
+        r"|\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
+        r"|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
+        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )[ \t]{0,40}(?:> {0,4}){0,8}(?:"
+        r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
+        r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
+        r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
+        r" (?:[\w.-]+ )?(?:kernel(?:\[\d+\])?:|(?:NVRM: )?Xid |NVRM:|nvidia[-_\w]*[ :]|mlx5_core |pcieport )"
+        r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d  ?Xid \d"
+        r"|kernel: |NVRM: |Xid \(PCI:|(?:mlx5_core|pcieport|nvidia|nvme|bnxt_en|DMAR) [\da-f]{4}:[\da-f]{2}:"
+        r"|nvidia-(?:nvswitch|modeset|uvm|peermem)[ :]|EDAC MC\d|Out of memory: Killed process \d))[^\n]*$",
+        "the kernel's log",
+        "kernel-log",
+        "sudo dmesg -T",
+        "kernel",
+        "Linux, kernel/printk; util-linux, dmesg; systemd, journalctl; rsyslog",
+        foreign=2,
+    ),
+    _head(
+        "NodeName=",
+        r"NodeName=(?P<host>[\w.-]{1,64}) [^\n]{0,400}?(?:\n[^\n]{0,400}?){0,3}?"
+        r"(?:Arch|CPUAlloc|CPUTot|State|CoresPerSocket)=",
+        "scontrol show node",
+        "slurm-node",
+        "scontrol show node NODE",
+        "cluster",
+        "Slurm 18.08 to 25.11, src/api/node_info.c",
+        body=r"\s*\w+=",
+        first=True,
+    ),
+    _head(
+        "Id=",
+        r"Id=[\w@.-]{1,80}\.service[ \t]{0,20}(?:\n|$)",
+        "systemctl show",
+        "services",
+        "systemctl show nvidia-fabricmanager nvidia-persistenced",
+        "services",
+        "systemd 237 to 258",
+        body=r"[A-Z]\w+=",
+        joins=True,
+    ),
+    _head(
+        ".service",
+        r"[^\w\s]? ?[\w@.-]{1,80}\.service(?: - [^\n]{0,200})?\n[^\n]{0,200}?Loaded: ",
+        "systemctl status",
+        "services",
+        "systemctl status nvidia-fabricmanager",
+        "services",
+        "systemd 237 to 258, src/systemctl/systemctl-show.c",
+        joins=True,
+    ),
+    _head(
+        "mtu ",
+        r"\d{1,6}: [\w.@-]{1,40}: <[A-Z,_0-9-]{0,200}> mtu \d{1,7} ",
+        "ip link or ip address",
+        "net",
+        "ip -s link",
+        "network",
+        "iproute2 3.12 to 6.17, ip/ipaddress.c",
+        body=r"\s+\S|\d+: [\w.@-]+: <",
+        joins=True,
+    ),
+    _head(
+        "NIC statistics:",
+        r"NIC statistics:[ \t]{0,20}\n",
+        "ethtool -S",
+        "ethtool",
+        "ethtool -S INTERFACE",
+        "network",
+        "ethtool 3.4 to 6.15",
+        body=r"\s{0,40}[\w.\[\]-][\w.\[\] -]{0,80}: -?\d{1,20}[ \t]{0,20}$",
+        first=True,
+        joins=True,
+    ),
+    _head(
+        (
+            "Collecting environment",
+            "PyTorch version:",
+            "Versions of relevant libraries",
+            "[pip3] ",
+            "[conda] ",
+            "CUDA used to build PyTorch",
+        ),
+        r"(?:Collecting environment information|PyTorch version: |CUDA used to build PyTorch: "
+        r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
+        "torch's report of its environment",
+        "collect-env",
+        "python -m torch.utils.collect_env",
+        "stack",
+        "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py",
+        body=rf"{KEY_VALUE}|\[(?:pip|conda)|GPU \d+: ",
+    ),
+    _head(
+        "Package",
+        r"Package {1,80}Version[^\n]{0,200}\n[^\n]{0,160}?-{3,80} {1,4}-{3}",
+        "pip list",
+        "pip-list",
+        "pip list",
+        "stack",
+        "pypa/pip 9 to 26",
+        body=r"[A-Za-z0-9][\w.-]* +\d\S*|-{3,}",
+        first=True,
+    ),
+    _lines(
+        ("==",),
+        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(?:\[[\w,]{1,80}\])?==\d[\w.+!-]{0,60}[ \t]{0,20}$",
+        "pip freeze",
+        "pip-list",
+        "pip freeze",
+        "stack",
+        "pypa/pip 9 to 26",
+    ),
+    _lines(
+        (
+            *(f"{family}_" for family in _FAMILIES),
+            "RANK=",
+            "WORLD_SIZE=",
+            "MASTER_",
+            "LD_PRELOAD",
+            "LD_LIBRARY_",
+        ),
+        _FRONT
+        + r"[ \t]{0,40}(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
+        + rf"(?:(?:{'|'.join(_FAMILIES)})_\w+"
+        r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"
+        r"|LD_LIBRARY_PATH)=[^\n]*$",
+        "environment variables",
+        "env",
+        "env | grep -E 'NCCL|TORCH|CUDA|GLOO|SLURM|RANK|MASTER|WORLD'",
+        "job",
+        "env(1), export of sh, scripts",
+    ),
+    _head(
+        ("Diagnostic ", "Deployment"),
+        r"\|\s{0,40}Diagnostic\s{0,40}\|\s{0,80}Result\s{0,80}\|",
+        "dcgmi diag",
+        "dcgmi-diag",
+        "dcgmi diag -r 2",
+        "measured",
+        "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
+        body=r"\s*[|+]",
+    ),
+    _head(
+        "nvbandwidth",
+        r"nvbandwidth Version: v",
+        "nvbandwidth",
+        "nvbandwidth",
+        "nvbandwidth",
+        "measured",
+        "NVIDIA/nvbandwidth 0.4 to 0.9",
+        body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
+    ),
+    _head(
+        ("nccl-tests version", "# nThread "),
+        r"#\s{0,4}(?:nccl-tests version|nThread \d)",
+        "nccl-tests",
+        "all-reduce-perf",
+        "all_reduce_perf -b 64M -e 1G -f 4 -g 8",
+        "measured",
+        "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",
+        body=r"\s*[#\d]",
+    ),
+)

@@ -1,0 +1,345 @@
+"""A text cut into the outputs in it, each without the prefix of its lines.
+
+Outputs are pasted one behind the other, with prompts, colours, quote marks, fences and the prefixes of
+loggers. A prefix of an output's first line is taken from all of its lines; an output ends at
+the next one's head, at a fence, at a prompt, or where its lines end.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+
+from nodedoctor.intake.shapes import LOOSE, SHAPES, Shape
+from nodedoctor.record import record, replace
+from nodedoctor.triage.lines.plain import plain_text
+
+LAYERS = 24
+"""Times that something is taken from the front of lines: outputs may have fronts of their own. Ours."""
+BACK = 12
+"""Lines before a head that may be of its output; ours."""
+LOOKAHEAD = 2048
+HEAD_LINES = 5
+"""Characters and lines from a literal's line on in which a head's further lines are looked for; ours."""
+LONGEST_LINE = 4096
+"""Characters of a line in which an output may begin: that of a matrix of 32 devices has 400. Ours."""
+LONGEST_FRONT = 160
+"""Characters in front of an output's line that may be a logger's; ours."""
+
+_FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:```|~~~)[\w+-]*\s*$")
+_MARKS = r"$#%>\u276f"
+"""How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
+_PROMPT = re.compile(
+    r"(?:[>|#] ?){0,12}\s{0,40}(?:\([\w.:/-]{1,40}\) ?){0,4}"
+    rf"(?:\[?(?:\[\d+\])?(?:[\w.+-]{{1,64}}@(?P<host>[A-Za-z0-9][\w.-]{{0,63}}))[^\n{_MARKS}]{{0,80}}[{_MARKS}]\s?"
+    r"|\[[\w.-]+@(?P<node>[\w.-]+)[^\]\n]{0,80}\][$#%>]\s?"
+    rf"|(?P<bare>[{_MARKS}+] ?))"
+    r"(?P<command>[^\n]*)$"
+)
+_TOOLS = re.compile(
+    r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
+    r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|rdma|ip|ethtool|"
+    r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
+)
+_FULL_FRONT = re.compile(
+    r".*(?:[|>\]):#*-]|\d\d:\d\d:\d\d\S*|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR|std(?:out|err)(?: F)?)|^\d+)\s*$"
+)
+"""A front that a program, a quote or a comment could have put there: not words of a sentence."""
+_NODE_FRONT = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): $")
+_LABEL = re.compile(r"(?:[>|] ?)*(?P<host>[A-Za-z][\w.-]{0,63}): ?(?P<rest>[^\n]*)$")
+_OF_KERNEL = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT\S+) (?P<host>[\w.-]+) kernel:")
+_CONTROL = re.compile(
+    r"[\x1b&<`*\ufeff\0\u200b-\u200e\u2060\xa0]|\[\d{1,3}(?:;\d{1,3})*m|\\u001b|\\x1b|\\033|\\e\[|\^\["
+)
+
+
+@record
+class Piece:
+    """One output: its text, the number of its first line, the node that its prompt or its prefix names."""
+
+    shape: Shape
+    text: str
+    line: int = 1
+    host: str = ""
+    argument: str = ""
+    """What follows the command at the prompt, as the interface of `ethtool -S`."""
+
+
+@record
+class Parts:
+    """The outputs in a text, and the lines that are of none."""
+
+    pieces: tuple[Piece, ...] = ()
+    rest: tuple[tuple[int, str], ...] = ()
+
+
+@record
+class _Head:
+    """An output that begins in a line, or a line that is recognised by itself; `front` is its prefix."""
+
+    shape: Shape
+    front: str
+    host: str = ""
+
+
+_Heads = Mapping[int, _Head]
+
+
+def split(text: str, host: str = "") -> Parts:
+    """The outputs in a text, in its order."""
+    lines = plain_lines(text)
+    heads = _find(lines)
+    if not host and (labels := _labels(lines, heads)):
+        return _by_label(lines, labels)
+    for _ in range(LAYERS):
+        if not _strip_front(lines, heads):
+            break
+        heads = _find(lines)
+    walk = _Walk(host)
+    for number, line in enumerate(lines):
+        walk.take(number, line, heads.get(number))
+    walk.close()
+    return Parts(tuple(walk.pieces), tuple(walk.rest))
+
+
+def plain_lines(text: str) -> list[str]:
+    """The lines without colours, tags, line ends of other systems, and what indents all of them."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    lines = [plain_text(line) if _CONTROL.search(line) else line.rstrip() for line in lines]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line), default=0)
+    return [line[indent:] for line in lines] if indent else lines
+
+
+def _labels(lines: list[str], heads: _Heads) -> set[str]:
+    """Names of nodes in front of lines, as pdsh and clush put them, where outputs are behind them."""
+    fronts = (_NODE_FRONT.fullmatch(head.front) for head in heads.values())
+    match = {front["host"] for front in fronts if front}
+    return {name for name in match if sum(line.startswith(f"{name}:") for line in lines) > 1}
+
+
+def _by_label(lines: list[str], labels: set[str]) -> Parts:
+    """The outputs of each node whose name is a prefix of lines, and those of no name."""
+    streams: dict[str, list[tuple[int, str]]] = {}
+    for number, line in enumerate(lines):
+        label = _LABEL.match(line)
+        name = label["host"] if label and label["host"] in labels else ""
+        streams.setdefault(name, []).append((number, label["rest"] if label and name else line))
+    pieces: list[Piece] = []
+    rest: list[tuple[int, str]] = []
+    for name, stream in streams.items():
+        numbers = [number + 1 for number, _ in stream]
+        parts = split("\n".join(line for _, line in stream), name or "-")
+        for piece in parts.pieces:
+            pieces.append(replace(piece, line=numbers[piece.line - 1], host=piece.host if name else ""))
+        rest += [(numbers[number - 1], line) for number, line in parts.rest]
+    return Parts(tuple(pieces), tuple(sorted(rest)))
+
+
+def _find(lines: list[str]) -> dict[int, _Head]:
+    """The heads, and the lines that are recognised by themselves, each by the number of its line."""
+    text = "\n".join(lines)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    heads: dict[int, _Head] = {}
+    for shape in SHAPES:
+        if not shape.literals:
+            for match in shape.head.finditer(text):
+                heads.setdefault(bisect_right(starts, match.start()) - 1, _Head(shape, match["front"]))
+        for number in _lines_with(shape.literals, text, starts):
+            if number not in heads and (head := _head(shape, text, starts, number)):
+                heads[number] = head
+    return heads
+
+
+def _strip_front(lines: list[str], heads: _Heads) -> bool:
+    """Take the prefix of an output from all its lines; False where there is none."""
+    for number in sorted(heads):
+        front = heads[number].front
+        if not front.strip():
+            continue
+        pattern = _front_pattern(front)
+        first = last = number
+        while first > 0 and pattern.match(lines[first - 1]):
+            first -= 1
+        while last + 1 < len(lines) and pattern.match(lines[last + 1]):
+            last += 1
+        lines[first : last + 1] = [pattern.sub("", line, count=1) for line in lines[first : last + 1]]
+        return True
+    return False
+
+
+def _lines_with(literals: Iterable[str], text: str, starts: list[int]) -> Iterator[int]:
+    """Numbers of the lines that hold one of the literals."""
+    for literal in literals:
+        at = text.find(literal)
+        while at >= 0:
+            number = bisect_right(starts, at) - 1
+            yield number
+            at = text.find(literal, starts[number + 1]) if number + 1 < len(starts) else -1
+
+
+def _head(shape: Shape, text: str, starts: list[int], number: int) -> _Head | None:
+    """The head that begins in a line with one of its literals."""
+    start, end = starts[number], starts[number + 1] if number + 1 < len(starts) else len(text)
+    if shape.each_line:
+        line = shape.head.match(text, start, end)
+        return _Head(shape, line["front"]) if line else None
+    if end - start > LONGEST_LINE:
+        return None
+    last = starts[number + HEAD_LINES] if number + HEAD_LINES < len(starts) else len(text)
+    match = shape.head.search(text, start, min(last, end + LOOKAHEAD))
+    if match is None or match.start() >= end:
+        return None
+    front = text[start : match.start()]
+    return _Head(shape, front, match.groupdict().get("host") or "") if _is_front(front, text, end) else None
+
+
+def _is_front(front: str, text: str, end: int) -> bool:
+    """Whether the text before an output is a prefix of a quote, a logger or a node, and no sentence."""
+    if not front.strip(" \t>|#*"):
+        return True
+    if len(front) > LONGEST_FRONT or not _FULL_FRONT.fullmatch(front):
+        return False
+    following = text[end : end + LOOKAHEAD].lstrip("\n").partition("\n")[0]
+    return not following or _front_pattern(front).match(following) is not None
+
+
+def _front_pattern(front: str) -> re.Pattern[str]:
+    """An expression for the prefix of each line: its numbers may differ."""
+    front_text = front.rstrip(" \t")
+    parts = re.split(r"(\d+)", front_text)
+    expression = "".join(
+        r"\d+" if part.isdecimal() else re.escape(part).replace(r"\ ", r"\s+") for part in parts
+    )
+    return re.compile(expression + (r"(?: |$)?" if len(front_text) < len(front) else ""))
+
+
+class _Walk:
+    """Puts lines together, one after the other."""
+
+    def __init__(self, host: str) -> None:
+        self.pieces: list[Piece] = []
+        self.rest: list[tuple[int, str]] = []
+        self._host = "" if host == "-" else host
+        self._command = ""
+        self._shape: Shape | None = None
+        self._first = 0
+        self._lines: list[str] = []
+        self._foreign: list[tuple[int, str]] = []
+        self._named = ""
+
+    def take(self, number: int, line: str, head: _Head | None) -> None:
+        """Take the next line in."""
+        if _FENCE.match(line):
+            self.close()
+        elif head is not None and head.shape.each_line:
+            self._add_alone(number, line, head.shape)
+        elif head is not None:
+            self._begin_or_add(number, line, head)
+        elif prompt := _prompt(line):
+            self.close()
+            self._host = prompt["host"] or prompt["node"] or self._host
+            self._command = prompt["command"]
+        elif self._shape is not None:
+            self._add(number, line)
+        elif line.strip(" \t>|"):
+            self.rest.append((number + 1, line))
+
+    def close(self) -> None:
+        """End the output under way."""
+        if self._shape is not None:
+            text = "\n".join(self._lines).rstrip("\n") + "\n"
+            host = self._named or self._host
+            argument = self._command.split()[-1] if self._command.split()[1:] else ""
+            self.pieces.append(Piece(self._shape, text, self._first + 1, host, argument))
+        self.rest += [(number + 1, line) for number, line in self._foreign if line.strip(" \t>|")]
+        self._shape, self._lines, self._foreign, self._named = None, [], [], ""
+
+    def _begin_or_add(self, number: int, line: str, head: _Head) -> None:
+        shape = head.shape
+        if not shape.probe and self._shape is not None and _is_of(self._shape, line):
+            self._append(line)
+            return
+        same = self._shape is not None and self._shape.probe == shape.probe and bool(shape.probe)
+        if same and not shape.first and self._shape is not None and not self._shape.each_line:
+            self._append(line)
+            return
+        errors_first = same and self._shape is not None and not self._shape.first
+        if errors_first:
+            self._shape = shape
+            self._append(line)
+            return
+        self.close()
+        self._begin(number, shape)
+        self._named = head.host
+        self._take_back()
+        self._append(line)
+
+    def _take_back(self) -> None:
+        """Lines right before a head that are of the output, too: a table's date, the first half of a list."""
+        shape, back = self._shape, 0
+        assert shape is not None
+        while back < BACK and len(self.rest) > back:
+            number, line = self.rest[-1 - back]
+            if number != self._first - back or not _is_of(shape, line):
+                break
+            if shape.first and shape.body.pattern == LOOSE and not line[:1].isspace():
+                break
+            back += 1
+        if back:
+            self._first -= back
+            self._lines += [line for _, line in self.rest[-back:]]
+            del self.rest[-back:]
+
+    def _begin(self, number: int, shape: Shape) -> None:
+        self._shape, self._first = shape, number
+
+    def _add_alone(self, number: int, line: str, shape: Shape) -> None:
+        if self._shape is not shape:
+            if self._shape is not None and self._shape.probe in _HOLDS.get(shape.probe, ()):
+                self._append(line)
+                return
+            self.close()
+            self._begin(number, shape)
+        if shape.probe == "kernel-log" and (match := _OF_KERNEL.search(line[:LONGEST_FRONT])):
+            self._named = match["host"]
+        self._append(line)
+
+    def _add(self, number: int, line: str) -> None:
+        assert self._shape is not None
+        if not line.strip():
+            if self._foreign:
+                self._foreign.append((number, line))
+            else:
+                self._lines.append("")
+        elif _is_of(self._shape, line):
+            self._append(line)
+        else:
+            self._foreign.append((number, line))
+            if sum(bool(item.strip()) for _, item in self._foreign) >= self._shape.foreign:
+                self.close()
+
+    def _append(self, line: str) -> None:
+        self._lines += [foreign for _, foreign in self._foreign]
+        self._foreign = []
+        self._lines.append(line)
+
+
+def _prompt(line: str) -> re.Match[str] | None:
+    """A shell's prompt with its command; where it names no host, with one that prints outputs."""
+    match = _PROMPT.match(line)
+    return match if match and not (match["bare"] and not _TOOLS.match(match["command"])) else None
+
+
+def _is_of(shape: Shape, line: str) -> bool:
+    """Whether a line can be one of an output's, indented or not."""
+    return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
+
+
+_HOLDS: dict[str, tuple[str, ...]] = {
+    "env": ("collect-env",),
+    "pip-list": ("collect-env",),
+    "kernel-log": (),
+    "rdma-link": (),
+}
+"""Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

@@ -1,0 +1,117 @@
+"""Outputs are recognised however they were pasted, and come apart where one ends and the next begins."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pastes import PASTES, WAYS
+
+from nodedoctor.intake.shapes import SHAPES
+from nodedoctor.intake.split import Piece, split
+
+
+def kinds(text: str) -> list[str]:
+    return [piece.shape.probe for piece in split(text).pieces]
+
+
+def words(piece: Piece) -> list[str]:
+    """What a parser goes by: the words, without the blanks that screens and pages change."""
+    return re.sub(r"^\S{3} \d\d \S+ \S+ |^\S+Z ", "", piece.text).split()
+
+
+@pytest.mark.parametrize("probe", PASTES)
+@pytest.mark.parametrize("way", WAYS)
+def test_an_output_is_recognised_however_it_is_pasted(probe: str, way: str):
+    (plain,) = split(PASTES[probe]).pieces
+    (pasted,) = split(WAYS[way](PASTES[probe])).pieces
+    assert plain.shape.probe == pasted.shape.probe == probe
+    assert words(plain) == words(pasted)
+
+
+def test_each_probe_of_the_table_has_a_paste():
+    assert {shape.probe for shape in SHAPES} - {""} == set(PASTES)
+
+
+@given(st.lists(st.sampled_from(sorted(PASTES)), min_size=1, max_size=5), st.sampled_from(sorted(WAYS)))
+def test_several_outputs_in_one_text_come_apart(probes: list[str], way: str):
+    text = "".join(f"root@gpu-7:~# cat {number}\n{PASTES[probe]}\n" for number, probe in enumerate(probes))
+    assert kinds(WAYS[way](text)) == probes
+
+
+@pytest.mark.parametrize("way", ["as it is", "quoted", "behind a logger's prefix", "coloured"])
+def test_outputs_without_anything_between_them_come_apart(way: str):
+    text = "".join(PASTES.values())
+    found = kinds(WAYS[way](text))
+    assert set(found) == set(PASTES)
+
+
+@given(st.text(max_size=400))
+def test_any_text_is_taken_apart_and_no_line_is_lost_or_made_up(text: str):
+    parts = split(text)
+    assert len(parts.rest) <= len(text.split("\n"))
+    assert all(1 <= number <= len(text.split("\n")) for number, _ in parts.rest)
+
+
+@given(st.sampled_from(sorted(PASTES)), st.integers(0, 400), st.integers(0, 400))
+def test_a_piece_of_an_output_is_nothing_else(probe: str, first: int, length: int):
+    text = PASTES[probe]
+    alike = {"nvidia-smi-q": {"", "nvidia-smi-q"}, "collect-env": {"pip-list", "collect-env"}}
+    assert set(kinds(text[first : first + length])) <= {probe, "", *alike.get(probe, ())}
+
+
+JOB_LINES = [
+    "step 100: loss 2.31, 1.2 s/it",
+    "gpu1:501:501 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.3.4<0>",
+    "[rank0]:[W1127 09:19:21.123456789 ProcessGroupNCCL.cpp:1427] Warning: destroy_process_group() was not",
+    "INFO 04-01 10:00:01 [__init__.py:216] Automatically detected platform cuda.",
+    "batch_size: 2",
+    "| epoch 1 | lr 0.1 |",
+    "Traceback (most recent call last):",
+    '  File "train.py", line 10, in <module>',
+    "torch.OutOfMemoryError: CUDA out of memory. GPU 0 has a total capacity of 79.15 GiB",
+    "name, value, other",
+    "gpu 3 is the slowest",
+    "device: NVIDIA H100 80GB HBM3",
+]
+
+
+@given(st.lists(st.sampled_from(JOB_LINES), min_size=1, max_size=40))
+def test_a_jobs_log_holds_no_output(lines: list[str]):
+    assert split("\n".join(lines)).pieces == ()
+
+
+def test_a_jobs_log_that_prints_an_output_keeps_its_own_lines():
+    text = f"starting\n{PASTES['nvidia-smi']}" + "".join(f"{line}\n" for line in JOB_LINES)
+    parts = split(text)
+    assert [piece.shape.probe for piece in parts.pieces] == ["nvidia-smi"]
+    assert [line for _, line in parts.rest] == ["starting", *JOB_LINES]
+
+
+def test_a_sentence_about_an_output_is_none():
+    said = "Our node says GPU 0: NVIDIA H100 (UUID: GPU-1) and nothing more, see NVIDIA-SMI 550.90 for it\n"
+    assert split(said).pieces == ()
+
+
+def test_the_node_is_named_by_the_prompt_that_stands_before_an_output():
+    text = f"root@gpu-1:~# nvidia-smi\n{PASTES['nvidia-smi']}root@gpu-2:~# ibstat\n{PASTES['ibstat']}"
+    assert [(piece.shape.probe, piece.host) for piece in split(text).pieces] == [
+        ("nvidia-smi", "gpu-1"),
+        ("ibstat", "gpu-2"),
+    ]
+
+
+def test_lines_of_two_nodes_are_put_together_by_the_names_in_front():
+    both = zip(PASTES["ibstat"].splitlines(), PASTES["ibstat"].splitlines(), strict=True)
+    text = "".join(f"gpu-1: {one}\ngpu-2: {two}\n" for one, two in both)
+    assert [(piece.host, piece.text) for piece in split(text).pieces] == [
+        ("gpu-1", PASTES["ibstat"]),
+        ("gpu-2", PASTES["ibstat"]),
+    ]
+
+
+def test_the_line_at_which_an_output_begins_is_told():
+    parts = split(f"hello\n\n```\n{PASTES['ibstat']}```\nand\n{PASTES['env']}")
+    assert [piece.line for piece in parts.pieces] == [4, 34]

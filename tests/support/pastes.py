@@ -1,0 +1,174 @@
+"""Outputs of tools as they are pasted, one of each kind, and the ways people paste them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+
+import smi_texts
+from recorded import mesh, topo
+
+UUID = "GPU-00000000-0000-0000-0000-00000000000{0}"
+NVLINK = "".join(
+    f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: {UUID.format(gpu)})\n"
+    + "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(18))
+    for gpu in range(2)
+)
+NVLINK_ERRORS = "".join(
+    f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: {UUID.format(gpu)})\n"
+    + "".join(
+        f"\t Link {link}: {name} Errors: 0\n" for link in range(4) for name in ("Replay", "Recovery", "CRC")
+    )
+    for gpu in range(2)
+)
+IBSTAT = "".join(
+    f"CA 'mlx5_{port}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.43.2026\n"
+    "\tHardware version: 0\n\tNode GUID: 0xa088c20300000000\n\tPort 1:\n\t\tState: Active\n"
+    "\t\tPhysical state: LinkUp\n\t\tRate: 400\n\t\tBase lid: 3\n\t\tLMC: 0\n\t\tSM lid: 1\n"
+    "\t\tLink layer: InfiniBand\n"
+    for port in range(2)
+)
+IBSTATUS = "".join(
+    f"Infiniband device 'mlx5_{port}' port 1 status:\n\tdefault gid:\t fe80:0000:0000:0000:a088:c203:0:1\n"
+    "\tbase lid:\t 0x3\n\tsm lid:\t\t 0x1\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n"
+    "\trate:\t\t 400 Gb/sec (4X NDR)\n\tlink_layer:\t InfiniBand\n\n"
+    for port in range(2)
+)
+DEVINFO = "".join(
+    f"hca_id:\tmlx5_{port}\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t28.43.2026\n"
+    "\tvendor_part_id:\t\t\t4129\n\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n"
+    "\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n"
+    "\t\t\tmax_mtu:\t\t4096 (5)\n\t\t\tsm_lid:\t\t\t1\n"
+    "\t\t\tport_lid:\t\t3\n\t\t\tlink_layer:\t\tInfiniBand\n\n"
+    for port in range(2)
+)
+RDMA_LINK = (
+    "link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens1f0np0 \n"
+    "link mlx5_1/1 state DOWN physical_state DISABLED netdev ens1f1np1 \n"
+)
+LSPCI = (
+    "18:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n"
+    "\tSubsystem: NVIDIA Corporation Device 16c1\n"
+    "\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported\n"
+    "\tLnkSta:\tSpeed 32GT/s, Width x16\n\tKernel driver in use: nvidia\n\n"
+    "5e:00.0 Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]\n"
+    "\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported\n"
+    "\tLnkSta:\tSpeed 32GT/s, Width x16\n\tKernel driver in use: mlx5_core\n"
+)
+DMESG = (
+    "[    9.450001] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
+    "[   10.020002] mlx5_core 0000:5e:00.0: firmware version: 28.43.2026\n"
+    "[  812.300003] NVRM: Xid (PCI:0000:18:00): 79, pid=4242, name=python, GPU has fallen off the bus.\n"
+)
+SCONTROL = (
+    "NodeName=gpu-07 Arch=x86_64 CoresPerSocket=48 \n   CPUAlloc=0 CPUTot=192 CPULoad=0.10\n"
+    "   Gres=gpu:h100:8\n   State=IDLE+DRAIN ThreadsPerCore=2\n   CfgTRES=cpu=192,mem=2000G,gres/gpu=8\n"
+    "   AllocTRES=\n   Reason=gpu missing [root@2026-01-01T00:00:00]\n"
+)
+IP_LINK = (
+    "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN mode DEFAULT qlen 1000\n"
+    "    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00\n"
+    "    RX:  bytes packets errors dropped  missed   mcast\n"
+    "        100       1      0       0       0       0\n"
+    "2: ens1f0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP mode DEFAULT group default\n"
+    "    link/ether 00:11:22:33:44:55 brd ff:ff:ff:ff:ff:ff\n"
+    "    RX:  bytes packets errors dropped  missed   mcast\n"
+    "        100       1      0       0       0       0\n"
+)
+ETHTOOL = (
+    "NIC statistics:\n     rx_packets: 100\n     rx_discards_phy: 0\n     rx_prio3_pause: 12\n"
+    "     tx_prio3_pause: 0\n     rx_packets_phy: 100000\n"
+)
+STATUS = (
+    "\N{BLACK CIRCLE} nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+    "     Loaded: loaded (/usr/lib/systemd/system/nvidia-fabricmanager.service; enabled; preset: enabled)\n"
+    "     Active: failed (Result: exit-code) since Mon 2026-01-05 10:00:00 UTC; 1h ago\n"
+    "   Main PID: 1234 (code=exited, status=1/FAILURE)\n"
+)
+COLLECT = (
+    "PyTorch version: 2.9.1+cu128\nIs debug build: False\nCUDA used to build PyTorch: 12.8\n"
+    "Python version: 3.12.3 (main) (64-bit runtime)\nIs CUDA available: True\n"
+    "Nvidia driver version: 580.95.05\n\nVersions of relevant libraries:\n[pip3] numpy==2.2.6\n"
+    "[pip3] nvidia-nccl-cu12==2.27.5\n[pip3] torch==2.9.1+cu128\n"
+)
+PIP = (
+    "Package            Version\n------------------ ------------\nnumpy              2.2.6\n"
+    "nvidia-nccl-cu12   2.27.5\n"
+    "pyzmq              27.1.0\n"
+)
+ENV = "NCCL_DEBUG=INFO\nNCCL_SOCKET_IFNAME=ens1f0\nWORLD_SIZE=16\nMASTER_ADDR=10.0.0.1\n"
+
+DCGM = (
+    "+---------------------------+------------------------------------------------+\n"
+    "| Diagnostic                | Result                                         |\n"
+    "+===========================+================================================+\n"
+    "|-----  Integration  -------+------------------------------------------------|\n"
+    "| PCIe                      | Pass - All                                     |\n"
+    "+---------------------------+------------------------------------------------+\n"
+)
+NVBANDWIDTH = (
+    "nvbandwidth Version: v0.5\nBuilt from Git version: v0.5\n\nCUDA Runtime Version: 12040\n"
+    "Device 0: NVIDIA H100 80GB HBM3 (00000000:18:00)\n\nRunning host_to_device_memcpy_ce.\n"
+    "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n 0     55.31\n\n"
+    "SUM host_to_device_memcpy_ce 55.31\n"
+)
+NCCL_TESTS = (
+    "# nThread 1 nGpus 8 minBytes 67108864 maxBytes 1073741824 step: 4(factor) warmup iters: 5 iters: 20\n#\n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+    "  1073741824   268435456   float     sum   -1   4020.4  267.07  467.38      0   4017.5  267.27  0  0\n"
+    "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 467.5\n"
+)
+
+PASTES: dict[str, str] = {
+    "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
+    "nvidia-smi-q": smi_texts.q([smi_texts.q_gpu("00000000:18:00.0", {"Product Name": smi_texts.H100})]),
+    "nvidia-smi-xml": smi_texts.xml([smi_texts.xml_gpu()]),
+    "nvidia-smi-topo": topo(mesh(4, "NV18"), nics=2),
+    "nvidia-smi-topo-p2p": " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n",
+    "nvidia-smi-nvlink": NVLINK,
+    "nvidia-smi-nvlink-errors": NVLINK_ERRORS,
+    "ibstat": IBSTAT,
+    "ibstatus": IBSTATUS,
+    "ibv-devinfo": DEVINFO,
+    "rdma-link": RDMA_LINK,
+    "lspci": LSPCI,
+    "kernel-log": DMESG,
+    "slurm-node": SCONTROL,
+    "net": IP_LINK,
+    "ethtool": ETHTOOL,
+    "services": STATUS,
+    "collect-env": COLLECT,
+    "pip-list": PIP,
+    "env": ENV,
+    "dcgmi-diag": DCGM,
+    "nvbandwidth": NVBANDWIDTH,
+    "all-reduce-perf": NCCL_TESTS,
+}
+"""A paste of each probe."""
+
+
+def _each(front: str) -> Callable[[str], str]:
+    """A front before every line; `{0}` in it is the number of the line."""
+    return lambda text: "".join(f"{front.format(n % 60)}{line}\n" for n, line in enumerate(text.splitlines()))
+
+
+WAYS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda text: text,
+    "behind a prompt": lambda text: f"root@gpu-7:~# cat out\n{text}root@gpu-7:~# exit\n",
+    "behind a prompt in brackets": lambda text: f"[me@gpu-7 ~]$ cat out\n{text}[me@gpu-7 ~]$ \n",
+    "in a fence": lambda text: f"Hello, this is what it says:\n\n```text\n{text}```\nAny idea?\n",
+    "quoted": _each("> "),
+    "quoted twice": _each(">> "),
+    "indented": _each("    "),
+    "coloured": lambda text: "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines()),
+    "with the line ends of Windows": lambda text: text.replace("\n", "\r\n"),
+    "as a web page has it": lambda text: f"<pre><code>{html.escape(text, quote=False)}</code></pre>\n",
+    "behind a logger's prefix": _each("2026-01-01 12:00:{0:02d},123 INFO [node7] "),
+    "in the journal": _each("Jan 05 09:{0:02d}:21 gpu-7 collect[123]: "),
+    "with times of kubectl": _each("2026-01-05T09:{0:02d}:21.123456789Z "),
+    "behind a node's name": _each("gpu-7: "),
+    "behind a rank": _each("[rank3]: "),
+    "behind a task of srun": _each("3: "),
+    "behind a container's name": _each("trainer-1  | "),
+}
+"""How an output arrives."""
