@@ -9,6 +9,9 @@ from typing import Any
 
 from nodedoctor.json_shapes import Json
 from nodedoctor.model import Fix
+from nodedoctor.triage.decision.decide import Witness, with_decision
+from nodedoctor.triage.decision.kind import kind_of
+from nodedoctor.triage.event_names import event_name
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.live.rank_groups import RankGroupActivity
 from nodedoctor.triage.model import (
@@ -34,14 +37,16 @@ RANKS_LISTED = 4096
 LineOf = Callable[[Event[Any]], int | None]
 
 
-def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
-    """The verdict as plain data."""
+def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = None) -> dict[str, Any]:
+    """The verdict as plain data; `witness` are nodes that were looked at."""
     coverage = verdict.coverage
     missing = coverage.ranks_missing
-    return {
+    plain = {
         "schema": SCHEMA,
         "outcome": verdict.outcome,
         "cause": verdict.cause,
+        "kind": kind_of(verdict.cause, verdict.evidence, verdict.owner, verdict.outcome),
+        "kinds_alike": list(verdict.kinds_alike),
         "confidence": verdict.confidence,
         "headline": verdict.headline,
         "culprits": [_identity_document(who) for who in verdict.culprits],
@@ -76,6 +81,7 @@ def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "earlier": [_earlier_document(run, line_of) for run in verdict.earlier],
         "jobs": [_job_document(job) for job in verdict.jobs],
     }
+    return with_decision(plain, witness)
 
 
 def render_text(document: Json) -> str:
@@ -215,54 +221,3 @@ def _fix_document(fix: Fix) -> dict[str, Any]:
 def _next_document(fix: Fix) -> dict[str, Any]:
     steps = [asdict(step) for step in fix.plan]
     return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
-
-
-_PUBLISHED = {
-    "CancelledByUser": "ordered_stop",
-    "CollectiveFailed": "failed",
-    "CollectiveMismatch": "mismatch",
-    "CollectiveShape": "passed",
-    "CommunicatorDestroyed": "left",
-    "DeliberateSleep": "asleep",
-    "DesyncJoined": "joined",
-    "DesyncMissing": "lagging",
-    "DumpRequested": "blamed",
-    "ExceptionRaised": "raised",
-    "ForceKilled": "forced",
-    "JobFinished": "finished",
-    "KernelTaskHung": "stalled",
-    "LauncherSignalled": "ended",
-    "LauncherStarted": "begun",
-    "NotALog": "article",
-    "OutputContinued": "talked_on",
-    "PeersTerminated": "stopped",
-    "PidRoster": "roster",
-    "ProcessAborting": "dying",
-    "ProcessState": "seen",
-    "RecoveredFromError": "went_on",
-    "RequestRefused": "refused",
-    "ResourceTrackerWarning": "gone",
-    "RestartAttempt": "attempt",
-    "Restarted": "anew",
-    "RetryStarted": "tried",
-    "ServerReady": "serving",
-    "SettingMentioned": "mentions",
-    "SurvivedError": "outlived",
-    "ThreadStack": "stack",
-    "TrainingActivity": "worked",
-    "UnclassifiedError": "complaint",
-    "WatchdogStuck": "heartbeat",
-    "WorldSize": "size",
-    "XidReported": "xid",
-}
-"""Names of events in documents that differ from those of their classes: names in documents do not change."""
-
-
-def event_name(event: Event[Any]) -> str:
-    """The event's kind as a word: `timed_out`, `gpu_full`; for a symptom its own name."""
-    name = getattr(event.what, "name", None)
-    word = name if isinstance(name, str) and name else type(event.what).__name__
-    word = _PUBLISHED.get(word, word)
-    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(word)).replace(
-        "-", "_"
-    )

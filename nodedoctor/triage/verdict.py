@@ -11,6 +11,7 @@ from nodedoctor.triage.causes import find_candidates, weigh
 from nodedoctor.triage.causes.describe import distinct_ranks
 from nodedoctor.triage.causes.unclassified import unclassified_errors
 from nodedoctor.triage.causes.weigh import WeighedCandidate
+from nodedoctor.triage.decision.kind import kind_of
 from nodedoctor.triage.events.activity import TrainingActivity
 from nodedoctor.triage.events.nccl import Communicator, NcclError, SetUp
 from nodedoctor.triage.events.not_a_log import NotALog
@@ -81,6 +82,7 @@ def judge_incident(
         fixes=best.fixes,
         timeline=_make_timeline(story),
         owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
+        kinds_alike=_kinds_alike(weighed),
         weighed=_weight_sentences(weighed),
         alternatives=_make_alternatives(weighed),
         incidents=story.incidents,
@@ -91,7 +93,12 @@ def judge_incident(
 def _confidence_of(found: Sequence[WeighedCandidate]) -> Confidence:
     """How sure the first one is: never sure when another one has nearly as many points."""
     best = found[0].candidate.confidence
-    return "medium" if best == "high" and weigh.is_close_second(found[0], found[1:]) else best
+    return "medium" if best == "high" and weigh.close_seconds(found[0], found[1:]) else best
+
+
+def _kinds_alike(weighed: Sequence[WeighedCandidate]) -> tuple[str, ...]:
+    seconds = [one.candidate for one in weigh.close_seconds(weighed[0], weighed[1:])]
+    return tuple(dict.fromkeys(kind_of(one.cause, one.evidence, one.owner) for one in seconds))
 
 
 def _weight_sentences(found: Sequence[WeighedCandidate]) -> str:

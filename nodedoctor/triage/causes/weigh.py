@@ -110,18 +110,19 @@ def why_less_likely(best: WeighedCandidate, other: WeighedCandidate) -> str:
     return more.why if more is not None else "it was seen later"
 
 
-def is_close_second(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) -> bool:
-    """True when another candidate blames somebody or something else and has nearly as many points."""
+def close_seconds(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) -> list[WeighedCandidate]:
+    """The other candidates that blame somebody or something else and have nearly as many points."""
     one = best.candidate
-    return any(
-        (
+    return [
+        other
+        for other in rest
+        if (
             other.candidate.cause != one.cause
             or _culprit_ranks(other.candidate) not in (frozenset(), _culprit_ranks(one))
         )
         and other.decides
         and best.points - other.points < CLOSE
-        for other in rest
-    )
+    ]
 
 
 Rule = Callable[[Timeline, Candidate, Sequence[Candidate]], WeightFactor | None]

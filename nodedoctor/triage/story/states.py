@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodedoctor.triage.document import event_name
+from nodedoctor.triage.event_names import event_name
 from nodedoctor.triage.events.progress import JobFinished, TrainingStep
 from nodedoctor.triage.events.store import BarrierMissed
 from nodedoctor.triage.events.system.exits import ProcessExit
