@@ -33,6 +33,11 @@ class Kind:
     differs: str = ""
 
     @property
+    def reason(self) -> str:
+        """Why it is decided so, as a sentence."""
+        return f"{self.why[:1].upper()}{self.why[1:]}."
+
+    @property
     def cause(self) -> str:
         """The cause that it belongs to."""
         return self.kind.partition("/")[0]
