@@ -72,7 +72,7 @@ def resumed(folder: Folder, seen: LiveJob) -> None:
 
 def verdict(folder: Folder, document: Json) -> None:
     """Keep the verdict as text and as its document."""
-    from nodedoctor.triage import page
+    from nodedoctor.triage.verdict import page
 
     folder.write("verdict.txt", page.render_page(document, width=100))
     folder.write("triage.json", json.dumps(document, indent=1) + "\n")

@@ -10,12 +10,11 @@ from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, text, whole_number
-from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.system.kernel import KernelTaskHung, XidReported
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.model import Place
+from nodedoctor.triage.patterns import read_events
+from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
 
 DEADLINE = 8.0
 """Seconds for the log, which a journal on a slow disk may need."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.json_shapes import Json, parts, text
-from nodedoctor.triage import document
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.judge import group_activities
-from nodedoctor.triage.live.rank_groups import RankGroupActivity
+from nodedoctor.triage.rank_groups import RankGroupActivity
+from nodedoctor.triage.verdict import document
 
 FIXES = 2
 """Fixes shown on the terminal; verdict.txt has all of them."""

@@ -24,8 +24,8 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json
 from nodedoctor.record import record
 from nodedoctor.triage.live import judge
-from nodedoctor.triage.live.rank_groups import rank_words
 from nodedoctor.triage.live.running_job import LiveJob
+from nodedoctor.triage.rank_groups import rank_words
 from nodedoctor.wording import count_with_noun
 
 _log = Log(__name__)

@@ -13,17 +13,17 @@ from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.report.inert import inert
-from nodedoctor.triage.decision.decide import with_decision
-from nodedoctor.triage.decision.options import (
+from nodedoctor.triage.model import LARGEST_PID, Verdict
+from nodedoctor.triage.read import search
+from nodedoctor.triage.verdict.decision.decide import with_decision
+from nodedoctor.triage.verdict.decision.options import (
     add_decision,
     code_of,
     decision_problem,
     read_nodes,
     write_exclude,
 )
-from nodedoctor.triage.decision.witnesses import witness_of
-from nodedoctor.triage.model import LARGEST_PID, Verdict
-from nodedoctor.triage.read import search
+from nodedoctor.triage.verdict.decision.witnesses import witness_of
 from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from nodedoctor.fleet.gather import Transport
     from nodedoctor.json_shapes import Json
-    from nodedoctor.triage.node_reports import NodeFaults
-    from nodedoctor.triage.result import TriageResult
+    from nodedoctor.triage.timeline.node_reports import NodeFaults
+    from nodedoctor.triage.verdict.result import TriageResult
 
 _EPILOG = """\
 examples:
@@ -64,8 +64,8 @@ def main(words: list[str]) -> int:
     outputs.start_debug_log(arguments)
     # With a deadline the ends of logs are read first, which needs the cores.
     begun = {} if arguments.deadline else search.start_searches(arguments.paths)
-    from nodedoctor.triage import saved
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
+    from nodedoctor.triage.verdict import saved
 
     if problem := _live_problem(arguments) or decision_problem(arguments):
         return complain(problem)
@@ -156,7 +156,7 @@ def _write_outputs(
     arguments: argparse.Namespace, examined: TriageResult, nodes: Sequence[NodeFaults] = ()
 ) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
-    from nodedoctor.triage import document
+    from nodedoctor.triage.verdict import document
 
     found = document.make_document(examined.verdict, examined.lines.of, witness_of(nodes))
     if examined.interrupted:
@@ -201,12 +201,12 @@ def _show_document(arguments: argparse.Namespace, found: Json, verdict: int) -> 
 
 def _render_page(arguments: argparse.Namespace, found: Json) -> str:
     if arguments.json:
-        from nodedoctor.triage import document
+        from nodedoctor.triage.verdict import document
 
         return document.render_text(found) + "\n"
     if arguments.decide and not arguments.text:
         return inert(text(found, "decision_line")) + "\n"
-    from nodedoctor.triage import page
+    from nodedoctor.triage.verdict import page
 
     return page.render_page(found, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
 

@@ -8,24 +8,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.debug import Log
-from nodedoctor.triage import verdict
-from nodedoctor.triage.document import of_kind
 from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.identity.assign import assign_by_source
 from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
-from nodedoctor.triage.node_reports import JoinedNodes, NodeFaults, join_nodes
-from nodedoctor.triage.read.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading, unexpected_note
 from nodedoctor.triage.read.search import GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
 from nodedoctor.triage.read.time_limit import TAILS, TimeLimit
-from nodedoctor.triage.result import TriageResult, add_advice, without_secrets
-from nodedoctor.triage.story import Timeline, build_timeline
+from nodedoctor.triage.timeline import Timeline, build_timeline
+from nodedoctor.triage.timeline.jobs import LoggedJob, events_of, separate_jobs
+from nodedoctor.triage.timeline.node_reports import JoinedNodes, NodeFaults, join_nodes
+from nodedoctor.triage.verdict import judge as verdict
+from nodedoctor.triage.verdict.document import of_kind
+from nodedoctor.triage.verdict.result import TriageResult, add_advice, without_secrets
 
 if TYPE_CHECKING:
     from nodedoctor.triage.live.captures import KeptJob

@@ -8,7 +8,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from nodedoctor.model import Fix
 from nodedoctor.record import record
-from nodedoctor.triage.live.rank_groups import RankGroupActivity
+from nodedoctor.triage.marks import Kind, Mark, kind_of
+from nodedoctor.triage.rank_groups import RankGroupActivity
 
 Cause = Literal[
     "gpu_hardware_xid",
@@ -176,6 +177,7 @@ class RankState:
 
 
 W = TypeVar("W", covariant=True)
+What = TypeVar("What")
 
 
 ASSERTED = ("plain", "retold")
@@ -199,6 +201,22 @@ class Event(Generic[W]):
     def asserted(self) -> bool:
         """True where its line says that it happened, in whatever words."""
         return self.manner in ASSERTED
+
+    @property
+    def kind(self) -> Kind:
+        """The class of what happened, or the mark that it is."""
+        return kind_of(self.what)
+
+    @property
+    def kind_name(self) -> str:
+        """Its name in the code."""
+        return self.what.name if isinstance(self.what, Mark) else type(self.what).__name__
+
+    @staticmethod
+    def at(line: Line, what: What, **changes: Any) -> Event[What]:
+        """What a line says, by who printed it, and as often as it was printed."""
+        event = Event(what, line.place, line.who, line.time, line.text, line.repeated, line.origin)
+        return replace(event, **changes) if changes else event
 
 
 ErrorFate = Literal["handled", "survived", "echoed", "quoted"]

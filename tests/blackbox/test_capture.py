@@ -14,6 +14,7 @@ from nodedoctor.fleet.model import Node
 from nodedoctor.triage.live import judge, saved
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.running_job import LiveJob
+from nodedoctor.triage.marks import Mark
 
 
 def me(**more: object) -> RankSample:
@@ -56,7 +57,7 @@ def test_counts_of_ras_that_stand_still_prove_no_life() -> None:
         threading.Thread(target=serve, daemon=True).start()
         seen = look(me(ras=f"127.0.0.1:{server.getsockname()[1]}"))
     assert [said.strip() in answer for answer in seen.live.ras] == [True, True]
-    assert "RasRunning" not in [type(event.what).__name__ for event in judge.live_events(seen.live)]
+    assert Mark.RAS_RUNNING not in [event.what for event in judge.live_events(seen.live)]
 
 
 def test_nodes_are_judged_as_one_job_and_the_silent_are_named() -> None:

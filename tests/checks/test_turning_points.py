@@ -21,8 +21,8 @@ from nodedoctor.facts.kernel.log import KernelLog
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Finding, Moment
-from nodedoctor.triage.causes.describe import rank_ranges
-from nodedoctor.triage.causes.stacks import waited_for
+from nodedoctor.triage.describe import rank_ranges
+from nodedoctor.triage.verdict.causes.stacks import waited_for
 
 SERVICES = {"sshd": "active", "chrony": "active", "ntpd": "inactive"}
 NOW = Moment(datetime(2026, 1, 2, 12, tzinfo=timezone.utc))

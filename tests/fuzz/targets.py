@@ -58,12 +58,12 @@ from nodedoctor.report import ticket
 from nodedoctor.report.comparison import compare, render
 from nodedoctor.report.html import fleet as fleet_page
 from nodedoctor.report.html import triage as triage_page
-from nodedoctor.triage import document as triage_document
-from nodedoctor.triage import page
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.saved import read_look as read_capture
-from nodedoctor.triage.node_reports import read_node
+from nodedoctor.triage.timeline.node_reports import read_node
+from nodedoctor.triage.verdict import document as triage_document
+from nodedoctor.triage.verdict import page
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
@@ -434,10 +434,10 @@ BARRED = {
     "nodedoctor.report.html.blocks.mark": "takes kinds, which are ours",
     "nodedoctor.redact.addresses.names_nobody": "takes what `octets` has read",
     "nodedoctor.redact.addresses.octets": "takes four groups of up to three digits",
-    "nodedoctor.triage.advice.actions.steps_of": "takes commands of our table",
-    "nodedoctor.triage.advice.timeouts.settings_in_use": "takes names of our table",
-    "nodedoctor.triage.advice.timeouts.timeout_fixes": "takes names of our table",
-    "nodedoctor.triage.events.required_literals.required_literals": "takes patterns, which are ours",
+    "nodedoctor.triage.verdict.advice.actions.steps_of": "takes commands of our table",
+    "nodedoctor.triage.verdict.advice.timeouts.settings_in_use": "takes names of our table",
+    "nodedoctor.triage.verdict.advice.timeouts.timeout_fixes": "takes names of our table",
+    "nodedoctor.triage.lines.required_literals.required_literals": "takes patterns, which are ours",
     "nodedoctor.triage.live.this_machine.look_at_machine": "looks at this machine",
 }
 """Functions that are not called with any text, and why: what they are given is ours, or leads out."""

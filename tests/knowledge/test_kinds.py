@@ -12,11 +12,11 @@ import pytest
 
 from nodedoctor.knowledge.kinds import Kind, kind, kind_of_events, kinds, of_cause
 from nodedoctor.knowledge.xids import xids
-from nodedoctor.triage import events
-from nodedoctor.triage.causes.families import FAMILIES
-from nodedoctor.triage.events.log_pattern import LogPattern, Symptom
+from nodedoctor.triage import patterns
 from nodedoctor.triage.model import Cause
-from nodedoctor.triage.node_reports import CAUSES
+from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom
+from nodedoctor.triage.timeline.node_reports import CAUSES
+from nodedoctor.triage.verdict.causes.families import FAMILIES
 
 ALL = typing.get_args(Cause)
 SUSPICIONS = {
@@ -41,7 +41,7 @@ SUSPICIONS = {
 
 def symptoms() -> Iterator[Symptom]:
     """Every symptom that some reader knows."""
-    for module in pkgutil.walk_packages(events.__path__, f"{events.__name__}."):
+    for module in pkgutil.walk_packages(patterns.__path__, f"{patterns.__name__}."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, tuple):
                 for sign in value:

@@ -10,11 +10,11 @@ import pytest
 
 from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report import html
-from nodedoctor.triage import document, page
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.verdict import document, page
 
-REPORT = Path(document.__file__).parents[1] / "report"
+REPORT = Path(document.__file__).parents[2] / "report"
 SCHEMA = json.loads((REPORT / "schemas" / "triage.schema.json").read_text())
 NAMES = ("gpu-a3", "mlab", "carol", "10.20.30", "481516", "acme")
 LOG = """\

@@ -25,7 +25,7 @@ from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, severity_of
 from nodedoctor.report.matrix import matrices
 from nodedoctor.report.saved import read
-from nodedoctor.triage import page
+from nodedoctor.triage.verdict import page
 from nodedoctor.tui.filter import KINDS
 from nodedoctor.tui.lines import detail
 from nodedoctor.tui.lines.output import Output

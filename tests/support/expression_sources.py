@@ -35,7 +35,7 @@ def written_expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
             used = {"match"}
         yield expression, flags, f"{path}:{line}", used or {"search"}
     for sign in _signs():
-        yield sign.expression, 0, "triage.events.SIGNS", {"search"}
+        yield sign.expression, 0, "triage.patterns.SIGNS", {"search"}
     yield from inline
 
 
@@ -50,7 +50,7 @@ def put_together() -> Iterator[tuple[Any, int, str, set[str]]]:
 
 
 def _signs() -> Any:
-    return importlib.import_module("nodedoctor.triage.events").SIGNS
+    return importlib.import_module("nodedoctor.triage.patterns").SIGNS
 
 
 def _readers() -> Any:

@@ -21,8 +21,8 @@ from nodedoctor.knowledge import error_codes, nvml_errors
 from nodedoctor.knowledge.fixes import gpu as gpu_fixes
 from nodedoctor.knowledge.fixes import limits, rdma, recipes, recovery
 from nodedoctor.model import Fix, Report
-from nodedoctor.triage.advice import actions
 from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.verdict.advice import actions
 
 REPOSITORY = Path(__file__).parents[2]
 NODES = REPOSITORY / "tests" / "nodes"

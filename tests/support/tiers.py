@@ -13,13 +13,14 @@ import pytest
 
 def first(count: int, values: Iterable[Any]) -> list[Any]:
     """The parameters of a test, of which the first `count` are fast and the others marked slow."""
-    return [value if number < count else _slow(value) for number, value in enumerate(values)]
+    return [_parameter(value, slow=number >= count) for number, value in enumerate(values)]
 
 
 def some(values: Iterable[Any], every: int) -> list[Any]:
     """The parameters of a test, of which the first of each `every` are fast and the others marked slow."""
-    return [value if number % every == 0 else _slow(value) for number, value in enumerate(values)]
+    return [_parameter(value, slow=number % every > 0) for number, value in enumerate(values)]
 
 
-def _slow(value: Any) -> Any:
-    return pytest.param(*value if isinstance(value, tuple) else (value,), marks=pytest.mark.slow)
+def _parameter(value: Any, *, slow: bool) -> Any:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=[pytest.mark.slow] if slow else [])

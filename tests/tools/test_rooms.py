@@ -86,7 +86,7 @@ def rank_decisions(tree: ast.AST) -> list[ast.Call]:
 
 def test_only_identity_decides_a_rank():
     """A prefix tells a rank, `identity` decides which one counts, and all others ask it."""
-    triage = [(module, tree) for module, tree in modules() if module.startswith("nodedoctor.triage.")]
+    triage = [(module, tree) for module, tree in modules().items() if module.startswith("nodedoctor.triage.")]
     deciding = {module for module, tree in triage if rank_decisions(tree)}
     elsewhere = {
         module
@@ -96,24 +96,19 @@ def test_only_identity_decides_a_rank():
     assert "nodedoctor.triage.identity.assign" in deciding and not elsewhere
 
 
-def test_identity_knows_lines_and_events_alone():
-    """It is asked by what reads, tells and judges, and asks nothing of these."""
-    known = {
-        ".".join(name.split(".")[:3])
-        for module, tree in modules()
-        if module.startswith("nodedoctor.triage.identity.")
-        for name in imported(ast.Module(list(used(tree)), []))  # type: ignore[arg-type]
-        if name.startswith("nodedoctor.triage.")
-    }
-    assert known == {"nodedoctor.triage.model", "nodedoctor.triage.events", "nodedoctor.triage.identity"}
+TRIAGE = ("lines", "patterns", "identity", "read", "timeline", "flight", "verdict", "live", "job", "cli")
+"""The way of a log through triage; what stands beside the rooms is known by all of them."""
 
 
-def test_events_are_read_without_identity():
-    """Events are what lines say; who is meant by them is decided behind."""
-    needing = [
-        module
-        for module, tree in modules()
-        if module.startswith(("nodedoctor.triage.events.", "nodedoctor.triage.lines."))
-        and any(name.startswith("nodedoctor.triage.identity") for name in imported(tree))
-    ]
-    assert needing == []
+def test_a_room_of_triage_knows_only_those_before_it():
+    """Late imports counted."""
+    back, named = [], set()
+    for module, tree in modules().items():
+        here = module.partition("nodedoctor.triage.")[2].partition(".")[0]
+        named.add(here)
+        for name in imported(ast.Module(list(used(tree)), [])):  # type: ignore[arg-type]
+            there = name.partition("nodedoctor.triage.")[2].partition(".")[0]
+            if {here, there} <= {*TRIAGE} and TRIAGE.index(there) > TRIAGE.index(here):
+                back.append(f"{module} -> {name}")
+    assert named > {*TRIAGE}
+    assert back == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nodedoctor.triage import document
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.verdict import document
+from nodedoctor.triage.verdict.result import TriageResult
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={out}, Timeout(ms)={ms})"
 

@@ -7,7 +7,7 @@ from say import judged
 from test_triage_laws import CASES, Case, _ranks, _verdict, _whole
 from tiers import some
 
-from nodedoctor.triage.events.handling import PHRASES, is_handled
+from nodedoctor.triage.patterns.handling import PHRASES, is_handled
 
 ERRORS = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB",

@@ -8,13 +8,13 @@ import pytest
 from say import caught, judged, status, steps
 from test_triage_laws import CASES, Case
 
-from nodedoctor.triage.document import make_document
 from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading
 from nodedoctor.triage.read.sources import find_sources
-from nodedoctor.triage.story.model import QUIET
-from nodedoctor.triage.story.recovery.decide import JOB_RULES, LINE_RULES, LOG_RULES, decide_in_log
-from nodedoctor.triage.story.runs import separate_runs
+from nodedoctor.triage.timeline.model import QUIET
+from nodedoctor.triage.timeline.recovery.decide import JOB_RULES, LINE_RULES, LOG_RULES, decide_in_log
+from nodedoctor.triage.timeline.runs import separate_runs
+from nodedoctor.triage.verdict.document import make_document
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 TRACE = f'Traceback (most recent call last):\n  File "/job/fit.py", line 3, in step\n    loss()\n{OOM}\n'
@@ -57,7 +57,7 @@ def test_no_error_is_lost_without_a_reason(case: Case, tmp_path: Path) -> None:
         read_all(find_sources([str(path)]).sources, reading)
         *_, last = separate_runs(reading.events)
         kept, aside = decide_in_log(list(last.events))
-        errors = [event for event in last.events if not isinstance(event.what, QUIET)]
+        errors = [event for event in last.events if event.kind not in QUIET]
         told = [*kept, *(one.event for one in aside)]
         assert {id(event) for event in errors} <= {id(event) for event in told}
         assert not {id(event) for event in kept} & {id(one.event) for one in aside}

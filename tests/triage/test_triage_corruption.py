@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from say import as_document, caught, culprits, elastic, judged, raised, steps
 
-from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.verdict.result import TriageResult
 
 HASHES = "AssertionError: Parameter hashes not matching across DP replicas"
 REPLAY = (

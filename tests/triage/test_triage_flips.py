@@ -22,7 +22,7 @@ from nodedoctor.triage.job import examine_job
 HARMLESS = [
     block.strip("\n")
     for name in ("known", "kept_apart")
-    for block in (Path(__file__).parent / "events" / f"harmless_{name}.txt").read_text().split("%%\n")
+    for block in (Path(__file__).parent / "patterns" / f"harmless_{name}.txt").read_text().split("%%\n")
     if block.strip()
 ]
 FLIPS = 0.03

@@ -15,7 +15,8 @@ from say import caught, elastic, raised, status
 from tiers import first
 
 import nodedoctor
-from nodedoctor.triage import document, job
+from nodedoctor.triage import job
+from nodedoctor.triage.verdict import document
 
 OURS = str(Path(nodedoctor.__file__).parent)
 LINES = [json.loads(line)["text"] for line in (Path(__file__).parent / "lines.jsonl").open()]

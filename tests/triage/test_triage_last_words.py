@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from say import as_document, elastic, judged, steps
 
-from nodedoctor.triage.advice import remedies
-from nodedoctor.triage.causes.families import FAMILIES, family_of
-from nodedoctor.triage.events.frames import StackFrame, source_place
-from nodedoctor.triage.verdict import judge_incident
+from nodedoctor.triage.patterns.frames import StackFrame, source_place
+from nodedoctor.triage.verdict.advice import remedies
+from nodedoctor.triage.verdict.causes.families import FAMILIES, family_of
+from nodedoctor.triage.verdict.judge import judge_incident
 
 UNREAD = (
     "fabric link setup failed with status 7, giving up\n",
@@ -68,10 +68,10 @@ def test_a_log_that_ends_in_a_failure_is_never_called_nothing(text: str, tmp_pat
 
 @given(st.from_regex(r"[a-z]{2,12}: error: [a-z]{3,9} [a-z]{3,9} [a-z]{3,9}", fullmatch=True))
 def test_an_error_of_any_program_is_told(text: str) -> None:
-    from nodedoctor.triage.events import read_events
     from nodedoctor.triage.lines.prefixes import parse_line
     from nodedoctor.triage.model import Coverage, Place
-    from nodedoctor.triage.story import build_timeline
+    from nodedoctor.triage.patterns import read_events
+    from nodedoctor.triage.timeline import build_timeline
 
     story = build_timeline(list(read_events(parse_line(text, Place("a.log", 0)))))
     assert judge_incident(story, Coverage(files=1, size=len(text))).outcome in ("failure", "undetermined")

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from say import caught, steps
 
 from nodedoctor.report import triage_view
-from nodedoctor.triage.document import TIMELINE, make_document
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Event, Identity, Place
-from nodedoctor.triage.moments import MOST, TOGETHER, group_moments
+from nodedoctor.triage.timeline.moments import MOST, TOGETHER, group_moments
+from nodedoctor.triage.verdict.document import TIMELINE, make_document
 
 TIMES = st.none() | st.floats(0, 1000)
 EVENTS = st.lists(st.tuples(st.sampled_from(["raised", "timed_out", "exited"]), TIMES), max_size=200)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from say import elastic, judged
 
-from nodedoctor.triage.events.recovery import ENOUGH
-from nodedoctor.triage.events.unclassified import VERY_MUCH
+from nodedoctor.triage.patterns.recovery import ENOUGH
+from nodedoctor.triage.patterns.unclassified import VERY_MUCH
 
 ERROR = (
     "2026-11-07 16:57:00,627 - app - ERROR - the request failed: Error code: 400\n"

@@ -12,9 +12,9 @@ from test_triage_stories import STORIES
 
 from nodedoctor.demo import folder
 from nodedoctor.knowledge.env_vars import timeout_settings
-from nodedoctor.triage.advice import actions, remedies, timeouts
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.node_reports import NodeFault, read_node
+from nodedoctor.triage.timeline.node_reports import NodeFault, read_node
+from nodedoctor.triage.verdict.advice import actions, remedies, timeouts
 
 ASKED = [
     ("torch.AcceleratorError: CUDA error: invalid device ordinal\n", "LOCAL_RANK"),

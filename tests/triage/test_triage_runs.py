@@ -11,8 +11,8 @@ from say import as_document, caught, culprits, judged, raised, steps
 from test_triage_stories import SCHEMA
 
 from nodedoctor.report import html
-from nodedoctor.triage import page
 from nodedoctor.triage.cli import main
+from nodedoctor.triage.verdict import page
 
 BANNER = (
     "W1121 10:00:00.000000 3999 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable"

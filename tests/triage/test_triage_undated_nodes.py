@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodedoctor.triage.events.system.oom import HostOom
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
-from nodedoctor.triage.node_reports import node_of
+from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.timeline.node_reports import node_of
 
 JOB = datetime.datetime(2026, 11, 21, 10, 20, 0)
 RAISED = (

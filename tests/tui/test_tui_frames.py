@@ -44,7 +44,7 @@ def test_screens_on_a_large_terminal(tmp_path: Path):
     )
 
 
-@pytest.mark.parametrize("size", first(1, [TINY, (50, 12)]))
+@pytest.mark.parametrize("size", [TINY, pytest.param((50, 12), marks=pytest.mark.slow)])
 def test_checks_on_a_tiny_terminal(tmp_path: Path, size: tuple[int, int]):
     check_frames(rack(tmp_path), size, (f"checks-{size[0]}x{size[1]}", ""))
 
@@ -55,14 +55,14 @@ def test_without_unicode_nothing_else_is_drawn(tmp_path: Path):
     assert shown.isascii()
 
 
-@pytest.mark.parametrize("size", first(1, [SMALL, LARGE]))
+@pytest.mark.parametrize("size", first(1, [(SMALL,), (LARGE,)]))
 def test_triage(tmp_path: Path, size: tuple[int, int]):
     document = json.loads((FRAMES / "triage.json").read_text())
     shown = after(rack(tmp_path), ("j", "j", "j", "j", "j"), size, triage=document)
     check_frame(f"triage-{size[0]}x{size[1]}", shown)
 
 
-@pytest.mark.parametrize("size", first(1, [SMALL, LARGE]))
+@pytest.mark.parametrize("size", first(1, [(SMALL,), (LARGE,)]))
 def test_compare(tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     saved = _earlier(tmp_path)

@@ -15,8 +15,8 @@ from tuidriver import FRAMES
 
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
-from nodedoctor.triage import document
 from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.verdict import document
 from nodedoctor.tui.lines import card, detail, diagnosis, home
 from nodedoctor.tui.lines.output import Output
 from nodedoctor.tui.screens import probes

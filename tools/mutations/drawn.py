@@ -24,7 +24,12 @@ from typing import NamedTuple
 
 from run import copy_tree
 
-CORE = ("checks", "nodedoctor/engine/causes", "nodedoctor/declare/peers.py", "nodedoctor/triage/causes")
+CORE = (
+    "checks",
+    "nodedoctor/engine/causes",
+    "nodedoctor/declare/peers.py",
+    "nodedoctor/triage/verdict/causes",
+)
 """Where findings are judged, folded into causes, and where triage weighs."""
 LIMIT_S = 300
 """Seconds for the tests of one mutant: a change that makes a loop endless counts as noticed."""

@@ -90,7 +90,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a fault of the machine weighs less than what the others see of it",
-        "nodedoctor/triage/causes/weigh.py",
+        "nodedoctor/triage/verdict/causes/weigh.py",
         '"fault": (50,',
         '"fault": (12,',
         "tests/triage/test_triage_winners.py tests/triage/test_triage_weigh.py",

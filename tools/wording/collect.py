@@ -36,6 +36,8 @@ NOT_READ = {
 
 _WORDS = re.compile(r"[A-Za-z]{2,}[,;:.)]* +\(?[a-z]{2,}|\{[^}]*\} [a-z]{2,}|[a-z]{3,}:? \{")
 _PATTERN = re.compile(r"\\[dwsSbnDW]|\(\?[:P<!=i]|\[\^|\.\*|\$$|^\^")
+_SENTENCES = re.compile(r"(?<=\n)  (?! )[^\n]*(?:\n  (?! )[^\n]*)*")
+"""In tables of patterns (`events/rows.py`): what stands two blanks deep."""
 _SILENT = frozenset(
     [
         "compile",
@@ -95,6 +97,8 @@ def of_code(code: str, name: str) -> Iterator[Text]:
     found: list[tuple[int, Text]] = []
     for node in _spoken(tree, _docstrings(tree)):
         text, kind = _rendered(node), "text"
+        for sentence in _SENTENCES.findall(text) if text.startswith("\n") else ():
+            found.append((node.lineno, Text(f"{name}:{node.lineno}", "sentence", " ".join(sentence.split()))))
         if _is_prose(text):
             found.append((node.lineno, Text(f"{name}:{node.lineno}", kind, text)))
     for node in ast.walk(tree):

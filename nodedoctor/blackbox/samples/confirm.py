@@ -15,9 +15,9 @@ from dataclasses import replace
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.progress import DEAD, IDLE, STOPPED, Activity, Suspicion
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
-from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.judge import long_work, main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
+from nodedoctor.triage.patterns.frames import StackFrame
 
 Lately = Callable[[RankSample], Activity]
 """What a rank did since the suspicion began."""

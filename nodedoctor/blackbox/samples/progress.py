@@ -23,7 +23,7 @@ from collections import deque
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample, Sample
 from nodedoctor.probes.job.alive import lives
 from nodedoctor.record import record
-from nodedoctor.triage.events import progress as signs
+from nodedoctor.triage.patterns import progress as signs
 
 LEAST = 60.0
 """Seconds of silence that are never suspicious, unless somebody asks for less."""

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from nodedoctor.record import record
-from nodedoctor.triage.causes.collectives import find_minority
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import CollectiveRecord, GroupState
 
@@ -159,3 +158,15 @@ def wait_sinks(told: Sequence[GroupAlignment], pairs: Mapping[int, Iterable[int]
         waits |= {rank for rank in here if len(missing) > (rank in missing)}
         awaited |= missing if len(here) > 1 else missing - here if here else set()
     return tuple(sorted(awaited - waits))
+
+
+def find_minority(values: dict[int, str]) -> list[int]:
+    """The ranks that differ from a clear majority: at least two agree, and they are more than all others."""
+    votes: dict[str, list[int]] = defaultdict(list)
+    for rank, value in values.items():
+        votes[value].append(rank)
+    if len(votes) < 2:
+        return []
+    most = max(votes.values(), key=len)
+    others = sorted(rank for ranks in votes.values() if ranks is not most for rank in ranks)
+    return others if len(most) > len(others) and len(most) >= 2 else []

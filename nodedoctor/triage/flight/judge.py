@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from nodedoctor.record import record
-from nodedoctor.triage.causes.describe import describe_identities, rank_ranges
+from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight import pipeline_waits
 from nodedoctor.triage.flight.align import GroupAlignment, align_groups, wait_sinks
 from nodedoctor.triage.flight.dump import RankDump

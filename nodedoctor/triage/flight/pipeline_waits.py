@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nodedoctor.triage.causes.describe import describe_identities, rank_ranges
+from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.transfers import Transfer
 from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Identity, Place, ProcessGroup

@@ -12,10 +12,6 @@ from functools import cache
 from typing import Any
 
 from nodedoctor.debug import Log
-from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.system.kernel import XidReported
-from nodedoctor.triage.events.trace import ExceptionRaised
 from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
 from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus, join_ray_tasks
@@ -23,6 +19,10 @@ from nodedoctor.triage.identity.paths import identities_from_paths
 from nodedoctor.triage.identity.processes import BusTable, GpuTable, ProcessTable, rank_communicators
 from nodedoctor.triage.identity.world import Seat, is_one_node, world_size
 from nodedoctor.triage.model import NOBODY, SEATED, Event, Identity
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.machine import XidReported
+from nodedoctor.triage.patterns.trace import ExceptionRaised
 
 _log = Log(__name__)
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.cuda import GpuFull, OfGpu
-from nodedoctor.triage.events.ray import TaskFailed
-from nodedoctor.triage.events.secondary_errors import is_secondary
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.ray import TaskFailed
+from nodedoctor.triage.patterns.secondary_errors import is_secondary
+from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 
 CODE = 400
 """Bytes from a line that names a process that ended to the one with its code; MPICH has one between."""
@@ -49,7 +50,7 @@ def join_full_gpus(events: Iterable[Event[Any]]) -> list[Event[Any]]:
         source, at = event.place.source, full.get(event.place.source)
         if isinstance(event.what, GpuFull):
             full[source] = len(joined)
-        elif isinstance(event.what, OfGpu) and at is not None and joined[at].who.gpu is None:
+        elif event.what is Mark.OF_GPU and at is not None and joined[at].who.gpu is None:
             near = event.place.offset - joined[at].place.offset < MESSAGE
             gpu = event.who.gpu if near else None
             joined[at] = replace(joined[at], who=replace(joined[at].who, gpu=gpu))

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.events.cuda import GpuFull
-from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import PidRoster
-from nodedoctor.triage.events.system.exits import ProcessExit
-from nodedoctor.triage.events.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.identity.world import is_address, short_host
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.nccl import Communicator
+from nodedoctor.triage.patterns.progress import PidRoster
+from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 
 ANY, ADDRESS, NAME = "any place", "any address", "any name"
 

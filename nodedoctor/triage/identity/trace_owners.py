@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from nodedoctor.triage.events.system.elastic import ENTRY, ElasticBlock
-from nodedoctor.triage.events.torn_lines import join_broken
-from nodedoctor.triage.events.trace import RAISED
 from nodedoctor.triage.model import NOBODY, Identity, Line
+from nodedoctor.triage.patterns.elastic import ENTRY, ElasticBlock
+from nodedoctor.triage.patterns.torn_lines import join_broken
+from nodedoctor.triage.patterns.trace import RAISED
 
 _HEAD = "Traceback (most recent call last)"
 _GATHERED = re.compile(r"^Traceback \(most recent call last\): \(RANK (\d{1,6})\)")

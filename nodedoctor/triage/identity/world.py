@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from nodedoctor.triage.events.nccl import Communicator
-from nodedoctor.triage.events.progress import WorldSize
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.nccl import Communicator
+from nodedoctor.triage.patterns.progress import WorldSize
 
 PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
-from nodedoctor.triage.events import NON_ERRORS, SIDE_FACTS, read_events
 from nodedoctor.triage.lines.envelopes import pairs
 from nodedoctor.triage.lines.prefix_pattern import (
     ALL,
@@ -26,24 +26,22 @@ from nodedoctor.triage.lines.prefixes import (
     leading_severity,
     without_prefixes,
 )
-from nodedoctor.triage.model import Line, Place
 
 LAYERS = 3
 """Prefixes in front of each other, beside those that are known."""
 
 
-def learn_prefix(texts: list[str]) -> CommonPrefix:
-    """What the lines have in common in front, behind the prefixes that are known."""
+def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> CommonPrefix:
+    """What the lines have in common in front, behind the prefixes that are known.
+
+    `meaning`: what a line by itself says, which no prefix may take away.
+    """
     blanks = common_indent(texts) or block_indent(texts, is_known)
     rest = [without_prefixes(text[blanks:]) for text in texts if text.strip()]
     patterns: list[tuple[re.Pattern[str], frozenset[int]]] = []
     # what is left may have to be opened, and then there is nothing to learn from it
     enclosed = sum(pairs.has_text(text) for text in rest) * 2 > len(rest)
-    while (
-        len(patterns) < LAYERS
-        and not enclosed
-        and (pattern := learn_pattern(rest, is_known, event_signature))
-    ):
+    while len(patterns) < LAYERS and not enclosed and (pattern := learn_pattern(rest, is_known, meaning)):
         patterns.append((pattern, repeating_numbers(pattern, rest)))
         rest = [
             without_prefixes(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest
@@ -84,15 +82,3 @@ def _usual_severity(texts: list[str], habit: CommonPrefix) -> tuple[bool, str, s
     usual = levels.most_common(1)[0][0] if levels else ""
     shared = usual if levels[usual] == levels.total() and len(texts) >= MANY else ""
     return len(texts) > FEWEST, shared, usual
-
-
-def event_signature(text: str) -> frozenset[str]:
-    """The kinds of events in a line by itself, and what of a process's identity those about trouble name."""
-    said: set[str] = set()
-    for event in read_events([Line(text, Place("", 0))]) if text else ():
-        kind = type(event.what).__name__
-        if not isinstance(event.what, SIDE_FACTS):
-            said.add(kind)
-        if not isinstance(event.what, NON_ERRORS):
-            said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
-    return frozenset(said)

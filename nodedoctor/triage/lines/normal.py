@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -68,8 +68,10 @@ class LostLines:
     older: int = 0
 
 
-def normalise_lines(raws: Iterator[RawLine], lost: LostLines) -> Iterator[Line]:
-    """The lines of a log as its processes printed them."""
+def normalise_lines(
+    raws: Iterator[RawLine], lost: LostLines, meaning: Callable[[str], frozenset[str]]
+) -> Iterator[Line]:
+    """The lines of a log as its processes printed them; `meaning` is what a line by itself says."""
     pieces = _unwrap_envelopes(raws, lost)
     sample = list(islice(pieces, SAMPLE))
     if take := list_line_reader([piece.entry.text for piece in sample]):
@@ -94,7 +96,7 @@ def normalise_lines(raws: Iterator[RawLine], lost: LostLines) -> Iterator[Line]:
     filled = padded_width(texts)
     wide = filled or broken_width(texts)
     rest = list(join_pieces(iter(sample), wide, filled > 0))
-    habit = learn_prefix([piece.entry.text for piece in rest])
+    habit = learn_prefix([piece.entry.text for piece in rest], meaning)
     behind = _clocks_differ(rest)
     tail = chain(rest, join_pieces(pieces, wide, filled > 0))
     told = [piece.entry.level for piece in rest if piece.entry.level]

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from nodedoctor.record import record
-from nodedoctor.triage.events.required_literals import required_literals
 from nodedoctor.triage.lines.plain import plain_text
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, Take, with_identity
 from nodedoctor.triage.lines.redraws import split_redraws
+from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Identity, Line, Place
 from nodedoctor.whole_numbers import whole_number
 

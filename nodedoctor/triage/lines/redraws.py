@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.triage.prefilter import GREP_PREFILTER
+from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
 
 FIRST, LAST = 2, 6
 """Drawings that are kept at both ends of a line; the counter in them shows the progress between."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodedoctor.triage import verdict
-from nodedoctor.triage.events.ras import RasRunning
 from nodedoctor.triage.flight.judge import FlightReport
 from nodedoctor.triage.live import fixes, judge
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Coverage
 from nodedoctor.triage.read.linenumbers import LineNumbers
-from nodedoctor.triage.result import TriageResult, add_advice
-from nodedoctor.triage.story import build_timeline
+from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.verdict import judge as verdict
+from nodedoctor.triage.verdict.result import TriageResult, add_advice
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 UNSEEN = (
@@ -65,7 +65,7 @@ def _named_processes(job: LiveJob) -> str:
 def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> TriageResult:
     told = [*judge.live_events(live), *(flight.events if flight is not None else ())]
     story = build_timeline(told)
-    moving = bool(story.of(RasRunning))
+    moving = bool(story.marked(Mark.RAS_RUNNING))
     found = [] if moving else judge.live_candidates(live)
     found += flight.candidates if flight is not None else ()
     ranks = [process.rank for process in live.processes if process.rank is not None]

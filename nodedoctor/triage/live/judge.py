@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.causes.describe import describe_identities
-from nodedoctor.triage.causes.stacks import held_up, waited_for
-from nodedoctor.triage.events import read_events
-from nodedoctor.triage.events.frames import StackFrame
-from nodedoctor.triage.events.not_a_log import ProcessState
-from nodedoctor.triage.events.progress import LongWork
-from nodedoctor.triage.events.progress import read_liveness as read_progress
-from nodedoctor.triage.events.ras import RasRunning
-from nodedoctor.triage.events.system.oom import HostOom
+from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.live.rank_groups import RankGroupActivity, group_by_activity
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Place
+from nodedoctor.triage.patterns import read_events
+from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.not_a_log import ProcessState
+from nodedoctor.triage.patterns.progress import LongWork
+from nodedoctor.triage.patterns.progress import read_liveness as read_progress
+from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
+from nodedoctor.triage.verdict.causes.stacks import held_up, waited_for
 from nodedoctor.wording import comma_list, singular_or_plural
 
 _LONG = re.compile(
@@ -105,11 +105,17 @@ def live_events(live: LiveJob) -> list[Event[Any]]:
     first, second = live.ras
     if first and second and ras_counts(first) != ras_counts(second):
         told.append(
-            Event(RasRunning(), Place("NCCL RAS", 0), Identity(), None, "operation counts moved: not stuck")
+            Event(
+                Mark.RAS_RUNNING,
+                Place("NCCL RAS", 0),
+                Identity(),
+                None,
+                "operation counts moved: not stuck",
+            )
         )
     elif second:
         lines = [line for raw in second.split("\n") for line in parse_line(raw, Place("NCCL RAS", 0))]
-        told += [event for event in read_events(lines) if not isinstance(event.what, RasRunning)]
+        told += [event for event in read_events(lines) if event.what is not Mark.RAS_RUNNING]
     return told + list(_of_kernel(live))
 
 
@@ -118,7 +124,7 @@ def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
     known = {(process.host or live.host, process.pid): process for process in live.processes}
     for host, raw in live.kernel:
         for event in read_events(parse_line(raw, Place("kernel log", 0))):
-            killed = event.what.killed_pid if isinstance(event.what, HostOom) else None
+            killed = event.what.pid if isinstance(event.what, HostOom) else None
             process = known.get((host, event.who.pid or killed or -1))
             if process is not None:
                 yield replace(event, who=_process_identity(live, process))

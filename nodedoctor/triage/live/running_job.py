@@ -9,8 +9,8 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, loaded, text
 from nodedoctor.record import record
-from nodedoctor.triage.events.frames import StackFrame
-from nodedoctor.triage.events.stacks import collective_in
+from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import collective_in
 
 RAS_PORT = 28028
 """NCCL's default: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ras-addr"""

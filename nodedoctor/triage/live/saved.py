@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from nodedoctor.json_shapes import Json, as_list, loaded, number, objects, text, texts, whole_number
-from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.patterns.frames import StackFrame
 
 SCHEMA = "nodedoctor.capture/1"
 LARGEST = 64 << 20

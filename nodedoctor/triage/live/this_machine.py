@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.lines.times import year_seconds
-from nodedoctor.triage.node_reports import NodeFaults, node_of, spoken_hosts
-from nodedoctor.triage.story import Timeline
+from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.node_reports import NodeFaults, node_of, spoken_hosts
 from nodedoctor.wording import count_with_noun
 
 CHECKS = ("kernel", "limits.nofile", "limits.shm", "driver", "ib")

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from nodedoctor.record import record
-from nodedoctor.triage.read.decode import ReadableStream
+from nodedoctor.triage.lines.decode import ReadableStream
 from nodedoctor.triage.read.sources import FILES_AT_MOST, HEAD, Kind, LogSource, kind_of
 
 DEEPEST = 3

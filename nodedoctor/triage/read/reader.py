@@ -12,12 +12,14 @@ from typing import Any, BinaryIO
 
 from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
-from nodedoctor.triage.events import ras, read_events
 from nodedoctor.triage.identity.labels import SourceStats
 from nodedoctor.triage.identity.trace_owners import attribute_lines
+from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
+from nodedoctor.triage.patterns import ras, read_events
+from nodedoctor.triage.patterns.signature import event_signature
 from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import (
     BROKEN,
@@ -27,7 +29,6 @@ from nodedoctor.triage.read.archives import (
     UnpackBudget,
     archive_parts,
 )
-from nodedoctor.triage.read.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth
@@ -294,7 +295,7 @@ def _log_lines(text: _LogText) -> Iterator[Line]:
     reading = text.reading
     speakers, lost = reading.speakers.setdefault(text.name, SourceStats()), LostLines()
     try:
-        for line in normalise_lines(text.lines, lost):
+        for line in normalise_lines(text.lines, lost, event_signature):
             speakers.observe(line)
             yield line
     except KeyboardInterrupt:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from nodedoctor.triage.events.progress import TrainingStep
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.progress import TrainingStep
 
 KEPT = 150
 """Events kept per kind and rank, the first and the last of them: a flood says the same over and over."""
@@ -28,7 +28,7 @@ class EventSampler:
         self._steps = self._steps + 1 if isinstance(event.what, TrainingStep) else 0
         if self._steps > STEPS_KEPT:
             return
-        key = (type(event.what), event.who.rank, event.who.labels[:1])
+        key = (event.kind, event.who.rank, event.who.labels[:1])
         kept = self._first.setdefault(key, [])
         if len(kept) < KEPT:
             kept.append((self._index, event))

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from nodedoctor.record import record
-from nodedoctor.triage.events import NEEDLES
-from nodedoctor.triage.prefilter import GREP_PREFILTER
+from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
+from nodedoctor.triage.patterns import NEEDLES
 from nodedoctor.triage.read.search import CHUNK, WHOLE, Anchor, GrepSearch, has_short_lines
 
 AFTER = 8192

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from nodedoctor.triage.prefilter import GREP_PREFILTER
+from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
 
 WHOLE = 384 << 10
 """Files up to this size (bytes) are read line by line; so is this much of a stream's beginning. A line takes

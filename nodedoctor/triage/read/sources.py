@@ -14,7 +14,7 @@ from typing import Literal
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
-from nodedoctor.triage.read.decode import is_text
+from nodedoctor.triage.lines.decode import is_text
 from nodedoctor.triage.read.our_documents import READ_BY, document_kind
 
 Kind = Literal[

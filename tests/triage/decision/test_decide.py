@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodedoctor.knowledge.kinds import kind, kinds
-from nodedoctor.triage.decision.decide import SHARE, decide, is_node, with_decision
-from nodedoctor.triage.document import make_document
 from nodedoctor.triage.job import examine_job
+from nodedoctor.triage.verdict.decision.decide import SHARE, decide, is_node, with_decision
+from nodedoctor.triage.verdict.document import make_document
 
 LOGS = Path(__file__).parents[1] / "logs" / "cases"
 CASES = [json.loads(line)["files"] for line in (LOGS / "truth.jsonl").read_text().splitlines()]

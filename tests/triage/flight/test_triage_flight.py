@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from say import caught, culprits
 
-from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.flight.dump import RankDump, _make_dump, read_dump
 from nodedoctor.triage.flight.judge import judge_dumps
 from nodedoctor.triage.flight.shorten import HEAD, TAIL, shorten_pickle
@@ -23,6 +22,7 @@ from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.patterns.frames import StackFrame
 
 Entry = dict[str, Any]
 

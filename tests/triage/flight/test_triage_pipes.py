@@ -10,7 +10,7 @@ from test_triage_flight import Entry, dump, entry, write
 
 from nodedoctor.triage.flight.transfers import open_transfers
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.verdict.result import TriageResult
 
 
 def transfer(number: int, words: str, state: str = "started") -> Entry:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from say import caught, steps
 
-from nodedoctor.triage.document import make_document
 from nodedoctor.triage.identity.hosts import hosts_of
 from nodedoctor.triage.identity.labels import SourceStats
 from nodedoctor.triage.identity.world import Seat
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Identity
+from nodedoctor.triage.verdict.document import make_document
 
 HOSTS = [
     "rank_{r}_gpu-{h:03}.log", "rank{r}.gpu-{h:03}.out", "gpu-{h:03}/rank_{r}.log", "gpu{h:02}-rank-{r}.log",

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from say import raised
 
-from nodedoctor.triage.events.progress import WorldSize
 from nodedoctor.triage.identity.world import Seat, is_one_node, short_host, world_size
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Event, Identity, Place
+from nodedoctor.triage.patterns.progress import WorldSize
 
 
 def sizes(*named: int, ranks: tuple[int, ...] = ()) -> list[Event[object]]:

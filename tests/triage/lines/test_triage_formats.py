@@ -20,13 +20,13 @@ from test_triage_stories import STORIES
 from tiers import some
 
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.lines.common_prefix import event_signature
 from nodedoctor.triage.lines.envelopes import journal, objects
 from nodedoctor.triage.lines.join import broken_width
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.lines.prefix_pattern import learn_pattern
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.result import TriageResult
+from nodedoctor.triage.patterns.signature import event_signature
+from nodedoctor.triage.verdict.result import TriageResult
 
 CRASHES = {
     "traceback": 'Traceback (most recent call last):\n  File "/job/train.py", line 41, in <module>\n'
@@ -108,14 +108,14 @@ def test_any_text_comes_out_of_any_envelope(name: str, lines: list[str]) -> None
     """Reading never fails, whatever the text is."""
     data = LOSSLESS[name](lines)
     raws = (RawLine(Place("x", n), row) for n, row in enumerate(data.split(b"\n")))
-    assert all(line.place.source == "x" for line in normalise_lines(raws, LostLines()))
+    assert all(line.place.source == "x" for line in normalise_lines(raws, LostLines(), event_signature))
 
 
 @given(st.binary(max_size=400), st.sampled_from(["{", "[", "__CURSOR=", "", "a,message\n", "PK\x03\x04"]))
 def test_any_bytes_are_read(data: bytes, begin: str) -> None:
     whole = begin.encode() + data
     raws = (RawLine(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
-    assert isinstance(list(normalise_lines(raws, LostLines())), list)
+    assert isinstance(list(normalise_lines(raws, LostLines(), event_signature)), list)
     assert isinstance(list(journal.journal_records(whole)), list)
     assert objects.document_records(whole) is None or objects.document_records(whole)
 

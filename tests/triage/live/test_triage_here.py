@@ -15,13 +15,13 @@ import pytest
 from say import caught, elastic
 
 from nodedoctor.triage.cli import parser
-from nodedoctor.triage.events.system.exits import ProcessExit
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.live import this_machine
 from nodedoctor.triage.model import Event, Identity, Place
-from nodedoctor.triage.story import build_timeline
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.timeline import build_timeline
 
 OURS = short_host(socket.gethostname())
 named = pytest.mark.skipif(OURS in ("", "localhost"), reason="this machine has no name of its own")

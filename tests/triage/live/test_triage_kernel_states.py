@@ -21,10 +21,10 @@ from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.probes.job.alive import start_of
 from nodedoctor.triage.cli import exit_code
-from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Verdict
+from nodedoctor.triage.patterns.frames import StackFrame
 
 SLEEPS = ("futex_do_wait", "hrtimer_nanosleep", "do_sys_poll", "ep_poll", "pipe_read", "sk_wait_data", "")
 CODE = """

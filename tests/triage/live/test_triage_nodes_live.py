@@ -16,14 +16,15 @@ from say import caught, culprits, elastic
 
 from nodedoctor.blackbox import capture
 from nodedoctor.blackbox.samples.sample import RankSample
-from nodedoctor.triage.events import ras
-from nodedoctor.triage.events.frames import StackFrame
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import judge as live_judge
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess, parse_threads
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import CollectiveCall, Place
-from nodedoctor.triage.node_reports import NotANode, read_node
+from nodedoctor.triage.patterns import ras
+from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.timeline.node_reports import NotANode, read_node
 
 LOGS = Path(__file__).parents[1] / "logs"
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=4001, name=python, GPU has fallen off the bus."
@@ -242,7 +243,7 @@ def test_two_halves_and_three_places_blame_nobody() -> None:
 def test_counts_that_move_prove_life() -> None:
     first = "  4 ranks have launched up to operation 17\n"
     events = live_judge.live_events(LiveJob("n", (), (first, first.replace("17", "18"))))
-    assert [type(event.what).__name__ for event in events] == ["RasRunning"]
+    assert [event.what for event in events] == [Mark.RAS_RUNNING]
     assert live_judge.live_events(LiveJob("n", (), (first, first)))[0].what == ras.RasCount(4, 17)
 
 

@@ -10,12 +10,12 @@ import pytest
 from say import caught
 from tiers import first, some
 
-from nodedoctor.triage.events import SIGNS, progress, unclassified
-from nodedoctor.triage.events.log_pattern import LogPattern
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefix.info import Reader
 from nodedoctor.triage.lines.prefixes import LONGEST
+from nodedoctor.triage.patterns import SIGNS, progress, unclassified
+from nodedoctor.triage.patterns.log_pattern import LogPattern
 
 UNITS = (
     " ", "0", "a", "A", "_", ".", "-", "/", ",", ", ", ":", "=", "[", "]", "(", "{", "<", '"', "'", "|", "#",

@@ -18,12 +18,12 @@ from say import culprits, judged
 from test_triage_flight import behind, dump, entry, write
 from tiers import some
 
-from nodedoctor.triage.events import read_events
 from nodedoctor.triage.flight.dump import read_dump
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Coverage, Place
+from nodedoctor.triage.patterns import read_events
 
 DIGITS = "9" * 5000
 INIT = "h:1:1 [0] NCCL INFO comm 0x1 rank {rank} nranks {size} cudaDev 0 busId 1b000 - Init START\n"

@@ -9,9 +9,9 @@ import pytest
 from expression_sources import expressions
 from expressions import Machine
 
-from nodedoctor.triage.events import read_events
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import Place
+from nodedoctor.triage.patterns import read_events
 
 KINDS = (
     "{}",

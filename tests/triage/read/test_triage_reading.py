@@ -21,18 +21,18 @@ from hypothesis import strategies as st
 from say import as_document, caught, judged, raised, steps
 from test_triage_stories import STORIES
 
-from nodedoctor.triage.events import SIGNS, progress, read_events
-from nodedoctor.triage.events.not_a_log import trouble_announced
-from nodedoctor.triage.events.shapes import LineShapes
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import STATED, Coverage, Line, Place
+from nodedoctor.triage.patterns import SIGNS, progress, read_events
+from nodedoctor.triage.patterns.not_a_log import trouble_announced
+from nodedoctor.triage.patterns.shapes import LineShapes
 from nodedoctor.triage.read import parallel, scan, search
 from nodedoctor.triage.read.reader import SourceReading
 from nodedoctor.triage.read.sources import find_sources
-from nodedoctor.triage.story import build_timeline
-from nodedoctor.triage.verdict import judge_incident
+from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.verdict.judge import judge_incident
 
 HERE = Place("train.log", 0)
 RECORDED = Path(__file__).parents[1] / "logs" / "cases"

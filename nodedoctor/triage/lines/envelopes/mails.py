@@ -6,8 +6,8 @@ import binascii
 import re
 from collections.abc import Iterator
 
+from nodedoctor.triage.lines.decode import is_text
 from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
-from nodedoctor.triage.read.decode import is_text
 
 _HEADER = re.compile(r"(?:From .*\n)?(?:[A-Za-z][\w-]{1,60}:.*\n(?:[ \t].*\n)*)+\n")
 _OF_MAIL = re.compile(r"^(?:MIME-Version|Content-Transfer-Encoding): ", re.IGNORECASE | re.MULTILINE)

@@ -1,1 +1,0 @@
-"""What particular programs and vendors print, beside torch, NCCL and Ray."""

@@ -1,0 +1,338 @@
+"""Lines into typed events: one family of signs per module, tried on the lines a fast search has found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Protocol
+
+from nodedoctor.triage.marks import Mark, kind_of
+from nodedoctor.triage.model import SERIOUS, Event, Identity, Line
+from nodedoctor.triage.patterns import (
+    corruption,
+    cuda,
+    exits,
+    frameworks,
+    lifecycle,
+    machine,
+    nccl,
+    nccl_diag,
+    progress,
+    ras,
+    ray,
+    store,
+    watchdog,
+)
+from nodedoctor.triage.patterns.activity import ActivityDetector
+from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names_error
+from nodedoctor.triage.patterns.bars import parse_bar
+from nodedoctor.triage.patterns.counters import StepCounters
+from nodedoctor.triage.patterns.elastic import ElasticBlock
+from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
+from nodedoctor.triage.patterns.not_a_log import ProseDetector, trouble_announced
+from nodedoctor.triage.patterns.open_errors import OpenErrors
+from nodedoctor.triage.patterns.ray_tune import RayTuneTable
+from nodedoctor.triage.patterns.recovery import RecoveryDetector
+from nodedoctor.triage.patterns.restarts import RestartDetector
+from nodedoctor.triage.patterns.retry_headings import RetryHeadings
+from nodedoctor.triage.patterns.secondary_errors import from_helper_process
+from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
+from nodedoctor.triage.patterns.stacks import StackDumps
+from nodedoctor.triage.patterns.trace import ExceptionRaised, TracebackReader
+from nodedoctor.triage.patterns.unclassified import (
+    LastComplaint,
+    LastError,
+    RetryDetails,
+    UnclassifiedError,
+    unclassified_error,
+)
+
+SIGNS: tuple[LogPattern, ...] = (
+    *watchdog.SIGNS,
+    *store.SIGNS,
+    *nccl.SIGNS,
+    *nccl_diag.SIGNS,
+    *cuda.SIGNS,
+    *corruption.SIGNS,
+    *machine.SIGNS,
+    *exits.SIGNS,
+    *ray.SIGNS,
+    *ras.SIGNS,
+    *lifecycle.SIGNS,
+    *frameworks.SIGNS,
+    *progress.SIGNS,
+)
+"""Every sign of every family."""
+
+LIVENESS = (progress.TrainingStep, Mark.JOB_FINISHED, progress.LongWork, Mark.SERVER_READY)
+"""What does not count as trouble."""
+
+SIDE_FACTS = (
+    frameworks.CollectiveShape,
+    *corruption.ASIDE,
+    Mark.OF_GPU,
+    ras.HangFolder,
+    Mark.RANK_OF_PID,
+    progress.WorldSize,
+    progress.SettingMentioned,
+    Mark.RESOURCE_TRACKER_WARNING,
+    UnclassifiedError,
+)
+"""What a line tells in passing: it may still be one about progress."""
+
+NON_ERRORS = SIDE_FACTS + LIVENESS
+"""What a line may tell without speaking of trouble."""
+
+ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, Mark.FORCE_KILLED, watchdog.TimedOut)
+"""Behind which somebody may have started the program again."""
+
+SUSPICIONS = (
+    Symptom, cuda.GpuFull, machine.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
+    *corruption.SUSPICIONS,
+)  # fmt: skip
+"""What may be handled by the program that says it, so that it matters how it is said."""
+
+ERRORS_LOGGED_AS_WARNING = (
+    exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
+    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.GIL_HELD,
+    watchdog.WatchdogStuck,
+    Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
+    nccl.Communicator,
+    Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,
+    machine.XidReported, ras.RasCount, Mark.RAS_RUNNING,
+    Mark.RAS_PROCESS, Mark.ACTOR_PID, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
+)  # fmt: skip
+"""What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
+
+ALSO_AT_WARNING = (*NON_ERRORS, *ERRORS_LOGGED_AS_WARNING)
+"""What stays as it is in a line whose exception is handled."""
+
+NEEDLES: tuple[str, ...] = (
+    *(
+        n
+        for n in {needle: None for sign in SIGNS for needle in sign.needles}
+        if len(n) > 6 or n in ("Xid (", "Killed")
+    ),
+    "Traceback (most recent",
+    "Last error:",
+    "Missing ranks:",
+)
+"""Words that find every line that matters, without the short ones that ordinary lines are full of."""
+
+
+_SHAPES = LineShapes(SIGNS)
+
+
+def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
+    """Every event in a stream of lines, in the order of the lines."""
+    reader = EventReader()
+    for line in lines:
+        yield from reader.read(line)
+    yield from reader.flush()
+
+
+class Detector(Protocol):
+    """Sees all lines, and says at one of them what several together tell."""
+
+    def read(self, line: Line) -> object | None:
+        """What is clear with this line."""
+
+
+class EventReader:
+    """Reads one stream of lines: what each of them says, and what only several together tell."""
+
+    def __init__(self) -> None:
+        self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
+        self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
+        self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
+        self._trials, self._asides = RayTuneTable(), (RetryHeadings(), ActivityDetector())
+        self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
+        self._last_error, self._last_complaint = LastError(), LastComplaint()
+        self._prose = ProseDetector()
+        self._last: Line | None = None
+
+    def read(self, line: Line) -> Iterator[Event[Any]]:
+        """What a line says, and what it makes clear about those before it."""
+        if "(default_pg) Rank " in line.text:
+            line = replace(line, who=rank_in_words(line.who, _DEFAULT_GROUP, line.text))
+        self._last = line
+        self._prose.read(line)
+        yield from self._dumps.read(line)
+        yield from self._stalls.read(line)
+        shape = _SHAPES.of(line.text)
+        events = self._said(line, shape)
+        yield from self._open_errors.told(line)
+        if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
+            yield Event.at(line, Mark.SURVIVED_ERROR)
+        counted = self._trials.read(line.text) or next(
+            (found for read in shape.counters if (found := read(line.text))), None
+        )
+        yield from _detected(line, self._asides)
+        restarts = () if counted is not None else (self._restarts,)
+        for event in _detected(line, (*restarts, self._recovery)):
+            yield from self._open_errors.released()
+            yield event
+        decided = yield from self._hand_out(line, events, counted)
+        if not decided:
+            yield from self._read_rest(line, shape, counted)
+
+    def flush(self) -> Iterator[Event[Any]]:
+        """What is open when the lines end."""
+        yield from self._open_errors.released()
+        yield from self._counters.flush()
+        yield from self._traces.left()
+        yield from self._dumps.flush()
+        if self._last is not None and self._prose.is_article:
+            yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
+
+    def _said(self, line: Line, shape: LineShape) -> list[Event[Any]]:
+        """What a line says by itself."""
+        events = self._last_warning.told(line, list(_line_events(line, shape, self._traces, self._block)))
+        if self._retries.detail(line) and all(event.what is Mark.UNREAD_TROUBLE for event in events):
+            return [replace(event, what=UnclassifiedError(aside=True)) for event in events]
+        return events
+
+    def _hand_out(
+        self, line: Line, events: list[Event[Any]], counted: Count | None
+    ) -> Generator[Event[Any], None, bool]:
+        """The events of a line, once it is clear how; True where nothing else is looked for in it."""
+        if not events:
+            return False
+        if any(event.kind in ENDS for event in events):
+            self._restarts.ended(line)
+        yield from self._open_errors.released()
+        if any(isinstance(event.what, ExceptionRaised) for event in events):
+            yield from self._counters.flush()
+            self._open_errors.hold(line, events)
+            return True
+        if all(event.kind in SIDE_FACTS for event in events):
+            yield from events
+            return False
+        works = all(event.kind in LIVENESS for event in events)
+        if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
+            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
+        yield from self._counters.flush()
+        yield from events
+        return True
+
+    def _read_rest(self, line: Line, shape: LineShape, counted: Count | None) -> Iterator[Event[Any]]:
+        """Counters, what a server answers, and words of failure that no pattern reads."""
+        if counted is not None:
+            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
+            self._traces.stepped()
+        if shape.answers and progress.is_request_served(line.text):
+            self._counters.answered(line, line.who)
+        elif shape.answers and progress.REFUSED.search(line.text):
+            yield from self._open_errors.released()
+            yield Event.at(line, Mark.REQUEST_REFUSED)
+        complains = shape.complains and not self._traces.holds(line)
+        complaint = unclassified_error(line) if complains else None
+        if complaint is not None:
+            yield Event.at(line, complaint)
+        if self._last_complaint.read(complains=complaint is not None):
+            yield Event.at(line, Mark.OUTPUT_CONTINUED)
+
+
+def _detected(line: Line, detectors: Iterable[Detector]) -> Iterator[Event[Any]]:
+    for detector in detectors:
+        if (what := detector.read(line)) is not None:
+            yield Event.at(line, what)
+
+
+_DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,7})\]")
+"""How a watchdog gives its rank in the default group: of this all ranks are."""
+_SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\b")
+"""How programs without a prefix report progress in their own words: `rank=3 finished`."""
+_OWN_RANK = re.compile(r"^\[?[Rr]ank[ :=]?(?P<rank>\d{1,7})(?:\]?: |, node )")
+"""The label with which an exception's message begins, `Rank 3: found NaN`: programs so say who speaks."""
+
+
+def _line_events(
+    line: Line, shape: LineShape, traces: TracebackReader, block: ElasticBlock
+) -> Iterator[Event[Any]]:
+    """What one line says, other than how far a counter is."""
+    listed = block.read(line)
+    ended = [] if listed is not None else list(traces.read(line))
+    passing = any(from_helper_process(raised) or how == "handled" for raised, how in ended)
+    caught = next((how for _, how in ended if how != "plain"), "")
+    found = False
+    for event in _pattern_events(line, shape.signs):
+        if passing and isinstance(event.what, store.PeerGone):
+            continue
+        if caught and event.asserted and event.kind not in ALSO_AT_WARNING:
+            event = replace(event, manner=caught)  # one line says one thing in one way
+        found = found or event.kind not in SIDE_FACTS
+        yield event
+    if listed is not None:
+        yield listed
+        return
+    for raised, how in ended:
+        who = rank_in_words(line.who, _OWN_RANK, raised.message)
+        yield Event.at(line, raised, who=who, manner=how)
+        found = True
+    if found:
+        return
+    alive = progress.read_liveness(line.text) if shape.alive else None
+    begins = line.text.startswith("Traceback (most recent")
+    if alive is None and not begins and (shape.announces or line.level in SERIOUS):
+        alive = trouble_announced(line)
+    if alive is not None:
+        yield Event.at(line, alive, who=rank_in_words(line.who, _SAYS_RANK, line.text))
+
+
+def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[Any]]:
+    for sign in signs:
+        said = sign.read(line.text)
+        if not said:
+            continue
+        what, match = said
+        how = assertion_of(line, match.start(), match.end(), _words_at(sign, match))
+        if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
+            how = "warning"  # it looks for libraries that it can do without
+        elif kind_of(what) in SIDE_FACTS:
+            how = "plain"
+        elif how == "warning" and _level_alone(what, line, match):
+            how = "retold" if names_error(line.text[: match.end()]) else "plain"
+        elif how == "quoted" or (how == "described" and kind_of(what) in SUSPICIONS):
+            continue
+        elif (
+            how == "described"
+            or (how in ("handled", "retold") and _is_report(what, line, match))
+            or (how == "retold" and isinstance(what, watchdog.TimedOut))
+        ):
+            how = "plain"
+        elif how == "plain" and line.level == "W" and _can_be_missed(what):
+            how = "warning"
+        # A dead actor is told of by another process: what stands in front of the line is not the dead one.
+        of_another = kind_of(what) in (*ray.OF_ANOTHER, Mark.REPEAT_DIFFERS) or (
+            isinstance(what, Symptom) and what.of_another
+        )
+        told_by = Identity(world=line.who.world) if of_another else line.who
+        if isinstance(what, ray.TaskFailed):
+            what = replace(what, teller=line.who.pid)
+        yield Event.at(line, what, who=identify_speaker(told_by, match), manner=how)
+
+
+def _words_at(sign: LogPattern, match: re.Match[str]) -> int:
+    """Where in its line a sign's first words stand: its pattern may begin with what is in front of them."""
+    places = (match.string.find(needle, *match.span()) for needle in sign.needles)
+    return min((place for place in places if place >= 0), default=match.start())
+
+
+def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
+    """True for what its program tells as a warning although it is none, if only the level says so."""
+    own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
+    return own and not is_warning(line.text, match.end())
+
+
+def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
+    """True for what a launcher or a library reports of others and then goes on by itself."""
+    own = isinstance(what, exits.ProcessExit) and not what.helper
+    return own or _level_alone(what, line, match)
+
+
+def _can_be_missed(what: object) -> bool:
+    """True for a library or a driver that does not fit: the program that only warns of it does without."""
+    missed = ("version_mismatch", "driver_problem")
+    return isinstance(what, Symptom) and what.cause in missed and not what.as_warning

@@ -1,0 +1,115 @@
+"""Progress is a counter that strictly rises: follows every counter of steps, per process and name.
+
+Redrawn bars, heartbeats and monitors print lines that look like progress and count nothing. What is handed
+out is not each line but how far a counter came between two other events: enough to judge a log of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodedoctor.triage.model import NOBODY, Event, Identity, Line, Place
+from nodedoctor.triage.patterns.progress import ANSWERS, TrainingStep
+
+JUMP = 20
+"""A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
+SPREAD = 8
+"""Steps that a counter may fall back without having begun again."""
+APART = 2
+"""The same for one that falls back to where it began: ranks without a name begin together. Ours."""
+SERIES = 4096
+"""Counters followed at once; a log with more names has something else than counters in it."""
+
+Value = tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Counter:
+    series: str
+    first: Value
+    last: Value
+    stride: float = 0.0
+    part: int = 0
+    rises: int = 0
+    told: bool = False
+    line: Line | None = None
+    who: Identity = NOBODY
+    before: Event[TrainingStep] | None = None
+
+    def begin(self, value: Value) -> None:
+        """The same name starts to count again, or somewhere else; of the parts before, one is kept."""
+        if self.rises > (self.before.what.rises if self.before is not None else 0):
+            self.before = self.moved()
+        self.first = self.last = value
+        self.part, self.rises = self.part + 1, 0
+
+    def of_another_rank(self, value: Value) -> bool:
+        """True for a value a few steps behind the last one: so far apart are ranks that print without a name.
+
+        Of a bar that is drawn a thousand times not all drawings are read, so that its stride may be that
+        large: one that is back where it began has begun again.
+        """
+        behind = self.last[-1] - value[-1]
+        if value[:-1] != self.last[:-1] or behind > SPREAD * max(self.stride, 1.0):
+            return False
+        at_start = value <= self.first and (value[-1] <= 1 or behind > APART * self.stride)
+        return not at_start or behind <= SPREAD
+
+    def moved(self) -> Event[TrainingStep] | None:
+        """How far it came, at the line that was last read of it."""
+        line = self.line
+        if line is None:
+            return None
+        what = TrainingStep(self.series, self.part, self.first, self.last, self.rises, self.stride)
+        return Event.at(line, what, who=self.who)
+
+
+def counter_owner(place: Place, who: Identity) -> str:
+    """Whose counter it is: the process, as far as it is told."""
+    return f"{place.source}|{who.world}|{who.rank}|{who.pid}|{who.local_rank}"
+
+
+class StepCounters:
+    """The counters of one stream of lines."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, _Counter] = {}
+        self._moved: dict[str, _Counter] = {}
+
+    def read(self, line: Line, who: Identity, name: str, value: Value) -> None:
+        """Take in one value of a counter."""
+        key = f"{counter_owner(line.place, who)}|{name}"
+        counter = self._all.get(key)
+        if counter is None:
+            if len(self._all) >= SERIES:
+                return
+            counter = self._all[key] = _Counter(key, value, value)
+        elif value > counter.last:
+            step = value[-1] - counter.last[-1] if value[:-1] == counter.last[:-1] else 0.0
+            if counter.stride and step > JUMP * max(counter.stride, 1.0):
+                counter.begin(value)
+            else:
+                counter.rises, counter.last = counter.rises + 1, value
+                counter.stride = max(counter.stride, step)
+        elif value < counter.last:
+            if counter.of_another_rank(value):
+                return
+            counter.begin(value)
+        elif counter.told:
+            return
+        counter.told = True
+        counter.line, counter.who = line, who
+        self._moved[key] = counter
+
+    def answered(self, line: Line, who: Identity) -> None:
+        """Count a request that a server answered."""
+        known = self._all.get(f"{counter_owner(line.place, who)}|{ANSWERS}")
+        self.read(line, who, ANSWERS, (known.last[0] + 1 if known is not None else 1.0,))
+
+    def flush(self) -> Iterator[Event[TrainingStep]]:
+        """How far each counter came since the last flush, the busiest first."""
+        for counter in sorted(self._moved.values(), key=lambda counter: -counter.rises):
+            yield from (event for event in (counter.before, counter.moved()) if event is not None)
+            counter.rises, counter.before = 0, None
+        self._moved.clear()

@@ -1,0 +1,172 @@
+"""CUDA's errors by the process that saw them: a broken GPU, a full one, or a program that went wrong."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+from nodedoctor.triage.patterns.rows import read_rows
+
+
+@record
+class GpuFull:
+    """CUDA had no memory left for this process.
+
+    `others` is the memory in GiB that processes other than this one held then, None where it does not say;
+    `total` that of the GPU; `holder` the pid of the one among them that held most, as the program saw it, and
+    `holders` how many of them it saw.
+    """
+
+    wanted: str = ""
+    others: float | None = None
+    total: float = 0.0
+    holder: int | None = None
+    holders: int = 0
+
+    @property
+    def crowded(self) -> bool:
+        """True when others held most of the GPU: what this process used was not the reason."""
+        return self.others is not None and self.others > self.total / 2
+
+
+_SIZE = r"([\d.]{1,12}) ([KMGT])iB"
+_TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
+_HELD = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
+_FREE = re.compile(rf"{_SIZE} (?:is )?free")
+_OWN = (
+    re.compile(rf"{_SIZE} (?:is|already) allocated"),
+    re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached)"),
+)
+_RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
+"""Of the process that asked: both of the first, or since torch 1.4 the whole."""
+_ITSELF = "this process has"
+
+
+def _first_gib(found: re.Match[str] | None, first: int = 1) -> float | None:
+    """The first size in a match, in GiB."""
+    if found is None:
+        return None
+    number, unit = [group for group in found.groups()[first - 1 :] if group is not None][:2]
+    return float(number) / {"K": 1 << 20, "M": 1 << 10, "G": 1, "T": 1 / 1024}[unit]
+
+
+def _gpu_full(found: re.Match[str]) -> GpuFull:
+    """What torch's message says of who held the memory: each process since 2.1, before only its own share."""
+    wanted, text = found["wanted"] or "", found.string
+    total, free = _first_gib(_TOTAL.search(text)), _first_gib(_FREE.search(text))
+    if total is None:
+        return GpuFull(wanted)
+    own = _first_gib(_RESERVED.search(text)) or sum(
+        _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN
+    )
+    held = {int(row[1]): _first_gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
+    if held and _ITSELF not in text:  # in a container torch takes its own process for another one
+        held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
+    if held and sum(held.values()) <= total:  # under WSL each process has 2^64 bytes
+        return GpuFull(wanted, sum(held.values()), total, max(held, key=lambda pid: held[pid]), len(held))
+    others = total - free - own if free is not None and own else None
+    return GpuFull(wanted, others, total)
+
+
+SIGNS = read_rows(
+    r"""
+# torch, CUDA and its libraries, nccl-tests, XLA, which compiles for a TPU, too
+_gpu_full
+    (?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP|NPU
+    |XPU) out of memory(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?
+    (?:.{0,12}\b[GNX]PU (?P<gpu>\d+))?|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback
+    |(?:CUDA [Ee]rror|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory
+    |Test CUDA failure \w{1,40}\.\w{1,4}:\d{1,6} 'out of memory
+    |\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED
+    |Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY
+    |RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)
+    |Ran out of memory in memory space (?:hbm|HBM)|cudaErrorMemoryAllocation
+    |[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory)
+# torch, c10/cuda/CUDACachingAllocator.cpp
+OF_GPU
+    ^GPU (?P<gpu>\d{1,3}) has a total capacity of[ ]
+# TensorFlow
+GpuFull
+    OOM when allocating tensor(?:.{0,400}?/device:GPU:(?P<gpu>\d{1,3})\b)?
+[gpu_hardware_xid]
+# names and texts of CUDA's errors (cuda.h, driver_types.h) and of HIP's
+ecc  personal
+  the GPU reported a hardware error to the program
+    (?:CUDA_ERROR_ECC_UNCORRECTABLE|cudaErrorECCUncorrectable)\b|uncorrectable ECC error encountered
+    |uncorrectable NVLink error|HW Exception by GPU node|uncorrectable hardware error
+device-lost  personal
+  the GPU stopped answering the program
+    ^(?!.*nvls)(?:.*(?:CUDA error|Cuda failure|CUDA failure|cudaError|CUDA_ERROR|AcceleratorError
+    |HIP (?:error|failure)|Error \d+):? ?(?:999)? ?'?unknown error)|GPU is lost|fallen off the bus
+    |GPU requires reset|Unable to determine the device handle
+[user_code_exception]
+cuda-program-fault  quoted  personal
+  a kernel of the program went wrong on the GPU
+    block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `
+    |CUDA_ERROR_(?:LAUNCH_(?:FAILED|TIMEOUT)|ILLEGAL_\w+|MISALIGNED_ADDRESS|ASSERT|INVALID_PC)\b
+    |(?:cuda|hip)Error(?:LaunchFailure|Illegal\w+|MisalignedAddress|Assert|InvalidPc)\b
+    |an illegal memory access was encountered|device-side assert triggered|misaligned address
+    |an illegal instruction was encountered|the launch timed out and was terminated
+    |unspecified launch failure|hardware stack error|Memory access fault by GPU node
+    |CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|INVALID_VALUE|NOT_INITIALIZED)|invalid program counter
+    |\bUnexpected Event status: \d|invalid configuration argument
+    |CUDNN_STATUS_(?:EXECUTION_FAILED|BAD_PARAM|INTERNAL_ERROR)
+no-such-gpu  quoted  personal
+  a process asked for a GPU that it does not see
+    invalid device ordinal|CUDA_ERROR_INVALID_DEVICE\b|cudaErrorInvalidDevice\b
+    |Invalid CUDAPlace\(\d{1,4}\), must inside
+ddp-unused-parameters  personal
+  parameters of the model took no part in the loss, and DDP waited for their gradients
+    Expected to have finished reduction in the prior iteration|did not receive grad for rank (?P<rank>\d+)
+[nvlink_fabric]
+fabric-not-ready  of_node
+  the GPUs wait for the Fabric Manager (CUDA error 802)
+    system not yet initialized|\b[Ee]rror 802\b|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY
+    |[Ff]abric ?[Mm]anager(?!.*NV_WARN_NOTHING_TO_DO).*(?:not running|fail|error|stopped|inactive|mismatch)
+# the fabric manager in a guest that has no NVSwitches; nvidia-smi's word for one not registered
+fabric-of-host  of_node
+  this virtual machine's GPU was never registered with its host's fabric: nothing in the guest repairs it
+    \bNV_WARN_NOTHING_TO_DO\b
+fabric-in-progress  of_node
+  a GPU is not registered with the NVLink fabric (Fabric State: In Progress)
+    \bFabric\b\W{1,4}State\W{1,6}In Progress|^\s{0,12}State {8,60}: In Progress
+[driver_problem]
+driver-too-old  personal  quoted
+  the NVIDIA driver is too old for this CUDA, or not loaded
+    driver (?:on your system is )?too old|driver version is insufficient|cudaErrorInsufficientDriver
+    |compiled with an unsupported toolchain|CUDA driver is a stub library
+# unsloth, Colossal-AI, vLLM
+driver-missing  personal  quoted
+  the driver is not loaded, does not match its libraries, or shows no GPU
+    no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver
+    |NVIDIA-SMI has failed|driver not loaded|might not have a CUDA (?:gpu|GPU)
+    |could not select device driver|initialize NVML|devices?(?:\(s\))? (?:is/)?are busy or unavailable
+    |CUDA unknown error|Driver/library version mismatch|nvidia-container-cli: .*error
+    |NVML Shared Library Not Found|no GPUs found|libcuda\.so\S*: cannot open shared object
+    |CUDA_ERROR_NO_DEVICE|RmInitAdapter failed|cannot find any torch accelerator
+    |No supported gpu backend found|[Ff]ailed to infer device type
+[version_mismatch]
+wrong-build  personal  quoted
+  libraries that do not fit each other: NCCL, CUDA, torch or the driver's compatibility layer
+    undefined symbol: |Value 'sm_\w{1,8}' is not defined for option 'gpu-name'
+    |CUDA_ERROR_(?:NO_BINARY_FOR_GPU|UNSUPPORTED_PTX_VERSION|INVALID_PTX|INVALID_IMAGE)\b
+    |hipErrorNoBinaryForGpu|Unable to find code object for all current devices
+    |cudaErrorNoKernelImageForDevice|no kernel image is available|device kernel image is invalid
+    |is not compatible with the current PyTorch installation|symbol lookup error|invalid device function
+    |unsupported display driver|forward compatibility was attempted
+    |detected CUDA version .*mismatches the version
+    |lib(?:nccl(?!-)|cud(?!a\.so)|cublas|cufft|cusparse|cupti|nv|torch
+    |c10)\S*: cannot open shared object file|version `(?:GLIBC|GLIBCXX|CXXABI|NCCL|libcu)\S*' not found
+    |orch not compiled with CUDA enabled|cuDNN version incompatibility|NCCL version mismatch
+[user_code_exception]
+cuda-after-fork  personal
+  CUDA was used in a process forked after CUDA had started
+    Cannot re-initialize CUDA in forked subprocess
+# after a fork, too: CUDA gives no reason
+[driver_problem]
+cuda-not-started  hint  personal
+  CUDA could not be started in a process
+    failure (?:3 )?'?initialization error
+""",
+    _gpu_full, GpuFull,
+)  # fmt: skip

@@ -1,0 +1,346 @@
+"""How processes ended: launchers, shells, MPI, schedulers and frameworks say it each in their own way."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nodedoctor.record import record
+from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.log_pattern import SIGNALS, bounded_integer, signal_number
+from nodedoctor.triage.patterns.rows import read_rows
+
+SIGTERM = SIGNALS["SIGTERM"]
+"""How launchers and schedulers end a process."""
+OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
+"""A shell tells so that a command of its script was killed, and runs the next one."""
+
+
+@record
+class ProcessExit:
+    """A process ended with this code: negative for a signal. `first`: its launcher saw this one first.
+
+    `at` is when, in its launcher's own words: it sorts, and is compared with nothing of another program.
+    """
+
+    code: int
+    first: bool = False
+    at: str = ""
+    tasks: tuple[int, ...] = ()
+    """Those that a scheduler lists together as ended this way."""
+    helper: str = ""
+    """What it was, where it was a helper of a process and took part in no collective: it loads data, say."""
+    told: bool = True
+    """False where its launcher says that it failed, and not with which code."""
+    of_job: bool = False
+    """The whole job's, as its scheduler reports it: also of one that the scheduler ended itself."""
+    ends_all: bool = False
+    """It ends the job with itself, as MPI_Abort does: whoever is killed behind it was killed for it."""
+
+    @classmethod
+    def from_groups(cls, code: int | None = None, signal: int | None = None, **values: Any) -> ProcessExit:
+        """The exit that a row tells of: with a code, by a signal, or without either."""
+        if code is not None:
+            return cls(code, **values)
+        return cls(-signal, **values) if signal is not None else cls(1, told=False, **values)
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended it, None when it ended by itself."""
+        return -self.code if self.code < 0 else self.code - 128 if 128 < self.code < 160 else None
+
+
+@record
+class PeersTerminated:
+    """The launcher sends the others home: whoever dies after this is no culprit.
+
+    `by_kill`: it does so with SIGKILL at once. `for_a_task`: because one of its tasks failed, as srun says.
+    """
+
+    by_kill: bool = False
+    for_a_task: bool = False
+
+
+@record
+class LauncherSignalled:
+    """A launcher got a signal and took its workers down: the terminal closed, or somebody ended it.
+
+    `what`: who got it, where it was no launcher.
+    """
+
+    signal: int
+    what: str = "launcher"
+
+
+def _launcher_signalled(found: re.Match[str]) -> LauncherSignalled | CancelledByUser:
+    signal = signal_number(next(filter(None, found.groups())))
+    if signal == SIGNALS["SIGINT"]:
+        return CancelledByUser("interrupted from the keyboard")
+    return LauncherSignalled(signal)
+
+
+def _hydra_exit(found: re.Match[str]) -> ProcessExit:
+    """MPICH's and Intel MPI's `EXIT CODE`: what wait(2) told, where it ended by a signal.
+
+    Then it is the signal, with 128 beside it for a core dump; 1 and 2 are codes that programs end with.
+    """
+    code = bounded_integer(found["code"])
+    return ProcessExit(-code if code in (4, 6, 7, 8, 9, 11, 15) else code)
+
+
+def _mpich_abort(found: re.Match[str]) -> ProcessExit:
+    """MPI_Abort takes any number; a code above 127 would be that of a signal."""
+    return ProcessExit(min(bounded_integer(found["code"]), 127) or 1, first=True, ends_all=True)
+
+
+_LAUNCHERS = r"""
+# torchelastic (torch/distributed/elastic)
+ProcessExit  first
+    failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)
+_launcher_signalled
+    Received (?:Signals\.)?(SIG[A-Z]+|\d+) death signal
+    |SignalException: Process \d+ got signal: (?:Signals\.)?(\d+|SIG[A-Z]+)
+FORCE_KILLED
+    Unable to shutdown process (?P<pid>\d+) via (?:\d+|\S*SIG[A-Z]+), forcefully exit
+PeersTerminated
+    Sending process (?P<pid>\d+) closing signal
+# srun, slurmstepd; DeepSpeed's launcher
+PeersTerminated
+    Job step aborted|sigkill_handler\] Killing subprocess (?P<pid>\d+)
+PeersTerminated  for_a_task
+    Terminating (?:StepId|job step)\b
+# torchelastic's summary in a line
+ProcessExit  first
+    [Rr]oot (?:[Cc]ause|failure)(?: on|:)? rank:? ?(?P<rank>\d+)\b.{0,20}?
+    (?:exit ?code:? ?(?P<code>-?0*[1-9]\d*)|(?P<signal>SIG[A-Z]+))
+ProcessExit  first
+    rank ?:? *(?P<rank>\d+) \(local[_ ]rank: ?(?P<local>\d+)\)\s*exitcode *: *
+    (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)
+# torch.multiprocessing's, of the first that ended: how may be cut off
+ProcessExit  first
+    process (?P<rank>\d+) terminated with (?:signal (?P<signal>\w+)|exit code (?P<code>0*[1-9]\d*))
+ProcessExit  first
+    Exception: process (?P<rank>\d+) terminated with(?: signal| exit(?: code)?)?[ .]*$
+ProcessExit  first
+    ^(?:-- )?Process (?P<rank>\d+) terminated with the following error
+# Abseil's handler of signals, which Ray installs
+LauncherSignalled  signal=SIGTERM  what=process
+    \bSIGTERM received at time=\d
+ProcessExit
+    \b(?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL)) received at time=\d
+# launchers that count ranks
+ProcessExit
+    \b[Rr]ank (?P<rank>\d+)\b(?: \((?:PID|pid) (?P<pid>\d+)\))? (?:crashed|exited|died|failed|terminated
+    |ended) with (?:exit |return )?(?:code|status):? (?P<code>-?[1-9]\d{0,4})\b
+# handlers that programs and compiled frameworks install themselves
+ProcessExit
+    \bsignal\W{1,4}(?P<signal>SIG[A-Z]+|Aborted|Segmentation fault|Bus error|Floating point exception
+    |Illegal instruction)\b.{0,24}\b(?:from|on|in|of) (?:[a-zA-Z_]{3,14} )?rank (?P<rank>\d+)
+# gcloud, of a TPU pod
+ProcessExit
+    ^#* ?Command execution on worker (?P<rank>\d+) failed with exit status (?P<code>[1-9]\d{0,2})\b
+# DeepSpeed's launcher
+_launcher_signalled
+    \bMain process received (SIG[A-Z]{3,4}), exiting
+# srun
+ProcessExit
+    error: (?P<host>[\w.-]+): tasks? (?P<rank>\d+)(?![\d,-]): (?:(?P<signal>Killed|Segmentation fault
+    |Bus error|Aborted|Floating point exception|Illegal instruction)|Exited with exit code (?P<code>\d+))
+ProcessExit
+    error: (?P<host>[\w.-]+): tasks (?P<tasks>\d+[-,][\d,-]*): (?:(?P<signal>Killed|Segmentation fault
+    |Bus error|Aborted)|Exited with exit code (?P<code>\d+))
+# DeepSpeed's launcher
+ProcessExit
+    exits with return code = (?P<code>-?0*[1-9]\d*)
+# containers; pip tells so of a command that it tried, behind a line of its box
+ProcessExit
+    (?:Exit [Cc]ode:\s+|"?exitCode"?: |(?<!│ )exit code:? )(?P<code>13[479]|143|-(?:4|6|7|8|9|11))\b
+# the training operator and kubectl; a message about a pod does not say which container ended first
+ProcessExit
+    pod (?P<host>[\w.-]+) container \S+ exitCode: (?P<code>[1-9]\d*)
+    |Pod: (?:[\w-]+\.)?[\w-]+ exited with code (?P<code2>[1-9]\d*)
+# Kubernetes, about a pod that has not begun
+UNREAD_TROUBLE
+    \b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b
+[peer_died]
+crash-loop  hint
+  a container ends each time that it is started (CrashLoopBackOff)
+    \bCrashLoopBackOff\b|Back-off restarting failed container
+# shells
+ProcessExit
+    ^(?:\S*: line \d+: +(?P<pid>\d+) +)?(?P<signal>Killed|Segmentation fault|Bus error|Aborted)
+    (?: +\(core dumped\)(?: +\S.*)?|(?(pid) +\S.*| {2,}\S.*))?$
+ProcessExit
+    ^\S*: line \d+: +(?P<pid>\d+) +(?P<signal>Floating point exception|Illegal instruction)
+    (?: +\(core dumped\))?(?: +\S.*)?$
+LauncherSignalled  signal=SIGHUP
+    ^\S*: line \d+: +(?P<pid>\d+) +Hangup(?: +\S.*)?$
+# UCX, Python's faulthandler and subprocess
+ProcessExit
+    (?:(?:\[(?P<host>[\w.-]+):(?P<pid>\d+)(?::\d+){1,2}\] )?Caught signal (?P<signal>11|7)[ ]
+    |Fatal Python error: (?P<signal2>Segmentation fault|Bus error|Aborted|Floating point exception
+    |Illegal instruction)|died with <Signals\.(?P<signal3>SIG(?:KILL|SEGV|BUS))
+    |Signal (?P<signal4>11|7) \(SIG)
+# gdb, of a process that runs under it and of a core dump
+ProcessExit
+    ^(?:Program|Thread \d{1,6} "[^"]{0,40}") (?:received|terminated with) signal[ ]
+    (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL))\b
+# glog's and Ray's handlers of signals
+ProcessExit
+    (?P<signal>SIG(?:SEGV|ABRT|BUS|FPE|ILL|TERM(?= \(@)))(?: \(@.{1,80}?)? received
+    (?: by PID (?P<pid>\d+))?
+# Open MPI's handler of signals, MPICH's and Intel MPI's hydra
+ProcessExit
+    (?:^|\[(?P<host>[\w.-]+):(?P<pid>\d+)\] )Signal: [A-Z][A-Za-z -]{2,30} \((?P<signal>4|6|7|8|11)\)
+    |EXIT STRING: [A-Z][A-Za-z ]{2,30} \(signal (?P<signal2>\d{1,2})\)|KILLED BY SIGNAL: (?P<signal3>\d{1,2})
+[user_code_exception]
+# argparse, Python, and runc, Podman, Apptainer
+not-begun  quoted  personal  owner=CONFIG
+  the program could not begin with what it was started with
+    ^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )
+    |^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)
+    |"[^"]{1,80}": executable file not found in \$PATH
+panic  quoted  personal
+  a library written in Rust gave up
+    ^thread '[^']{0,60}' (?:\(\d+\) )?panicked at[ ]
+# glibc's assert(3) and abseil's and glog's CHECK, which then end the process
+assertion  quoted  personal
+  a check in compiled code failed
+    : Assertion [`'].{1,300}' failed\.|\bCheck failed: |^Assertion failed:[ ]
+# systemd, of a unit: the job's or any other one's, so that a mere code says little
+UNREAD_TROUBLE
+    \.(?:service|scope): Main process exited, code=exited, status=[1-9]\d*
+ProcessExit
+    \.(?:service|scope): Main process exited, code=(?:killed|dumped), status=(?P<signal>[1-9]\d*)
+# other launchers
+ProcessExit
+    (?<!\.service: Main )[Pp]rocess\b.{0,60}(?:failed|exited|ended|terminated|died|crashed)\b.{0,24}
+    (?:exit|return|status|with) ?(?:code|status)? ?[:=]? ?(?P<code>-?[1-9]\d{0,4})\b(?!.*\bsignal\b)
+    (?:.{0,12}\bpid ?[:=] ?(?P<pid>\d+))?
+"""
+
+_MPI = r"""
+# HPE's PALS
+ProcessExit
+    ^(?P<host>[\w.-]+): rank (?P<rank>\d+) (?:died from signal (?P<signal>\d{1,2})
+    |exited with code (?P<code>[1-9]\d{0,2}))\b
+# MPICH's mpd, until 1.4
+ProcessExit
+    \bexit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d{1,2})
+    |return code (?P<code>[1-9]\d{0,2}))
+# the name of a node can push the signal to the next line: Open MPI breaks its messages at 80
+ProcessExit  first
+    process rank (?P<rank>\d+) with PID (?:(?P<pid>\d+)|\S+) on node (?P<host>\S+) exited on
+    (?: signal (?P<signal>\d+)|(?: signal)?\s*$)
+# MVAPICH2 (src/util/debugger/error_handling.c)
+ProcessExit
+    ^\[(?P<host>[\w.-]+):mpi_rank_(?P<rank>\d+)\]\[error_sighandler\] Caught error: .{1,40}
+    \(signal (?P<signal>\d{1,2})\)
+# what Open MPI's error handler prints before it aborts the job (ompi/errhandler)
+ProcessExit  first  ends_all
+    (?:MPI_ABORT was invoked on rank[ ]
+    |(?:\[(?P<host>[\w.-]{1,255}):(?P<pid>\d+)\] )?\*\*\* reported by process \[\d{1,20},)(?P<rank>\d+)
+# MPICH's word for a program that called MPI_Abort (src/mpi/init/abort.c)
+_mpich_abort
+    ^Abort\((?P<code>\d{1,9})\) on node \d+ \(rank (?P<rank>\d+) in comm \S+\): application called
+# Cray's MPICH
+ProcessExit  first  ends_all
+    \bMPICH ERROR \[Rank (?P<rank>\d+)\] \[job id \S+\] \[[^\]]{8,40}\] \[(?P<host>[\w.-]+)\] - Abort\(
+# MPICH's and Intel MPI's; only the latter tells the rank
+ProcessExit  first
+    ^=\s+(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)
+_hydra_exit
+    ^=\s+EXIT CODE: (?P<code>[1-9]\d{0,4})$
+ProcessExit
+    (?:EXIT STRING: .{1,40}\(signal |KILLED BY SIGNAL: )(?P<signal>\d+)\b
+# Open MPI's mpirun
+PeersTerminated
+    detected that one or more processes exited with non-zero|Per user-direction, the job has been aborted
+ProcessExit  first
+    ^\s*Process name: \[(?:\[\d+,\d+\]|[\w.-]{1,255}@\d+),(?P<rank>\d+)\]
+"""
+
+_HELPERS = r"""
+# torch/utils/data (dataloader.py, csrc/DataLoader.cpp)
+ProcessExit  helper=data-loader worker
+    DataLoader (?:worker|process) \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal:[ ]
+    (?P<signal>Killed|Segmentation fault|Aborted)
+# these are sent to all processes of a session, or of a job
+LauncherSignalled  what=data-loader worker
+    DataLoader worker \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited )?is killed by signal:[ ]
+    (?P<signal>Hangup|Terminated)
+ProcessExit  helper=data-loader worker
+    Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker
+[peer_died]
+# how it ended may be cut off: the end of what a viewer shows, or of what was pasted
+loader-ended  personal
+  a data-loader worker ended, the log does not say how
+    DataLoader (?:worker|process) \(pid(?:\(s\))? +\d+(?:[, ]+\d+)*\) (?:exited unexpectedly
+    |exited(?: un[a-z]{0,8})?[ .]*$|(?:exited )?is killed(?: by?(?: s[ignal]{0,5}:?)?)?[ .]*$)
+# joblib's loky (process_executor.py), billiard (pool.py)
+ProcessExit  helper=worker of a process pool
+    exit codes of the workers are \{.{0,80}?(?P<signal>SIG(?:KILL|SEGV|ABRT|BUS|FPE|ILL))\(-\d
+    |Worker exited prematurely: signal \d+ \((?P<signal2>SIG(?:KILL|SEGV|ABRT|BUS|FPE|ILL))\)
+# Lib/concurrent/futures/process.py, joblib, datasets (utils/py_utils.py), billiard
+pool-broken  personal
+  a worker of a process pool ended, the log does not say how
+    process in the process pool was terminated abruptly
+    |child process terminated abruptly, the process pool is not usable
+    |worker process managed by the executor was unexpectedly terminated
+    |subprocesses has abruptly died during map operation|Worker exited prematurely: exitcode \d
+# distributed (nanny.py, scheduler.py)
+ProcessExit  helper=worker of Dask
+    ^Worker process \d+ was killed by signal (?P<signal>\d{1,2})$
+dask-workers-died
+  the workers of Dask ended that ran one task
+    Attempted to run task .{1,300} on \d+ different workers, but all those workers died|\bKilledWorker:[ ]
+"""
+
+_SCHEDULERS = r"""
+# LSF (IBM Spectrum LSF, "LSF job termination reasons"), HTCondor's event log (manual, "Job Event Log Codes")
+ProcessExit  of_job
+    ^Exited with exit code (?P<code>[1-9]\d{0,2})\.$
+    |^\s*\(1\) Normal termination \(return value -?(?P<code2>[1-9]\d{0,2})\)
+ProcessExit  of_job
+    ^Exited (?:by signal|with signal termination:) (?P<signal>\d{1,2})\b
+    |^\s*\(0\) Abnormal termination \(signal (?P<signal2>\d{1,2})\)
+# Kaldi's and ESPnet's wrappers of schedulers (utils/parallel/queue.pl, run.pl), and the logs of their jobs
+ProcessExit
+    \b(?:queue|slurm|pbs|run|ssh)\.pl: job failed with status (?P<code>[1-9]\d{0,2}), log is in[ ]
+ProcessExit
+    ^(?:# )?Ended \(code (?P<code>0*[1-9]\d{0,2})\) at[ ]
+"""
+
+_FRAMEWORKS = r"""
+# horovod/runner/gloo_run.py: each process as it ends, then the one that was first
+ProcessExit
+    \bProcess (?P<rank>\d+) exit with status code (?P<code>[1-9]\d{0,2})\.
+ProcessExit  first
+    \bProcess name: (?P<rank>\d+)\s*$
+# Paddle (distributed/fleet/launch_utils.py); since 2.3 it counts the containers of its pod (launch/job)
+ProcessExit  first
+    trainer process(?:es)? with rank=\[(?P<tasks>\d[\d, ]*)\] (?:was|were) aborted
+ProcessExit
+    \bContainer rank (?P<local>\d+) status failed cmd \[.*\] code (?P<code>-?[1-9]\d{0,2})\b
+# MindSpore's msrun (parallel/cluster/process_entity/_api.py); the second, whom its scheduler no longer hears
+ProcessExit
+    \bWorker process (?P<pid>\d+) exit with exception
+ProcessExit  first
+    \bTime out nodes are \[(?P<tasks>'\d+'(?:, ?'\d+')*)\]
+# text-generation-inference (launcher/src/main.rs)
+ProcessExit
+    \bShard process was signaled to shutdown with signal (?P<signal>\d{1,2})(?: rank=(?P<rank>\d+))?
+ProcessExit
+    \bShard (?P<rank>\d+) (?:failed to start|crashed)\b
+# SGLang (srt/managers): a scheduler's code stands in the next line; then SGLang kills its whole tree
+ProcessExit  first
+    \b[Rr]ank (?P<local>\d+) scheduler (?:is dead|died)\b
+PeersTerminated  by_kill
+    Received sigquit from a child proces
+"""
+
+SIGNS = read_rows(
+    _LAUNCHERS + _MPI + _HELPERS + _SCHEDULERS + _FRAMEWORKS,
+    ProcessExit, PeersTerminated, LauncherSignalled,
+    _launcher_signalled, _hydra_exit, _mpich_abort,
+)  # fmt: skip

@@ -1,0 +1,128 @@
+"""What frameworks say of peers that do not come: JAX, Horovod, inference engines, accelerate, Ascend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
+from nodedoctor.triage.patterns.log_pattern import ranks_in
+from nodedoctor.triage.patterns.rows import read_rows
+from nodedoctor.triage.patterns.store import BarrierMissed, StoreWait
+from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, TimedOut, WatchdogStuck
+
+DIFFER = "DistributedOperationException"
+"""What accelerate raises where processes pass different shapes; a line for each process follows."""
+
+_OF_HOROVOD = "a collective of Horovod's"
+
+
+@record
+class CollectiveShape:
+    """The shape of what one process passed: behind the exception, one of those that differ."""
+
+    shape: str
+
+
+def _missing_below(found: re.Match[str]) -> BarrierMissed | None:
+    """The ranks below the highest one that came; of those above it the list tells nothing."""
+    ready = ranks_in(found["ready"])
+    missing = sorted(set(range(max(ready, default=0))) - set(ready))
+    return BarrierMissed(tuple(missing), _OF_HOROVOD, passing=True) if missing else None
+
+
+SIGNS = read_rows(
+    r"""
+[peer_died]
+# openxla/xla (xla/tsl/distributed_runtime/coordination/coordination_service{,_agent}.cc,
+# xla/pjrt/distributed/client.h, xla/service/rendezvous.cc)
+task-lost  personal
+  the coordination service no longer hears from it: its process ended or its node is lost
+    Task /job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7}) heartbeat timeout
+[network_socket_interface]
+rendezvous-failed
+  not all tasks registered with the coordination service: some never started, died or cannot reach it
+    cluster registration failed|Barrier timed out\. (?:Id: \[Init\]|Barrier_id: PjRT_Client_Connect)
+coordinator-unreachable
+  the coordinator's address does not answer: it never started, it ended, or the way to it is blocked
+    UNAVAILABLE: ?failed to connect to all addresses|Failed to connect to remote host:
+    |DEADLINE_EXCEEDED.{0,400}CoordinationService/RegisterTask
+    |calling /tensorflow\.CoordinationService/RegisterTask
+StoreWait
+    DEADLINE_EXCEEDED: GetKeyValue\(\) timed out
+ProcessAborting  reason=another task died, or the coordination service went away
+    Terminating process because the (?:JAX )?\w+ service detected fatal errors
+TimedOut  fresh
+    (?:\[rank=(?P<rank>\d{1,7})\].{0,90})?Termination timeout .{0,2000}exceeded
+# horovod/common/operations.cc until 0.17, stall_inspector.cc since; until 0.13 it listed who had come
+BarrierMissed  where=a collective of Horovod's  passing
+    \[missing ranks: ?(?P<ranks>[\d, ]+)\]
+_missing_below
+    \[ready ranks: ?(?P<ready>[\d, ]+)\]
+ProcessAborting  reason=Horovod shut down, as after the end of any rank
+    Horovod has been shut down
+[peer_died]
+# vllm/v1/executor/multiproc_executor.py, vllm/v1/engine/{exceptions,utils}.py
+engine-died  personal  of_another
+  an inference worker's process ended, the log does not say how
+    Worker proc (?:\w+-(?P<rank>\d{1,6})|\S+) died unexpectedly|Engine core proc \S+ died unexpectedly
+[peer_cuda_oom]
+# vLLM
+engine-crowded  personal
+  less of the GPU was free than an inference engine is set to take
+    Free memory on device .{0,60} is less than desired GPU memory utilization
+# vLLM, SGLang
+engine-no-cache  personal
+  the model left an inference engine no GPU memory for its cache
+    No available memory for the cache blocks|Not enough memory\. Please try to increase --mem-fraction-static
+# vllm/v1/core/kv_cache_utils.py; before, vllm/worker/worker.py
+engine-too-long  personal
+  the longest sequence that an inference engine is set to take does not fit into its cache
+    KV cache is needed, which is larger than the available KV cache memory
+    |The model's max seq len \(\d+\) is larger than the maximum number of tokens that can be stored
+[cpu_stuck_or_slow_rank]
+# vllm/distributed/device_communicators/shm_broadcast.py
+engine-waits  hint  as_warning
+  an inference worker does not answer its engine: it hangs, or compiles or loads for long
+    No available shared memory broadcast block found in \d+ ?s|RPC call to \w+ timed out
+# sglang/srt/managers/scheduler.py
+WatchdogStuck  of_server
+    [Ww]atchdog timeout \(self\.watchdog_timeout=(?P<seconds_stuck>\d+)
+# accelerate, where it compares what is passed to a collective (utils/operations.py)
+CollectiveShape
+    ^\s*(?:- )?Process (?P<rank>\d{1,6}): (?P<shape>\[[\d, ]{0,120}\])$
+# CANN's list of error codes: a notification of a peer did not come in time
+TimedOut  fresh
+    \bEI0002\b|wait execution of the Notify register times out|hccl fftsplus task timeout
+# a peer was not there when the connection was made
+TimedOut  fresh
+    \bEI0006\b|Getting socket times out
+# what was queued on the device did not end in time, as when a peer does not come
+TimedOut  fresh
+    NPU (?:function )?error.{0,80}error code is (?:107020|507048)|reason=\[task timeout\]
+    |runtime result = (?:107020|507048)
+CollectiveFailed
+    \bEI0009\b.*?(?P<reason>Transport init error.{0,200})
+""",
+    StoreWait, BarrierMissed, ProcessAborting, TimedOut, CollectiveFailed, WatchdogStuck, CollectiveShape,
+    _missing_below,
+)  # fmt: skip
+
+
+class StallReports:
+    """Horovod's newer list: a line for each missing rank, whose number stands in front like a label."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def read(self, line: Line) -> Iterator[Event[BarrierMissed]]:
+        """The rank that a line of the list names."""
+        if line.text.startswith("Missing ranks:"):
+            self._open = True
+            return
+        label = dict(line.who.labels).get("label")
+        self._open = self._open and label is not None and line.text.startswith("[")
+        if self._open and label is not None and label < LARGEST_WORLD:
+            missed = BarrierMissed((label,), _OF_HOROVOD, passing=True)
+            yield Event.at(line, missed, who=Identity())

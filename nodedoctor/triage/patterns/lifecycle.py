@@ -1,0 +1,81 @@
+"""Ordered ends and starts: time limits, cancellations, Ctrl-C, shutdowns, an attempt that begins again."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+from nodedoctor.triage.patterns.rows import read_rows
+
+
+@record
+class CancelledByUser:
+    """Somebody or the scheduler ended the job: no failure of the job."""
+
+    why: str
+
+    @property
+    def outside(self) -> bool:
+        """True when the scheduler tells a reason of its own; a step is cancelled for a failed task, too."""
+        return self.why in OUTSIDE or "preempt" in self.why
+
+    @property
+    def by_hand(self) -> bool:
+        """True where somebody pressed Ctrl-C."""
+        return "keyboard" in self.why
+
+
+OUTSIDE = ("time limit", "job requeue", "preemption")
+"""Reasons that slurmstepd tells behind CANCELLED ... DUE TO (src/slurmd/slurmstepd/req.c)."""
+
+
+def _cancelled_by_slurm(found: re.Match[str]) -> CancelledByUser | None:
+    why = found["why"] or found["lower"] or "cancelled"
+    return None if why.startswith(("NODE FAIL", "TASK FAIL")) else CancelledByUser(why.strip().lower())
+
+
+SIGNS = read_rows(
+    r"""
+# torchrun, Ray, DeepSpeed, Megatron-LM, Slurm, accelerate; the last, at a prompt of a shell
+LAUNCHER_STARTED
+    Setting OMP_NUM_THREADS environment variable for each process
+    |\] (?:Starting|Rendezvous'ing) worker group|Rendezvous complete for workers
+    |starting workers for entrypoint|Started a local Ray instance|Connect(?:ing|ed) to existing Ray cluster
+    |dist_world_size=\d|runner\.py:\d+:main\] cmd =|Initializing distributed: GLOBAL_RANK: \d+
+    |[Jj]ob \S+ (?:was )?requeued|The following values were not passed to `accelerate launch`
+    |^[^@\n]{0,60}[\w.-]{1,64}@[\w.-]{1,64}:\S{0,200}[#$] (?:\w+=\S+ )*(?:nohup |time |sudo )?
+    (?:python[\d.]*|torchrun|accelerate launch|deepspeed|srun|mpirun|(?:(?:ba)?sh |\./)\S+\.sh)\b
+# slurmstepd
+_cancelled_by_slurm
+    \*?\*? ?(?:JOB|STEP) \S+ (?:ON \S+ )?CANCELLED AT \S+
+    (?: [Dd][Uu][Ee] to (?P<lower>.*?)| DUE TO (?P<why>[A-Z ]+))?(?: \*\*\*|$)
+# vLLM raises it for SIGTERM (vllm/entrypoints)
+CancelledByUser  why=terminated
+    ^\s*KeyboardInterrupt: terminated$
+CancelledByUser  why=interrupted from the keyboard
+    ^\s*(?:\w+Error: )?KeyboardInterrupt\b(?!: terminated$)
+    |\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!](?! terminated$)
+    \W{0,3}.{0,24}\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)
+# Kubernetes, clouds
+CancelledByUser  why=preempted
+    DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION
+# torchelastic; nohup says so at the start of what somebody runs with it, in his language
+RESTART_ATTEMPT
+    will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)
+# LSF (IBM Spectrum LSF, "LSF job termination reasons"), OpenPBS and Torque (src/resmom/mom_main.c),
+# HTCondor's event log (manual, "Job Event Log Codes")
+CancelledByUser  why=time limit
+    ^TERM_(?:RUNLIMIT|CPULIMIT|DEADLINE): |^=>> PBS: job killed: (?:walltime|cput)\b
+CancelledByUser  why=cancelled
+    ^TERM_(?:OWNER|ADMIN|FORCE_OWNER|FORCE_ADMIN|REMOVE_HUNG_JOB):[ ]
+    |^009 \(\d+\.\d+\.\d+\) .{1,40} Job was aborted\b
+CancelledByUser  why=preempted
+    ^TERM_PREEMPT: |^004 \(\d+\.\d+\.\d+\) .{1,40} Job was evicted\b
+# SGLang (srt/managers), vLLM, uvicorn
+SHUT_DOWN
+    \[shutdown\] (?:API server: shutdown triggered|\w+: trigger received signal)
+    |SIG(?:TERM|INT) received\b.{0,60}(?:[Dd]raining|[Ss]hutting down)|Shutting down FastAPI HTTP server
+    |[Ss]ignal received, starting graceful shutdown|^Application shutdown complete\.$
+""",
+    CancelledByUser, _cancelled_by_slurm,
+)  # fmt: skip

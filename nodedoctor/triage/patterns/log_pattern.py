@@ -1,0 +1,170 @@
+"""How a line is recognised: words that a fast search finds, then the pattern that they were read from.
+
+The named groups `rank grank local pid host gpu` of a pattern go into the event's identity by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from textwrap import shorten
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Identity, Owner
+from nodedoctor.whole_numbers import LARGEST, signed, whole_number
+
+
+@record
+class LogPattern:
+    """One thing a line can say. `make` turns the match into the family's noun, or None: not this one."""
+
+    needles: tuple[str, ...]
+    expression: str
+    make: Callable[[re.Match[str]], object | None]
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, compiled when a line has one of the words: most logs need few."""
+        return _compile_pattern(self.expression)
+
+    def read(self, text: str) -> tuple[object, re.Match[str]] | None:
+        """The noun and its match, when the line says it."""
+        found = self.pattern.search(text)
+        try:
+            what = self.make(found) if found else None
+        except BeyondBounds:
+            what = None
+        return (what, found) if found and what is not None else None
+
+
+@cache
+def _compile_pattern(expression: str) -> re.Pattern[str]:
+    return re.compile(expression)
+
+
+WORDS = 90
+"""Characters of a line that a headline quotes to say which of a symptom's forms it was."""
+
+
+@record
+class Symptom:
+    """A line that points to a cause by itself.
+
+    `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
+    `personal` says that the process which printed it is the one in trouble, not a bystander; `of_node` that
+    it is the node on which it was printed. `as_warning`: its program gives it the level of a warning although
+    it is an error. `owner`: whose move it is, where it is not that of its cause. `words`: the line's own, of
+    a symptom that has many. `of_another`: a process says it of another one, which the line itself names.
+    """
+
+    cause: Cause
+    name: str
+    says: str
+    decisive: bool = True
+    personal: bool = False
+    of_node: bool = False
+    as_warning: bool = False
+    owner: Owner | None = None
+    words: str = ""
+    of_another: bool = False
+
+
+def quoted_text(found: re.Match[str]) -> str:
+    """What a line says from a match on, for a headline."""
+    said = shorten(found.string[found.start() :], WORDS, placeholder=" ...").rstrip(" .,;:")
+    whole_quotes = said.count("'") % 2 == 0 and said.count('"') % 2 == 0
+    return said if whole_quotes else said.rstrip("'\"")
+
+
+def identify_speaker(who: Identity, found: re.Match[str]) -> Identity:
+    """Who is meant: what the pattern read about it, then what the prefix said."""
+    groups = found.groupdict()
+    facts: dict[str, int | str] = {
+        name: value
+        for group, (name, most) in _NUMBERS.items()
+        if (value := whole_number(groups.get(group), most - 1)) is not None
+    }
+    if groups.get("host"):
+        facts["host"] = groups["host"]
+    return replace(who, **facts) if facts else who  # type: ignore[arg-type]
+
+
+def rank_in_words(who: Identity, pattern: re.Pattern[str], text: str) -> Identity:
+    """Who speaks, with the rank that a pattern finds in the words where no prefix tells one."""
+    match = pattern.search(text) if who.rank is None else None
+    return identify_speaker(who, match) if match else who
+
+
+_NUMBERS = {
+    "rank": ("rank", LARGEST_WORLD),
+    "grank": ("group_rank", LARGEST_WORLD),
+    "local": ("local_rank", LARGEST_WORLD),
+    "pid": ("pid", LARGEST_PID),
+    "gpu": ("gpu", LARGEST_WORLD),
+}
+
+
+class BeyondBounds(ValueError):
+    """A number that nothing of its kind can have: the line does not say what the pattern looks for."""
+
+
+def bounded_integer(text: str, most: int = LARGEST) -> int:
+    """An integer out of a group that took part; BeyondBounds for one that is larger than `most`."""
+    value = signed(text, most)
+    if value is None:
+        raise BeyondBounds(text[:40])
+    return value
+
+
+def optional_integer(text: str | None) -> int | None:
+    """An integer out of a match, None for a group that did not take part and for more than 64 bits."""
+    return signed(text)
+
+
+def world_size(text: str) -> int:
+    """A number of ranks out of a match; BeyondBounds for one that no job has."""
+    size = bounded_integer(text, LARGEST_WORLD)
+    if size < 1:
+        raise BeyondBounds(text)
+    return size
+
+
+def rank_number(text: str) -> int:
+    """A rank out of a match; BeyondBounds for one that no job has."""
+    return bounded_integer(text, LARGEST_WORLD - 1)
+
+
+SIGNALS = {
+    "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9,
+    "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15,
+    "Hangup": 1, "Interrupt": 2, "Illegal instruction": 4, "Aborted": 6, "Bus error": 7, "Killed": 9,
+    "Floating point exception": 8, "floating-point exception": 8, "Segmentation fault": 11,
+    "segmentation fault": 11, "Terminated": 15,
+}  # fmt: skip
+"""Signals by their names and by strsignal(3)'s words, which shells and torch's data loader write."""
+_LARGEST_SIGNAL = 64
+
+
+def signal_number(text: str) -> int:
+    """A signal by its name, a shell's word or its number; a name without a row is taken for SIGKILL."""
+    return bounded_integer(text, _LARGEST_SIGNAL) if text.isdigit() else SIGNALS.get(text, 9)
+
+
+TASKS = 4096
+"""Tasks of one list that are kept."""
+
+
+def task_numbers(text: str) -> tuple[int, ...]:
+    """The numbers in `0-3,7` or in `'1', '2'`; BeyondBounds for one that no job has."""
+    told: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
+        begin = rank_number(first)
+        told += range(begin, min(rank_number(last or first), begin + TASKS) + 1)
+    return tuple(told[:TASKS])
+
+
+def ranks_in(text: str) -> tuple[int, ...]:
+    """All rank numbers in a list such as `2, 5`, `[1, 3]` or `{0}`."""
+    return tuple(int(digits) for digits in re.findall(r"(?<!\d)\d{1,6}(?!\d)", text)[:4096])

@@ -1,0 +1,194 @@
+"""NCCL's own WARN lines and results: which of them name a fault, and which only echo a peer's end."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import Event, Line
+from nodedoctor.triage.patterns.log_pattern import bounded_integer, world_size
+from nodedoctor.triage.patterns.rows import read_rows
+from nodedoctor.triage.patterns.store import PeerGone
+
+
+@record
+class NcclError:
+    """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node.
+
+    `told` is the line behind `Last error:`, NCCL's last warning of this process, where nothing else reads it.
+    """
+
+    result: str
+    told: str = ""
+
+
+@record
+class DuplicateGpu:
+    """Two ranks were given the same GPU."""
+
+    ranks: tuple[int, ...]
+
+
+@record
+class IbFlush:
+    """A work request was flushed (status 5): the queue pair was already down, the reason is elsewhere."""
+
+    peer: str
+
+
+@record
+class Communicator:
+    """A communicator's start or end, from NCCL_DEBUG=INFO: rank, size and GPU of a process."""
+
+    ranks: int
+    rank: int
+    step: str
+    bus: int = 0
+    """PCI bus number, 0 when it is not told."""
+
+
+class LastErrors:
+    """The line behind `Last error:` (torch's getNcclErrorDetailStr): whatever it is, NCCL means it."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+
+    def told(self, line: Line, events: list[Event[Any]]) -> list[Event[Any]]:
+        """The events of a line, and what NCCL said in it if nothing was read from it."""
+        expected, self._key = self._key == line.key, None
+        _, found, rest = line.text.partition("Last error:")
+        if found and not rest.strip():
+            self._key = line.key
+        elif expected and not events and line.text.strip():
+            what = NcclError("Last error", line.text.strip()[:300])
+            return [Event.at(line, what)]
+        return events
+
+
+def _make_communicator(found: re.Match[str]) -> Communicator:
+    bus = int(found["bus"], 16) >> 12 & 0xFF if found["bus"] else 0  # busId 1b000 is 00:1b:00.0
+    return Communicator(world_size(found["size"]), bounded_integer(found["inner"]), found["step"], bus)
+
+
+SIGNS = read_rows(
+    r"""
+# NVIDIA/nccl, src/init.cc and src/transport
+SET_UP
+    ^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)
+DuplicateGpu
+    Duplicate GPU detected : rank (?P<ranks>\d+ and rank \d+)
+# NCCL, nccl-tests (src/common.h) and torch
+NcclError
+    \b(?P<result>nccl(?:Remote|System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)(?:Error)?)\b
+    |Test NCCL failure \w{1,40}\.\w{1,4}:\d{1,6} '(?P<result2>[^'/]{0,119}[^'/\s])
+    |(?P<result3>unhandled (?:cuda|system) error)
+_make_communicator
+    rank (?P<inner>\d+) nranks (?P<size>\d+) cudaDev (?P<gpu>\d+).{0,90}?
+    (?:busId (?P<bus>[0-9a-f]{1,9})\b.{0,90}?)?(?P<step>Init START|Init COMPLETE|Abort COMPLETE
+    |Destroy COMPLETE)
+[network_socket_interface]
+no-interface  personal
+  NCCL found no network interface: NCCL_SOCKET_IFNAME, where it is set, matches none
+    [Nn]o (?:socket )?interface found|connecting to address .{0,80}\bfamily \d{1,6} is neither AF_INET
+connect-failed  quoted
+  NCCL could not connect to a peer's address
+    (?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect
+    |\w{0,40}[sS]ocket\w{0,40}) ?: [Cc]onnect to \S+ (?:failed|returned .*exceeded error retry count)
+    |WARN (?:Connect to \S+|Call to connect) failed :[ ]
+no-route
+  there is no way to the peer's address
+    No route to host|Network is unreachable|Software caused connection abort
+PeerGone  timed_out
+    Call to \w+ (?:from|to) (?P<peer>\S+) failed : Connection timed out
+IbFlush
+    Got completion from peer (?P<peer>\S+) with (?:error|status)[ =](?:5\b|IBV_WC_WR_FLUSH_ERR)
+[network_ib]
+ib-memory-refused  quoted
+  the InfiniBand adapter was refused the memory of a transfer: GPUDirect RDMA, the IOMMU, or a process that
+  had freed it
+    Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?:4|10)\b
+    |IBV_WC_(?:LOC_PROT|REM_ACCESS)_ERR)|(?:Remote access|Local protection) (?:error )?on \w+:\d+/(?:IB|RoCE)
+# libmlx5, not of flushed entries; NCCL; UCX's words for the same statuses (src/uct/ib/mlx5/ib_mlx5_log.c)
+ib-completion-error  quoted
+  InfiniBand gave up on a peer: the path to it, different fabrics, or its process ended
+    mlx\d+: \S{1,64}: got completion with error:
+    |Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!(?:4|5|10)\b)\d+
+    |IBV_WC_(?!WR_FLUSH|LOC_PROT|REM_ACCESS)\w+)|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded
+    |(?:Remote (?:operation|invalid request)|Local (?:length|QP operation)) (?:error )?on \w+:\d+/(?:IB|RoCE)
+ib-event  of_node
+  the InfiniBand adapter reported a fault
+    NET/IB ?: .*(?:async fatal event|Got async event|port error)
+# NCCL, and other users of libibverbs: perftest, UCX, UCCL, NVSHMEM, Mooncake
+ib-setup
+  an InfiniBand queue pair could not be set up
+    (?:Call to )?ibv_(?:modify_qp|poll_cq)\w* failed
+    |(?:[Ff]ailed|[Uu]nable|[Ee]rror) to (?:modify|create|transition) (?:the )?(?:QP|[Qq]ueue [Pp]air)\b
+# NCCL before 2.20 does not tell the error's number
+ib-own-side  quoted  personal
+  a process could not set up or use its own side of InfiniBand
+    ibv_(?:create_(?:cq|qp)|alloc_pd|reg_\w{1,20}|query_gid
+    |post_(?:send|recv))\w{0,20}(?:\([^()]{0,120}\))? failed(?!.*(?:Cannot allocate memory|error 12))
+# ncclIbInit (transport/net_ib.cc) goes on with the adapters that it can open, or without any
+ib-left-out  hint  of_node
+  NCCL left out an InfiniBand adapter that it could not open
+    Call to ibv_(?:open_device|query_device|query_port)\w* failed
+network-plugin-failed  personal
+  NCCL's network plug-in reports that its adapter does not work
+    NCCL WARN NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+ .{0,200}?(?:[Ff]ailed|[Ee]rror|[Cc]ould(?:n't| not)
+    |[Uu]nable)
+network-plugin-missing  personal
+  the network that NCCL_NET asks for is not available
+    NCCL WARN Error: network \S+ not found
+[shm_or_limits]
+memlock  personal
+  memory could not be pinned for InfiniBand: the memlock limit
+    ibv_(?:reg_\w|create_cq)\w{0,40}(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)
+# the last is NCCL's, whose next line has the path
+dev-shm  personal  owner=CONFIG
+  /dev/shm is full or not shared: a container has 64 MB of it unless it is given more
+    (?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left|open of|could not
+    |posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)
+    |\bshm(?:utils)?\.(?:h|cc):\d+.{0,80} No space left
+[version_mismatch]
+nccl-versions-differ
+  ranks run different NCCL versions
+    [Mm]ismatched NCCL version
+[nvlink_fabric]
+nvls
+  NVLink SHARP (NVLS) could not be set up: Fabric Manager, NVSwitches, or a VM without them
+    (?:[Ff]ailed to (?:bind|create|allocate|map).{0,200}(?:NVLS|NVLink SHARP|[Mm]ulticast)
+    |(?:bind|creat|allocat)\w{0,9} .{0,200}NVLS.{0,200}(?:CUDA|fail|error)
+    |nvls\.cc:\d{1,5}\b.{0,200}(?:[Cc]uda failure|CUDA (?:error )?\d+|fail))
+imex  hint
+  the multi-node NVLink service (IMEX) does not work
+    (?:IMEX|MNNVL).*(?:fail|error|not (?:running|ready|available)|WARN)|WARN.*(?:IMEX|MNNVL)
+p2p-off-on-nvlink  hint
+  P2P is off between GPUs that NVLink connects
+    P2P is disabled between NVLINK connected GPUs
+[p2p_pcie_acs_iommu]
+acs-hint
+  the way between the GPUs over PCIe is redirected or blocked (ACS, IOMMU)
+    HINT:.{1,200}\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA
+p2p-broken  of_node
+  the GPUs cannot reach each other's memory
+    peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)
+[collective_mismatch]
+declared-mismatch
+  the ranks were compared, and they do not do the same
+    Mismatched collective detected|DistributedOperationException
+# graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
+[user_code_exception]
+nccl-no-algorithm  quoted  personal  owner=CONFIG
+  NCCL_ALGO, NCCL_PROTO or a tuner leaves NCCL no algorithm for a collective
+    no algorithm/protocol available for function \S+
+rank-given-twice
+  two processes were started with the same rank
+    rank \d+ of \d+ ranks has already checked in
+[collective_mismatch]
+message-truncated  hint
+  a peer sent more than this rank expected
+    Message truncated : received \d+ bytes instead of \d+
+""",
+    DuplicateGpu, NcclError, PeerGone, IbFlush, _make_communicator,
+)  # fmt: skip

@@ -1,0 +1,89 @@
+"""Exceptions that wait for the lines behind them: these tell whether the process handled them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.model import Event, Line
+from nodedoctor.triage.patterns.assertion import is_warning, names_error
+from nodedoctor.triage.patterns.handling import has_phrase
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+
+BEHIND = 2
+"""Lines behind an exception in which its handler may say so."""
+
+BRIEF = 3
+"""Words of a line that says how the program went on and not after what: a longer one is of something else."""
+
+_AT_EXIT = "destroy_process_group() was not called before program exit"
+"""What a process group says of a program that ends (`~ProcessGroupNCCL`): at once, where an exception ends
+it."""
+
+_WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
+_SMALL = frozenset((
+    "error", "errors", "warning", "exception", "runtime", "failed", "failure", "main", "train", "file",
+    "line", "this", "with", "from", "that", "have", "none", "could", "back", "falling", "retry", "retrying",
+    "attempt", "entering", "loop", "using", "torch", "python", "site", "packages", "module", "true", "false",
+    "after", "already", "been", "before", "errno", "has", "import", "imported", "new", "not", "status", "was",
+    "the", "and", "for", "its", "next", "anyway", "now", "will", "then",
+))  # fmt: skip
+"""Words that stand in any message."""
+
+
+class OpenErrors:
+    """Exceptions that wait for the lines behind them: these tell whether the process handled them."""
+
+    def __init__(self) -> None:
+        self._held: list[Event[Any]] = []
+        self._key = ""
+        self._left = 0
+
+    def hold(self, line: Line, events: list[Event[Any]]) -> None:
+        """Keep the events of a line that ends a traceback."""
+        self._held, self._key, self._left = events, line.key, BEHIND
+
+    def told(self, line: Line) -> Iterator[Event[Any]]:
+        """The held events, when this line decides about them."""
+        if not self._held:
+            return
+        if line.key == self._key and line.time is not None and _AT_EXIT in line.text:
+            self._held = [
+                event if event.time is not None else replace(event, time=line.time) for event in self._held
+            ]
+        if line.key == self._key and self._is_handler(line.text):
+            self._held = [replace(event, manner="handled") for event in self._held]
+            self._left = 0
+        self._left -= 1
+        if self._left <= 0 or line.text.startswith("Traceback (most recent"):
+            yield from self.released()
+
+    def _is_handler(self, text: str) -> bool:
+        """True for a line that says how the program went on after the held exception."""
+        if not has_phrase(text) or is_warning(text, len(text)):
+            return False
+        said = _topic_words(text)
+        if len(said) <= BRIEF and not names_error(text):
+            return True
+        return any(said & _topic_words(_describe_exception(event)) for event in self._held)
+
+    def released(self) -> Iterator[Event[Any]]:
+        """All that is held."""
+        yield from self._held
+        self._held = []
+
+
+def _describe_exception(event: Event[Any]) -> str:
+    """An exception in its own words, and where it was raised."""
+    if not isinstance(event.what, ExceptionRaised):
+        return event.text
+    frames = event.what.frames[-3:]
+    places = (f"{frame.name.partition('.')[0]} {frame.function} {frame.source}" for frame in frames)
+    return " ".join((event.what.type, event.what.message, *places))
+
+
+def _topic_words(text: str) -> set[str]:
+    """The words of a text that tell what it is about."""
+    return {word.lower() for word in _WORD.findall(text)} - _SMALL

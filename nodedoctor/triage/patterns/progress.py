@@ -1,0 +1,276 @@
+"""Signs of life: steps that went on, an end in good order, long work that is legitimate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from nodedoctor.record import record
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import LARGEST_PID
+from nodedoctor.triage.patterns import ends
+from nodedoctor.triage.patterns.bars import parse_bar
+from nodedoctor.triage.patterns.log_pattern import world_size
+from nodedoctor.triage.patterns.rows import read_rows
+from nodedoctor.whole_numbers import whole_number
+
+_LENGTH = re.compile(r"/(\d{1,12})$")
+
+
+@record
+class TrainingStep:
+    """A counter of steps moved, or was seen for the first time.
+
+    `series` is the counter's own name and process: only the same series can go on. `part` counts how often it
+    began again (a new epoch, a new run); `first` and `last` are its values in this part so far. `rises`: how
+    often it passed its highest value of this part since the last event about it; a redrawn bar rises never.
+    `stride`: its largest step so far, which is 50 where a program tells of every 50th.
+    """
+
+    series: str = ""
+    part: int = 0
+    first: tuple[float, ...] = ()
+    last: tuple[float, ...] = ()
+    rises: int = 0
+    stride: float = 0.0
+
+    @property
+    def epochs(self) -> float:
+        """How many epochs it went through, where it counts these and the steps in them, however seldom."""
+        name = self.series.rpartition("|")[2]
+        return self.last[0] - self.first[0] if name.startswith("epoch ") else 0.0
+
+    @property
+    def begins(self) -> bool:
+        """True when this part of the counter starts where counters start: with one of its steps at most."""
+        *outer, inner = self.first or (0.0,)
+        return all(value <= BEGINNING for value in outer) and inner <= max(BEGINNING, self.stride)
+
+    @property
+    def length(self) -> int | None:
+        """How long the bar is that it was read from; None for a counter whose end is not told."""
+        found = _LENGTH.search(self.series)
+        return int(found[1]) if found is not None else None
+
+    @property
+    def is_full(self) -> bool:
+        """True for a bar that came to its end."""
+        return self.length is not None and self.last[-1] >= self.length
+
+    @property
+    def answers(self) -> bool:
+        """True for the count of the requests that a server answered."""
+        return self.series.endswith(f"|{ANSWERS}")
+
+
+@record
+class LongWork:
+    """Legitimate work that others may have to wait for: saving, tokenising, evaluating, compiling."""
+
+    kind: str
+
+
+@record
+class WorldSize:
+    """The number of ranks of the job, from a line that says so."""
+
+    ranks: int
+
+
+@record
+class SettingMentioned:
+    """A framework or a setting that is named: advice depends on it."""
+
+    name: str
+
+
+@record
+class PidRoster:
+    """A printed list of process ids: in rank order, if what else is known agrees."""
+
+    pids: tuple[int, ...]
+
+
+ANSWERS = "requests answered"
+"""The name of the counter of requests that a server answered well."""
+ANSWERED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 200\b')
+"""A line of a server's access log; what asks for its health or its metrics makes it do no work."""
+GENERATES = re.compile(
+    r"\b[Gg]en(?:eration)? throughput(?: \(tokens?/s\))?: (?P<speed>\d{1,9}(?:\.\d{1,9})?)"
+)
+"""How fast vLLM and SGLang generate, in their own logs: what they tell of an interval in which they did."""
+REFUSED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 4\d\d\b')
+BEGINNING = 1.0
+"""Counters of steps and epochs start at 0 or 1."""
+
+_ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
+COUNTED = re.compile(
+    r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch|trial)s?"
+    # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
+    r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
+    r"(?:[_ ]?(?:idx|num|no)|\([a-z]{1,12}\))?"
+    r"['\"]?\s{0,40}(?:[:=#]\s{0,40})?(?:[\[(\"]\s{0,9})?"
+    r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
+)
+"""In a text of small letters."""
+_OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
+"""How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
+_SETTING = re.compile(
+    r"^(?:size|per|num(?!_updates)|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$"
+)
+"""Names whose number is a setting and no count: `save_steps=500`."""
+_FULL = re.compile(r"\b100%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<")
+_EXPECTED = re.compile(r"\d%\|.*\[(?:(\d{1,3}):)?(\d{1,2}):(\d\d)<(?:(\d{1,3}):)?(\d{1,2}):(\d\d)")
+"""How long a bar has taken, and how long it still will."""
+SHORTEST_LIMIT = 300
+"""Seconds of the shortest default timeout of torch.distributed, the store's (c10d Store::kDefaultTimeout)."""
+_SERVING = re.compile(
+    r"Application startup complete|Uvicorn running|The server is fired up and ready to roll"
+    r"|Running: 0 reqs, (?:Swapped: 0 reqs, )?(?:Pending|Waiting): 0 reqs"
+)
+"""A server that is up; one that has requests and generates nothing may hang."""
+TROUBLE = re.compile(
+    r"(?:[Ee]rror|[Tt]imeout)(?!s?(?:_\w{1,32})?['\"]?\s?[:=]\s*-?\d)|Traceback|[Ee]xception"
+)
+"""Words of lines that count nothing; `error_top1: 0.3` is a measure."""
+_WORK = (
+    ("saving a checkpoint", r"[Ss]aving (?:model |the )?(?:checkpoint|state|weights)"
+                            r"|[Ss]aving .*(?:checkpoint|\.pt\b|"
+     r"safetensors)|Save(?:d|ing)? checkpoint|Start(?:ing|ed)? (?:to )?(?:save|checkpoint)"
+     r"|checkpoint.*(?:in progress|begin)"
+     r"|consolidating|gathering (?:the )?full state"),
+    ("preparing the data", r"[Tt]okeniz(?:ing|er on|e) |Running tokenizer|^Map(?:ping)?\b.*(?:%|num_proc)"
+     r"|[Pp]reprocess(?:ing)? (?:the )?(?:data|dataset)|Grouping texts|[Gg]enerating (?:train"
+     r"|validation|test) split"
+     r"|building (?:the )?(?:dataset|index)|Filter(?:ing)? .*examples|Packing "),
+    ("evaluating", r"\*{3} Running (?:[Ee]valuation|[Pp]rediction)|[Rr]unning (?:evaluation"
+                   r"|validation)|[Ee]valuating\b"
+     r"|[Ss]tart(?:ing)? (?:eval|validation)"),
+    ("generating", r"[Gg]enerating (?:samples|responses|rollouts)|[Rr]ollout (?:start|in progress)"),
+    ("compiling", r"torch\.compile|[Cc]ompiling (?:the )?(?:model|graph|kernel)|inductor.*compil"
+                  r"|[Cc]ompilation (?:start|took)"
+     r"|Capturing (?:CUDA|cuda) graph"),
+    ("downloading", r"[Dd]ownloading (?:model|data|shards|checkpoint|.*\d%)|Fetching \d+ files"),
+    ("loading weights", r"Loading checkpoint shards|[Ll]oading (?:model )?(?:weights|checkpoint)"),
+)  # fmt: skip
+_WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
+
+PATTERNS = (*ends.PATTERNS, _SERVING, *(pattern for _, pattern in _WORKS))
+"""What `read` looks for, beside a roster."""
+
+
+def read_liveness(text: str) -> object | None:
+    """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
+    listed = _ROSTER.match(text)
+    if listed:
+        return PidRoster(tuple(whole_number(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
+    if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
+        return None
+    if ends.says_done(text):
+        return Mark.JOB_FINISHED
+    for kind, pattern in _WORKS:
+        if pattern.search(text) and not _soon_done(text):
+            return LongWork(kind)
+    if _SERVING.search(text):
+        return Mark.SERVER_READY
+    return None
+
+
+def _soon_done(text: str) -> bool:
+    """True for the bar of work that came to its end before anybody who waited for it would have given up."""
+    bar = _FULL.search(text)
+    if bar is None:
+        return False
+    return _duration_seconds(bar.groups()) < SHORTEST_LIMIT
+
+
+def is_brief(text: str) -> bool:
+    """True for the bar of work that would be done before anybody who waited for it would have given up."""
+    bar = _EXPECTED.search(text)
+    if bar is None:
+        return False
+    return _duration_seconds(bar.groups()[:3]) + _duration_seconds(bar.groups()[3:]) < SHORTEST_LIMIT
+
+
+def _duration_seconds(parts: Iterable[str | None]) -> int:
+    """A time in hours, which may be missing, minutes and seconds."""
+    hours, minutes, seconds = (int(part or 0) for part in parts)
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def step_counter(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """Name and value of the counter of steps in a line, None when it has none."""
+    return parse_bar(text) or (None if TROUBLE.search(text) else all_counters(text))
+
+
+def is_request_served(text: str) -> bool:
+    """True for a line that tells that a server did work for a client."""
+    speed = GENERATES.search(text)
+    return (speed is not None and float(speed["speed"]) > 0) or ANSWERED.search(text) is not None
+
+
+def all_counters(text: str) -> tuple[str, tuple[float, ...]] | None:
+    """The counters that a line names. An epoch counts before the step within it."""
+    found: dict[str, float] = {}
+    first = len(text)
+    for match in COUNTED.finditer(text.lower()):
+        if not _SETTING.search(match["name"]) and not _is_a_time(match):
+            found.setdefault(match["name"], float(match["value"]))
+            first = min(first, match.end())
+    if not found:
+        return None
+    within = _OF.search(text, first)
+    done = float(within["done"]) if within is not None else 0.0
+    if within is not None and done <= float(within["total"]) and done not in found.values():
+        found[f"~{within['total']}"] = done  # sorts behind all names
+    order = sorted(found, key=lambda name: ("epoch" not in name, name))
+    return " ".join(order), tuple(found[name] for name in order)
+
+
+def _is_a_time(match: re.Match[str]) -> bool:
+    """True for how long a batch or a step took: only epochs are counted in parts."""
+    return "epoch" not in match["name"] and not float(match["value"]).is_integer()
+
+
+def _world_size(found: re.Match[str]) -> WorldSize:
+    return WorldSize(world_size(next(filter(None, found.groups()))))
+
+
+def _setting_mentioned(found: re.Match[str]) -> SettingMentioned:
+    return SettingMentioned((found.lastgroup or "").replace("_", "-"))
+
+
+SIGNS = read_rows(
+    r"""
+# LSF's report of a job, HTCondor's event log, the logs of Kaldi's and ESPnet's jobs
+JOB_FINISHED
+    ^Successfully completed\.$|^\s*\(1\) Normal termination \(return value 0\)|^(?:# )?Ended \(code 0+\) at[ ]
+# programs and pdb, which wait for somebody
+DELIBERATE_SLEEP
+    (?:\b[Rr]ank[ =:]?(?P<rank>\d+)\b.{0,200})?(?:\b[Ss]leep(?:ing)? (?:for )?\d+ ?s|\(Pdb\)|breakpoint\(\)
+    |Enter your choice|\[y/N\])
+# Lib/multiprocessing/resource_tracker.py, main()
+RESOURCE_TRACKER_WARNING
+    resource_tracker: There appear to be \d+ leaked \w+ objects to clean up at shutdown
+# launchers and programs
+_world_size
+    (?:world[_ ]?size|WORLD_SIZE|world)['"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank
+    |nranks (?P<n3>\d+)|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b
+# modules, classes and variables of frameworks
+_setting_mentioned
+    (?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)
+    |(?P<llamafactory>LLaMA-?Factory|LlamaFactory|llamafactory)
+    |(?P<ray_train>RayTrainWorker|TorchTrainer|ray[./]train\b)|(?P<hybrid_shard>HYBRID_SHARD)
+_setting_mentioned
+    (?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)
+    |(?P<openrlhf>OpenRLHF|openrlhf)|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)
+    |(?P<swift>\bswift[/.]|ms-swift)|(?P<torchtitan>torchtitan)|(?P<lightning>lightning)
+    |(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)|(?P<transformers>transformers)
+SettingMentioned  name=multimodal
+    vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
+RANK_OF_PID
+    \brank=(?P<rank>\d+)\b
+""",
+    SettingMentioned,
+    _world_size, _setting_mentioned,
+)  # fmt: skip

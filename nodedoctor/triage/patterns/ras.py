@@ -1,0 +1,115 @@
+"""NCCL's RAS answers, as text or JSON: which rank or process does not answer while the others run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from nodedoctor.record import record
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Place
+from nodedoctor.triage.patterns.log_pattern import optional_integer, rank_number
+from nodedoctor.triage.patterns.rows import read_rows
+from nodedoctor.whole_numbers import whole_number
+
+T = TypeVar("T")
+
+
+@record
+class RasMissing:
+    """Ranks from which RAS got no data."""
+
+    ranks: tuple[int, ...]
+
+
+@record
+class RasCount:
+    """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
+
+    ranks: int
+    operation: int
+
+
+@record
+class HangFolder:
+    """Where that detector kept stacks, RAS's answers and flight recordings of the hang."""
+
+    path: str
+
+
+def _ranks_behind(found: re.Match[str]) -> RasCount | None:
+    ranks, operation = optional_integer(found[1]), optional_integer(found[2])
+    return RasCount(ranks, operation) if ranks is not None and operation is not None else None
+
+
+def _hang_reported(found: re.Match[str]) -> RasMissing | Mark:
+    return RasMissing((rank_number(found["rank"]),)) if found["silent"] else Mark.LAUNCHED_FEWER
+
+
+SIGNS = read_rows(
+    r"""
+# NVIDIA/nccl, src/ras/client_support.cc
+RasMissing
+    [Tt]he missing ranks?: (?P<ranks>[\d, -]+)
+RAS_DEAD
+    process(?:es)? (?:is|are) considered dead
+RAS_PROCESS
+    ^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)
+_ranks_behind
+    (?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)
+RAS_RUNNING
+    \bRUNNING\s+OK\b
+# Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
+HANG_CONFIRMED
+    \bNCCLHangError: |\bNCCL hang (?:confirmed|detector): \d+ of \d+ communicators?\b
+HangFolder
+    (?P<path>/[^\s'",]{0,160}hang_detector[^\s'",/]{0,40})
+_hang_reported
+    World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)
+    (?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))
+""",
+    RasMissing, HangFolder, _ranks_behind, _hang_reported,
+)  # fmt: skip
+
+
+def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
+    """The events in RAS's JSON answer; anything that is not laid out like one is passed over."""
+    for communicator in _dict_items(document.get("communicators")):
+        missing = [
+            row
+            for row in _dict_items(communicator.get("missing_ranks"))
+            if whole_number(row.get("rank"), LARGEST_WORLD - 1) is not None
+        ]
+        size = communicator.get("size")
+        if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
+            yield Event(
+                Mark.RAS_RUNNING,
+                place,
+                Identity(),
+                None,
+                f"communicator {communicator.get('hash')}: all ranks answer",
+            )
+        for row in missing:
+            yield from _ranks_missing(row, place)
+
+
+def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
+    who = Identity(
+        rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole_number(row.get("pid"), LARGEST_PID)
+    )
+    status = row.get("status")
+    dead = isinstance(status, dict) and status.get("considered_dead") is True
+    text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"
+    yield Event(RasMissing((row["rank"],)), place, who, None, text)
+    yield Event(Mark.RAS_PROCESS, place, who, None, text)
+    if dead:
+        yield Event(Mark.RAS_DEAD, place, who, None, text + " and is considered dead")
+
+
+def _dict_items(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _as_type(kind: type[T], value: Any) -> T | None:
+    return value if isinstance(value, kind) else None

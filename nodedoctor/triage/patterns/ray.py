@@ -1,0 +1,61 @@
+"""Ray's notices: which worker is dead. Its list of possible reasons is constant text and no evidence."""
+
+from __future__ import annotations
+
+from nodedoctor.record import record
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.patterns.rows import read_rows
+
+
+@record
+class ActorDied:
+    """A Ray worker process is gone; `exit_type` is Ray's word for how."""
+
+    exit_type: str = ""
+
+
+OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
+"""What a process says of another one: the driver, or an actor that waits, of the actor that is dead."""
+
+
+@record
+class TaskFailed:
+    """`ray.get` shows the first failed task in list order, which is seldom the first that failed.
+
+    `teller` is the process that prints it, where the line has its id in front.
+    """
+
+    error: str = ""
+    teller: int | None = None
+
+
+SIGNS = read_rows(
+    r"""
+# an object is lost when the worker that made it, or that owns it, is gone
+ActorDied
+    (?:Actor(?:Died|Unavailable)|RayActor|OwnerDied|ObjectLost|ObjectReconstructionFailed
+    |LocalRayletDied)Error
+# the raylet (src/ray/raylet/worker_pool.cc)
+ActorDied  exit_type=START
+    [Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead
+ActorDied
+    Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: (?P<exit_type>[A-Z_]+))?
+ActorDied
+    worker process has died\.(?: Worker exit type: (?P<exit_type>[A-Z_]+))?
+ACTOR_PID
+    ^\s+pid: (?P<pid>\d+)$
+# verl ends the names of its actors in the number of their node and their rank on it
+ACTOR_PID
+    ^\s+name: \w+_0:(?P<rank>\d{1,3})$
+# Ray Train's index of the worker whose task failed first (ray/train/_internal/utils.py)
+ACTOR_PID
+    ^Worker (?P<rank>\d+) has failed\.$
+# python/ray/exceptions.py
+TaskFailed
+    (?:RayTaskError(?:\((?P<error>\w+)\))?.*|\bray::[\w.:<>-]{1,200}(?:\(\))? \()pid=(?P<pid>\d+)
+    (?:, ip=(?P<host>[\w.:-]+))?
+ActorDied  exit_type=CRASHED
+    WorkerCrashedError|worker died or was killed while executing a task
+""",
+    ActorDied, TaskFailed,
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""Tables of what lines of logs mean, as text, and the reader of their rows.
+
+A row begins at the margin: with the event that its lines tell of and values of its fields, or, below a
+heading with a cause, with the name of a symptom and its flags; two blanks part them. Two blanks deep stands
+a symptom's sentence, four blanks deep the pattern, in pieces. Lines behind `#` tell the source or a reason.
+No line ends in a blank: where a piece of a pattern does, it ends in `[ ]`.
+
+    [peer_died]
+    # vLLM (vllm/v1/executor/multiproc_executor.py)
+    engine-died  personal  of_another
+      an inference worker's process ended, the log does not say how
+        Worker proc (?:\\w+-(?P<rank>\\d+)|\\S+) died unexpectedly
+    # HPE's PALS
+    ProcessExit
+        ^(?P<host>[\\w.-]+): rank (?P<rank>\\d+) exited with code (?P<code>\\d+)
+
+Groups of a pattern fill the fields of their names, `code2` that of `code`; `hint` is a symptom that settles
+nothing by itself. A row may begin with a function instead, which makes the event from the match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast, get_args
+
+from nodedoctor.record import replace
+from nodedoctor.triage.lines.required_literals import required_literals
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Cause
+from nodedoctor.triage.patterns.log_pattern import (
+    LogPattern,
+    Symptom,
+    bounded_integer,
+    optional_integer,
+    quoted_text,
+    rank_number,
+    ranks_in,
+    signal_number,
+    task_numbers,
+)
+
+Maker = Callable[..., Any]
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "code": bounded_integer,
+    "expected": bounded_integer,
+    "from_rank": optional_integer,
+    "gigabytes": float,
+    "joined": bounded_integer,
+    "milliseconds": optional_integer,
+    "operation": bounded_integer,
+    "pid": bounded_integer,
+    "rank": rank_number,
+    "ranks": ranks_in,
+    "received": bounded_integer,
+    "seconds_stuck": optional_integer,
+    "seq": bounded_integer,
+    "signal": signal_number,
+    "tasks": task_numbers,
+}
+"""How groups are read; those that are not listed are text."""
+
+_BLOCK = re.compile(r"^(?!#)\S.*(?:\n .*)*", re.MULTILINE)
+_NUMBERED = "0123456789"
+
+
+def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
+    """The patterns of a table; `makers` are the classes and functions that its rows begin with."""
+    known = {maker.__name__: maker for maker in makers}
+    cause = ""
+    patterns = []
+    for block in _BLOCK.findall(table):
+        head, *below = block.splitlines()
+        if head.startswith("["):
+            cause = head.strip("[]")
+            continue
+        name, _, flags = head.partition("  ")
+        sentence = " ".join(line.strip() for line in below if not line.startswith("    "))
+        pieces = (line[4:] for line in below if line.startswith("    ") and not line.startswith("    # "))
+        pattern, values = "".join(pieces), _read_values(flags)
+        if sentence:
+            make = _symptom_maker(cause, name, sentence, values)
+        elif name.isupper():
+            make = _mark_maker(Mark[name])
+        else:
+            make = _event_maker(known[name], values)
+        patterns.append(LogPattern(required_literals(pattern), pattern, make))
+    return tuple(patterns)
+
+
+def _read_values(flags: str) -> dict[str, Any]:
+    """`first  helper=worker` as values of fields."""
+    pairs = (flag.partition("=") for flag in flags.split("  ") if flag)
+    return {name: _READERS.get(name, str)(value) if equals else True for name, equals, value in pairs}
+
+
+def _symptom_maker(cause: str, name: str, sentence: str, values: dict[str, Any]) -> Maker:
+    assert cause in get_args(Cause), cause
+    quoted, hint = values.pop("quoted", False), values.pop("hint", False)
+    what = Symptom(cast(Cause, cause), name, sentence, decisive=not hint, **values)
+    return (lambda found: replace(what, words=quoted_text(found))) if quoted else lambda _: what
+
+
+def _mark_maker(mark: Mark) -> Maker:
+    return lambda _: mark
+
+
+def _event_maker(maker: Maker, values: Mapping[str, Any]) -> Maker:
+    fields = getattr(maker, "__match_args__", None)
+    if fields is None:
+        return maker
+    make = getattr(maker, "from_groups", maker)
+
+    def made(found: re.Match[str]) -> object:
+        told = dict(values)
+        for group, text in found.groupdict().items():
+            name = group.rstrip(_NUMBERED)
+            if text is not None and (name in fields or name == "signal") and name not in told:
+                told[name] = _READERS.get(name, str)(text)
+        return make(**told)
+
+    return made

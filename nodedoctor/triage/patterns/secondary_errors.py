@@ -1,0 +1,105 @@
+"""Exceptions that only say that something elsewhere ended: they explain nothing, and have a reason."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+
+_ECHOES = re.compile(
+    r"(?:Dist(?:Backend|Store|Network)Error|ChildFailedError|CheckpointException|Process(?:Raised|Exited)Exception"
+    r"|Ray\w{0,40}Error|Actor\w{0,40}Error|OwnerDiedError|Object(?:Lost|ReconstructionFailed\w{0,40}|FetchTimedOut)Error"
+    r"|LocalRayletDiedError"
+    r"|KeyboardInterrupt|SystemExit|SignalException|BrokenPipeError|Connection\w{0,40}Error|EOFError"
+    r"|GetTimeoutError|WorkerCrashedError|CancelledError|TimeoutExpired|BrokenProcessPool"
+    r"|TerminatedWorkerError|WorkerLostError|KilledWorker"
+    r"|Rendezvous\w{1,40}|NodeDiedError|EngineDeadError|PapermillExecutionError|CellExecutionError"
+    r"|SockClientClosedError|MessageRouterClosedError"  # of wandb, when the program that it serves ends
+    r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
+)
+OF_LAUNCHERS = ("ChildFailedError", "ProcessRaisedException")
+"""In which a launcher ends that takes all its processes with it."""
+_PARTIES = re.compile(
+    r"NCCL|[Gg]loo|ProcessGroup|process group|[Ww]atchdog|[Cc]oordination service|WorkerProc|worker process"
+    r"|Engine (?:core|process)"
+)
+"""What fails when a process ends elsewhere, whatever the exception says of it."""
+_ECHO_WORDS = re.compile(
+    r"Connection (?:closed|reset)|monitoredBarrier|Timed out waiting"
+    r"|communicator was aborted|DEADLINE_EXCEEDED|UNAVAILABLE: "
+    r"|Horovod has been shut down"
+    r"|collectives on ranks|Socket Timeout"
+    r"|has died|died unexpectedly|[Ss]erver (?:failed to start|process exited)"
+    r"|processes exited with non-zero|ExecuteUserScriptError|failed with a non-zero exit code"
+    r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
+    r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
+    r"|Barrier timed out|heartbeat timeout|RPC call to \w+ timed out"
+    r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
+    r"|ACL stream synchronize failed"
+    r"|subprocesses has abruptly died"
+    r"|^cancell?ed$|^Executor failed\.?$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
+)
+_MISTAKES = frozenset((
+    "AssertionError", "AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError",
+    "NameError", "NotImplementedError", "TypeError", "UnboundLocalError", "ValueError",
+))  # fmt: skip
+"""What Python calls a mistake in a program: one about a process group speaks of it and is not its echo."""
+_ENDED = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
+_OWN = re.compile(
+    r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
+)
+"""No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
+_STARTED = re.compile(
+    r"python[\d.]*'|\b(?:torchrun|accelerate|deepspeed|srun|mpirun)\b|\.py\b|--local[_-]rank"
+)
+"""Commands that start a job."""
+
+
+def is_secondary(raised: ExceptionRaised) -> bool:
+    """True for exceptions that only report that something elsewhere ended."""
+    name = raised.type.rpartition(".")[2]
+    if name in _CUT_OFF and raised.frames and _SPAWN.search(raised.frames[-1].file):
+        return True
+    if _OWN.search(raised.message):
+        return False
+    # of a launcher about the program it started, or of a program about a tool
+    if name == "CalledProcessError":
+        return _STARTED.search(raised.message) is not None or "Command " not in raised.message
+    if _ECHOES.search(name) or _ECHO_WORDS.search(raised.message):
+        return True
+    told = name not in _MISTAKES or _ENDED.search(raised.message) is not None
+    return told and _PARTIES.search(raised.message) is not None
+
+
+def is_forwarded(text: str) -> bool:
+    """True for an exception that tells in its own words what another process raised."""
+    return bool(_HANDED_ON.search(text) or _QUOTING.search(text))
+
+
+_HANDED_ON = re.compile(
+    r"\b(?:[Ww]orker|[Aa]ctor|[Tt]ask|[Cc]hild|[Pp]rocess|[Ee]ngine|[Ee]xecutor|[Ss]cheduler|[Rr]ank)(?:s|es|ren)?\b"
+    r".{0,40}\b(?:failed|raised|died|exited|crashed)\b.{0,80}(?:Error|Exception)\b"
+)
+_QUOTING = re.compile(r"\b[Ww]orker failed with error '")
+"""vLLM's engine, in front of what a worker raised (`vllm/v1/executor/multiproc_executor.py`)."""
+
+
+def quoted_message(raised: ExceptionRaised) -> str:
+    """What another process raised, where an engine repeats no more of it than its message."""
+    begin = _QUOTING.search(raised.message)
+    found = _TO_ITS_END.match(raised.message, begin.end()) if begin is not None else None
+    return found[1] if found is not None else ""
+
+
+_TO_ITS_END = re.compile(r"(.{8,1000}?)'(?:, please|$)")
+
+
+_CUT_OFF = ("UnpicklingError", "EOFError")
+_SPAWN = re.compile(r"[/\\]multiprocessing[/\\]spawn\.py$")
+"""Where a new process reads what it is to do from the one that starts it, which may have ended meanwhile."""
+_HELPERS = re.compile(r"[/\\]multiprocessing[/\\]")
+
+
+def from_helper_process(raised: ExceptionRaised) -> bool:
+    """True for a closed connection to a process that helps this one: one that loads data is no peer."""
+    return is_secondary(raised) and any(_HELPERS.search(frame.file) for frame in raised.frames)

@@ -1,0 +1,18 @@
+"""What a line says by itself, to compare it with what is left of it without its prefix."""
+
+from __future__ import annotations
+
+from nodedoctor.triage.model import Line, Place
+from nodedoctor.triage.patterns import NON_ERRORS, SIDE_FACTS, read_events
+
+
+def event_signature(text: str) -> frozenset[str]:
+    """The kinds of events in a line by itself, and what of a process's identity those about trouble name."""
+    said: set[str] = set()
+    for event in read_events([Line(text, Place("", 0))]) if text else ():
+        kind = event.kind_name
+        if event.kind not in SIDE_FACTS:
+            said.add(kind)
+        if event.kind not in NON_ERRORS:
+            said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
+    return frozenset(said)

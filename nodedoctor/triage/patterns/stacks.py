@@ -1,0 +1,91 @@
+"""Stacks that somebody took with `py-spy dump` and kept: where each process stood when the job hung.
+
+The layout is that of py-spy (src/main.rs, print_trace): a line for the process, one per thread, frames below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import LARGEST_PID, Event, Line
+from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.whole_numbers import whole_number
+
+WAITS = re.compile(
+    r"all_reduce|all_gather|reduce_scatter|broadcast|barrier|all_to_all|\brecv\b|\bsend\b|gather"
+    r"|scatter|synchronize"
+    r"|wait_for_everyone|monitored_barrier"
+)
+LIBRARY = re.compile(r"torch/distributed/|torch/cuda/|torch/utils/_")
+DEEPEST = 12
+"""Innermost frames among which the collective is looked for."""
+FRAMES = 200
+_PROCESS = re.compile(r"^Process (\d{1,7}): ")
+_THREAD = re.compile(r'^Thread \S+ \(([a-z+]+)\)(?:: "([^"]{0,200})")?')
+_FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
+
+
+@record
+class ThreadStack:
+    """One thread, from the innermost frame outwards: the main one, or the one with Python's lock."""
+
+    frames: tuple[StackFrame, ...]
+    owns_gil: bool = False
+
+    @property
+    def collective(self) -> str:
+        """The collective in which it waits, '' when it is elsewhere."""
+        return collective_in(self.frames)
+
+
+def collective_in(frames: tuple[StackFrame, ...]) -> str:
+    """The collective in which a stack waits, '' when it is elsewhere."""
+    waiting = (f.function for f in frames[:DEEPEST] if LIBRARY.search(f.file) and WAITS.search(f.function))
+    return next(waiting, "")
+
+
+class StackDumps:
+    """Collects the stacks of dumps, line by line."""
+
+    def __init__(self) -> None:
+        self._process: Line | None = None
+        self._pid: int | None = None
+        self._wanted = self._gil = False
+        self._frames: list[StackFrame] = []
+
+    def read(self, line: Line) -> Iterator[Event[ThreadStack]]:
+        """The stack that ends before this line, if one does."""
+        text = line.text
+        frame = _FRAME.match(text) if self._wanted else None
+        if frame is not None:
+            if len(self._frames) < FRAMES:
+                self._frames.append(StackFrame(frame[2], int(frame[3]), frame[1]))
+            return
+        process = _PROCESS.match(text) if text.startswith("Process ") else None
+        thread = _THREAD.match(text) if text.startswith("Thread ") else None
+        if process or thread:
+            yield from self.flush()
+        if process:
+            self._process, self._pid = line, whole_number(process[1], LARGEST_PID)
+        elif thread and self._process is not None:
+            self._gil = "gil" in thread[1]
+            self._wanted = self._gil or thread[2] in ("MainThread", None)
+
+    def flush(self) -> Iterator[Event[ThreadStack]]:
+        """The stack that is open."""
+        frames, self._frames, wanted = tuple(self._frames), [], self._wanted
+        self._wanted = False
+        first = self._process
+        if not wanted or not frames or first is None:
+            return
+        stack = ThreadStack(frames, self._gil)
+        who = first.who.filled(type(first.who)(pid=self._pid))
+        doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
+        yield Event.at(first, stack, who=who, text=f"process {self._pid} {doing}")
+
+
+def describe_frame(frames: tuple[StackFrame, ...]) -> str:
+    """The innermost frame in words."""
+    return f"{frames[0].function} ({frames[0].file}:{frames[0].line})"

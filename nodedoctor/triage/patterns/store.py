@@ -1,0 +1,283 @@
+"""Gloo, the TCP store, monitored barriers, DETAIL's collective checks: who waits for whom at start."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+from nodedoctor.triage.patterns.log_pattern import (
+    bounded_integer,
+    optional_integer,
+    rank_number,
+    ranks_in,
+    world_size,
+)
+from nodedoctor.triage.patterns.rows import read_rows
+
+
+@record
+class GlooTimeout:
+    """A gloo operation of the process waited in vain: it says nothing about the culprit."""
+
+    milliseconds: int | None = None
+
+
+@record
+class PeerGone:
+    """A connection to a peer broke: that peer's process ended, or the way to it did."""
+
+    peer: str = ""
+    timed_out: bool = False
+
+
+@record
+class BarrierMissed:
+    """A monitored barrier, or who counts who came, names the ranks that did not come."""
+
+    ranks: tuple[int, ...]
+    where: str = "the barrier"
+    passing: bool = False
+    """They may still come: the others went on waiting."""
+
+
+@record
+class SizeMismatch:
+    """Gloo got more bytes than its buffer holds; the rank with the smaller buffer prints it."""
+
+    received: int
+    expected: int
+
+
+@record
+class CollectiveFingerprint:
+    """What one rank was running, as DETAIL compared it."""
+
+    rank: int
+    shown: str
+
+    @property
+    def kind(self) -> str:
+        """The collective's name, as `ALLREDUCE`."""
+        found = re.search(r"OpType=(\w+)|^(_?[A-Z][A-Z_]{3,})", self.shown)
+        return found[1] or found[2] if found else ""
+
+    @property
+    def tensors(self) -> str:
+        """Shape and type of its tensors, as `[4, 128] Float`."""
+        shape = re.search(r"TensorShape=(\[[\d,]*\])", self.shown)
+        kind = re.search(r"TensorDtypes=(\w+)", self.shown)
+        return " ".join(found[1].replace(",", ", ") for found in (shape, kind) if found)
+
+
+CALLED_DIFFERENT = "the ranks called different collectives at the same time"
+
+
+@record
+class CollectiveMismatch:
+    """Ranks were compared and differ: in DETAIL's collectives or in DDP's parameters.
+
+    Fingerprints may follow on their own lines.
+    """
+
+    fingerprints: tuple[CollectiveFingerprint, ...]
+    about: str = CALLED_DIFFERENT
+
+
+@record
+class StoreWait:
+    """A rank waited for a key that `rank` had to publish."""
+
+    rank: int | None = None
+    dead: bool = False
+
+
+@record
+class ClientsMissing:
+    """The store counted who came."""
+
+    joined: int
+    expected: int
+
+
+_RUNNING = re.compile(
+    r"Rank (\d{1,6})(?: is running (?:inconsistent )?collective)?: (?:CollectiveFingerPrint\()?"
+    r"((?:SequenceNumber=\d+(?:,? ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
+    r"(?:, ?TensorDtypes=\w+)?)"
+)
+_CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
+_WAITED = re.compile(r"[Tt]ime(?:d )?[ -]?[Oo]ut|^\W*$")
+"""Other errors are of the store's connection itself, and nobody was waited for."""
+UNHEARD = "agent-unheard"
+"""The symptom of an agent whose rendezvous is gone: it is, too, when the node that holds it is done."""
+
+
+_NAMED = re.compile(r"Rank (\d{1,6}) is running\b|\bbut Rank (\d{1,6})\b")
+
+
+def parse_fingerprints(text: str) -> tuple[CollectiveFingerprint, ...]:
+    """Every `Rank N is running collective: ...` in a text, without its collective where the line ends."""
+    shown = {int(rank): re.sub(r"\s", "", what) for rank, what in _RUNNING.findall(text)[:64]}
+    for one, other in _NAMED.findall(text)[:64]:
+        shown.setdefault(int(one or other), "")
+    return tuple(CollectiveFingerprint(rank, what) for rank, what in shown.items())
+
+
+def _parameter_mismatch(found: re.Match[str]) -> CollectiveMismatch:
+    """DDP's comparison of a model's parameters with those of another rank (torch, c10d/reducer.cpp)."""
+    if found["one"]:
+        told = [
+            (found["one"], f"{found['count']} of them"),
+            (found["other"], f"{found['other_count']} of them"),
+        ]
+    else:
+        its = f"sizes {found['other_sizes']}" if found["other_sizes"] else "other sizes"
+        told = [(found["mine"], f"sizes {found['sizes']}"), (found["process"], its)]
+    shown = tuple(CollectiveFingerprint(rank_number(rank), what) for rank, what in told if rank)
+    return CollectiveMismatch(shown, "their models do not have the same parameters")
+
+
+def _store_wait(found: re.Match[str]) -> StoreWait:
+    error = found["error"] or found["bare"] or ""
+    dead = _CUT.search(error) is not None
+    waited = dead or _WAITED.search(error) is not None
+    return StoreWait(optional_integer(found["root"] or "0") if waited else None, dead)
+
+
+def _unjoined_ranks(found: re.Match[str]) -> ClientsMissing | None:
+    came, expected = bounded_integer(found["came"]), world_size(found["all"])
+    return ClientsMissing(came, expected) if came < expected else None
+
+
+def _section_missed(found: re.Match[str]) -> BarrierMissed:
+    section = found["section"]
+    return BarrierMissed(
+        ranks_in(found["rank"]), f"the end of its section {section}" if section else "its next heartbeat"
+    )
+
+
+def _task_missing(found: re.Match[str]) -> BarrierMissed:
+    return BarrierMissed((rank_number(found[1]),))
+
+
+def _fingerprints_differ(found: re.Match[str]) -> CollectiveMismatch | None:
+    shown = parse_fingerprints(found.string)
+    return CollectiveMismatch(shown) if shown or "Detected mismatch" in found.string else None
+
+
+def _differs_from_rank_0(found: re.Match[str]) -> CollectiveMismatch:
+    both = (CollectiveFingerprint(rank_number(found[name]), "") for name in ("mine", "other"))
+    return CollectiveMismatch(tuple(both), "DeepSpeed compared what they were about to do")
+
+
+SIGNS = read_rows(
+    r"""
+# nvidia-resiliency-ext, fault_tolerance/rank_monitor_server.py
+_section_missed
+    rank=(?P<rank>\d{1,7})\b.{0,20}(?:Section '(?P<section>[\w.-]{1,60})' has been open for
+    |Did not get (?:initial|subsequent) heartbeat)
+# gloo, transport/*/unbound_buffer.cc and buffer.cc: of the process that waited, not of its peer
+GlooTimeout
+    Timed out waiting (?P<milliseconds>\d+)ms for (?:recv|send) operation to complete
+    |Application timeout caused pair closure|\bgloo/transport/\S{1,80}\] (?:Read|Write|Send) timeout\b
+# gloo, transport/tcp/pair.cc; NCCL; strerror(3)
+PeerGone
+    ^(?:(?:Connection closed by (?:remote )?peer|Read error|Call to \w+ (?:from|to)|Write error)[ ]
+    \[?(?P<peer>[\w.:-]{1,255})\]?)?.*(?:losed by (?:remote )?peer|Connection reset by peer|Broken pipe)
+# Open MPI
+PeerGone
+    communication peer process has unexpectedly disconnected|ORTE has lost communication with
+PEER_HOST
+    ^\W*Peer host:\s+(?P<host>[\w.-]{1,255})\s*$
+# torch, ProcessGroupWrapper.cpp and ProcessGroupGloo.cpp
+BarrierMissed
+    Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier
+# JAX's coordination service: a task that did not come, or that it hears nothing of
+_task_missing
+    ^\W*/job:\w+/replica:\d+/task:(\d+)\W*$
+_task_missing
+    ^/job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7})$
+HEARTBEAT_LOST
+    (?:tasks? (?:are|is) unhealthy|stopped sending heartbeats)
+BARRIER_VICTIM
+    Rank (?P<rank>\d+) successfully reached monitoredBarrier
+# gloo, transport/tcp/pair.cc
+SizeMismatch
+    op\.preamble\.length <= op\.nbytes\.? (?P<received>\d+) vs (?P<expected>\d+)
+# torch, ProcessGroupWrapper.cpp
+_fingerprints_differ
+    Detected mismatch between collectives|Rank \d+(?: is running (?:inconsistent )?collective)?:[ ]
+    |\bbut Rank \d+(?: is running\b|$)
+# DeepSpeed, which compares each rank with rank 0
+_differs_from_rank_0
+    disagree(?:ment|d|s)? (?:error )?between rank ?(?P<mine>\d+) and rank ?(?P<other>\d+)
+# torch, c10d/reducer.cpp
+_parameter_mismatch
+    but Rank (?P<one>\d+) has (?P<count>\d+) params, while rank (?P<other>\d+) has inconsistent[ ]
+    (?P<other_count>\d+)
+    |(?:\[Rank (?P<mine>\d+)\].{0,20})?in this process with (?:sizes|strides) (?P<sizes>.{0,80}?)[ ]
+    appears not to match (?:sizes|strides) (?:(?P<other_sizes>\[.{0,80}?) )?
+    of the same param in process (?P<process>\d+)
+# a bare number counts communicators, and rank 0 publishes the id of each (broadcastUniqueNCCLID)
+_store_wait
+    retr\w{1,9}ing ncclUniqueId from \[(?P<root>\d+)\].{1,200}store->get\([^)]{0,99}\)[ ]
+    got error: (?P<error>.*)|store->get\(['"]?\d+['"]?\) got error: (?P<bare>.*)
+# torch's TCPStore
+ClientsMissing
+    waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined
+# _store_based_barrier of torch.distributed; a store of an earlier run counts too many
+_unjoined_ranks
+    Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?
+    \(world_size=(?P<all>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)
+# torch's store and gloo's own, rendezvous/*_store.cc
+StoreWait
+    wait timeout after \d+ ?ms|\bWait timeout for key\(s\):[ ]
+[network_socket_interface]
+# gloo, transport/tcp/device.cc
+interface-missing  personal
+  the network interface that gloo is set to use does not exist here
+    Unable to find (?:address|interface) for: ?\S+
+# torch, c10d/socket.cpp; the last, its TCPStore until 1.10
+store-unreachable
+  the rendezvous store could not be reached
+    client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)
+    |\bconnect\(\) timed out\. Original timeout was \d+ ?ms
+# gloo, rendezvous/context.cc and transport/tcp/pair.cc
+mesh-failed
+  gloo could not connect the ranks with each other
+    connectFullMesh failed|\[Gloo\] Rank \d+ is NOT connected to: |/pair\.cc:\d+\] [Cc]onnect timeout
+# errno(3): EADDRINUSE
+# NCCL's RAS answers questions on a port of its own, and a job goes on without (ras/client_support.cc)
+port-in-use  personal
+  the port of the rendezvous store is taken by another process
+    ^(?!.*\bras/\w+\.cc:\d+).*(?:EADDRINUSE
+    |(?:errno: 98|listen|bind|socket|store|port|\[Errno 98\]).*Address already in use)
+# servers' own exceptions; MPICH on libfabric
+port-taken  quoted  personal
+  a port that the program wants is taken by another process
+    \b\w{1,40}(?:Error|Exception): [Pp]ort \d{1,5} is (?:already )?in use
+    |\bOFI EP enable failed \([^()]{1,120}:Address already in use\)
+# torch, c10d/socket.cpp
+cannot-listen  personal
+  the rendezvous store could not listen on its port
+    server socket has failed to listen on any
+# torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
+rendezvous-failed  as_warning
+  the nodes did not all meet at the rendezvous
+    ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error
+agent-unheard  as_warning
+  an agent of torchrun could not reach the rendezvous any more
+    has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous
+# torch's store; elsewhere a name may be that of any server
+host-not-found
+  the name of the master could not be resolved
+    \bhost not found:[ ]
+# gai_strerror(3)
+name-unresolved  hint
+  a host name could not be resolved
+    Name or service not known|in name resolution|Name does not resolve|cannot be resolved
+    |No address associated with hostname
+""",
+    GlooTimeout, PeerGone, BarrierMissed, SizeMismatch,
+    ClientsMissing, StoreWait, _section_missed, _task_missing, _fingerprints_differ, _differs_from_rank_0,
+    _parameter_mismatch, _store_wait, _unjoined_ranks,
+)  # fmt: skip

@@ -1,0 +1,294 @@
+"""Python tracebacks: stack and exception, put together per process although their lines interleave."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import SERIOUS, Event, Line
+from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
+from nodedoctor.triage.patterns.frames import StackFrame, of_onlookers
+from nodedoctor.triage.patterns.handling import counts_tries
+
+AFTER = 3
+"""Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
+PLACED = 2
+"""Blanks in front of a frame's place in a traceback that begins at the margin (`Lib/traceback.py`)."""
+LONGEST_STACK = 64
+"""Frames kept per traceback: the innermost decide."""
+
+_FRAME = re.compile(r'^\s*File "([^"]{1,500})", line (\d{1,9})(?:, in (.+))?')
+RAISED = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)*(?:(?:Base)?Exception|OutOfResources|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Died"
+    r"|Aborted|Iteration|Expired|NotFound|Denied|Refused|Unavailable|Invalid)))(?:\(\w+\))?"
+    r"(?::\s?(.*))?$"
+)
+_QUALIFIED = re.compile(
+    r"^((?:[A-Za-z_]\w*\.)+(?:[A-Z]\w*|error|timeout|gaierror|herror)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+){1,8})(?::\s(.*))?$"
+)
+"""Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
+_THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
+_WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
+_OF_A_SIGNAL = re.compile(
+    r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
+    r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
+)
+_HANDLER = re.compile(r"(?:^|_)(?:sig(?:int|term|kill|hup|nal)?_?handler|handle_sig\w{0,40}|on_sig\w{0,40})$")
+"""Functions that handle signals, as programs call them."""
+_FAILED = re.compile(
+    r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
+)
+"""A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
+_OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
+"""What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
+_AGAIN = "During handling of the above exception"
+
+
+@record
+class ExceptionRaised:
+    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled.
+
+    `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
+    ended a thread, and not the process.
+    """
+
+    type: str
+    message: str
+    frames: tuple[StackFrame, ...] = ()
+    later: bool = False
+    logged: bool = False
+    in_thread: bool = False
+
+
+@record
+class CutShort:
+    """A traceback at the log's end without the line that names its exception: the log was cut.
+
+    `error` is the name of the exception where Ray gave it in front, and `echo` whether such a one only tells
+    of something that ended elsewhere.
+    """
+
+    frames: tuple[StackFrame, ...] = ()
+    error: str = ""
+    echo: bool = False
+
+
+@dataclass(slots=True)
+class _OpenTraceback:
+    first: Line
+    frames: list[StackFrame] = field(default_factory=list)
+    later: bool = False
+    manner: Assertion = "plain"
+    steps: int = 0
+    indent: str = ""
+    """What stands in front of each line: supervisors show so what their children said."""
+    behind: bool = False
+    """It stands behind a line that the program's own logger printed as an error."""
+    in_thread: bool = False
+    announcement: str = ""
+    """The line that announces it, where that names an error: it may be another one."""
+
+
+_IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging error -{3}$")
+"""Errors of a cleanup, and of a logger that could not write (`logging.Handler.handleError`): Python shows
+them and goes on."""
+_IN_THREAD = re.compile(r"Exception in thread \S")
+"""How `threading.excepthook` begins: the thread ends, and its process goes on."""
+_WARNS = re.compile(r"\bwarn|\braise\b")
+"""Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
+
+
+def _announced_kind(line: Line | None) -> Assertion:
+    """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
+    if line is None or line.severity:  # a library of C++ says nothing of a traceback of Python
+        return "plain"
+    if _IGNORED.match(line.text):
+        return "handled"
+    leads = line.text.endswith(":") or (line.level in ("W", "I", "D") and counts_tries(line.text))
+    if not leads and _FAILED.search(line.text) is None:
+        return "plain"
+    how = assertion_of(line, len(line.text), len(line.text))
+    if how == "warning" or (how == "handled" and leads):
+        return how
+    return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
+
+
+def _alone(line: Line, end: int) -> Assertion:
+    """How a line without a stack says that an exception was raised."""
+    how = assertion_of(line, 0, end)
+    return how if how in ("handled", "warning", "retold") else "plain"
+
+
+def _without_markup(text: str) -> str:
+    """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
+    return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
+
+
+def _of_handler(current: _OpenTraceback) -> bool:
+    """True for what was raised while a signal was handled, by what Python says or by a function's name."""
+    return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
+
+
+MIXED = 12
+"""Lines behind the announcement of an ignored error in which its traceback may begin, among others. Ours."""
+DIFFERENT = 4096
+"""Exceptions of which it is remembered how they were told."""
+
+
+class TracebackReader:
+    """Collects open tracebacks per process; hands out the exception when its line comes."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _OpenTraceback] = {}
+        self._again: set[str] = set()
+        self._signalled: set[str] = set()
+        self._told: dict[str, Assertion] = {}
+        self._ignored: Counter[str] = Counter()
+        """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
+        self._ignored_at: dict[str, int] = {}
+        self._lines = 0
+        self._before: dict[str, Line] = {}
+        self._thrown: dict[str, str] = {}
+        self._steps = 0
+
+    def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, Assertion]]:
+        """Exceptions this line completes, and how they are told."""
+        self._lines += 1
+        before = self._before.get(line.key)
+        self._before[line.key] = line
+        yield from self._read(line, before)
+
+    def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, Assertion]]:
+        text = line.text
+        if (begun := self._open.get(line.key)) is not None:
+            text = text.removeprefix(begun.indent)
+        if thrown := _THROWN.match(text):
+            self._thrown[line.key] = thrown[1]
+        elif (told := _WHAT.match(text)) and line.key in self._thrown:
+            yield ExceptionRaised(self._thrown.pop(line.key), told[1]), "plain"
+            return
+        if text.startswith("Traceback (most recent call last)"):
+            later = line.key in self._again
+            behind = before is not None and before.level in SERIOUS and before.time is not None
+            threaded = before is not None and _IN_THREAD.match(before.text) is not None
+            ignored = self._is_ignored(line)
+            announcement = before.text if before is not None and not ignored else ""
+            self._open[line.key] = _OpenTraceback(
+                line,
+                later=later,
+                manner="handled" if ignored else _announced_kind(before),
+                steps=self._steps,
+                behind=behind,
+                in_thread=threaded,
+                announcement=announcement if names_error(announcement) else "",
+            )
+            self._again.discard(line.key)
+            return
+        if _AGAIN in text:
+            self._again.add(line.key)
+        if _IGNORED.match(text):
+            self._ignored[line.key] += 1
+            self._ignored_at[line.key] = self._lines
+        current = self._open.get(line.key)
+        if current is not None and self._grown(current, text):
+            current.steps = self._steps
+            return
+        raised = (
+            RAISED.match(_without_markup(text)) if current is not None or not text.startswith(" ") else None
+        )
+        if raised and current is None and _OF_CONDA.match(raised[1]):
+            return
+        if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
+            how = "handled" if self._ignored[line.key] else _announced_kind(before)
+            current = self._open[line.key] = _OpenTraceback(line, manner=how, steps=self._steps)
+            self._grown(current, text)
+            return
+        if raised is None and current is not None and current.frames:
+            raised = _QUALIFIED.match(_without_markup(text))
+            if raised and raised[1].endswith("Warning") and not _WARNS.search(current.frames[-1].source):
+                return  # printed into the middle of it
+        if raised is None:
+            if current is not None and text and not text[0].isspace():
+                del self._open[line.key]
+            return
+        self._open.pop(line.key, None)
+        ignored = self._is_ignored(line)
+        self._ignored[line.key] -= self._ignored[line.key] > 0
+        if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
+            self._signalled.add(line.key)
+            return
+        if line.key in self._signalled and current is not None and _of_handler(current):
+            return  # the handler of the signal came into the middle of it
+        self._signalled.discard(line.key)
+        frames, later = (tuple(current.frames), current.later) if current else ((), False)
+        aside = of_onlookers(frames)
+        how = "plain"
+        if current is None:
+            how = "handled" if ignored or _announced_kind(before) == "handled" else "plain"
+        elif not current.announcement or raised[1].rpartition(".")[2] in current.announcement:
+            how = current.manner
+        told_so = current is not None and current.first.level == line.level == "W"  # every line of it
+        if current is not None and current.first.level in ("I", "D") and not line.level:
+            how = "handled"  # its program's logger tells of it, and has caught it
+        if told_so or line.severity in ("W", "I", "D"):
+            how = "warning"
+        elif current is None and how == "plain":
+            how = _alone(line, raised.end(1))
+        how = self._as_before(line, text, "handled" if aside else how)
+        logged = (
+            current is not None
+            and (current.behind or current.first.level in SERIOUS)
+            and line.level not in SERIOUS
+        )
+        threaded = current is not None and current.in_thread
+        what = ExceptionRaised(raised[1], (raised[2] or "").strip("` "), frames, later, logged, threaded)
+        yield what, how
+
+    def _is_ignored(self, line: Line) -> bool:
+        """True where an announcement of an ignored error is not far, and its traceback has not ended."""
+        return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= MIXED
+
+    def _as_before(self, line: Line, text: str, how: Assertion) -> Assertion:
+        """Ray shows what many workers say once, and the rest out of order with a count: all said it alike."""
+        if line.repeated:
+            return self._told.get(text, how)
+        if len(self._told) < DIFFERENT:
+            self._told.setdefault(text, how)
+        return how
+
+    def left(self) -> Iterator[Event[CutShort]]:
+        """The tracebacks that are still open when the log ends."""
+        for current in self._open.values():
+            line, how = current.first, current.manner
+            if self._steps - current.steps < AFTER:
+                what = CutShort(tuple(current.frames))
+                yield Event.at(line, what, manner=how)
+        self._open.clear()
+
+    def holds(self, line: Line) -> bool:
+        """True for a line of a stack: what it shows is source, and no word of the program."""
+        return line.key in self._open and line.text[:1].isspace()
+
+    def stepped(self) -> None:
+        """A counter of steps was printed."""
+        self._steps += 1
+
+    @staticmethod
+    def _grown(current: _OpenTraceback, text: str) -> bool:
+        """True when the line belongs to the stack and was taken in."""
+        frame = _FRAME.match(text)
+        if frame:
+            if not current.frames:
+                current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - PLACED)]
+            current.frames.append(StackFrame(frame[1], int(frame[2]), frame[3] or ""))
+            del current.frames[:-LONGEST_STACK]
+            return True
+        if not text[:1].isspace():
+            return False
+        if current.frames and not current.frames[-1].source and not set(text.strip()) <= set("^~ "):
+            last = current.frames[-1]
+            current.frames[-1] = StackFrame(last.file, last.line, last.function, text.strip()[:300])
+        return True

@@ -1,0 +1,209 @@
+"""PyTorch's NCCL watchdog, heartbeat monitor and desync report, in the words of torch 1.13 to 2.15."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.record import record
+from nodedoctor.triage.model import CollectiveCall, ProcessGroup
+from nodedoctor.triage.patterns.log_pattern import bounded_integer, optional_integer
+from nodedoctor.triage.patterns.rows import read_rows
+
+GROUP = (
+    r"\[PG (?:ID )?(?P<pgid>[^\s\]]+)"
+    r"(?: PG GUID (?P<guid>[^\s(\]]+)(?:\((?P<desc>[^)]*)\))?)? Rank (?P<grank>\d+)\]"
+)
+"""`[PG 0 Rank 1]` in torch 2.3 and 2.4, `[PG ID 0 PG GUID 0(default_pg) Rank 1]` from 2.5."""
+
+_GROUP = re.compile(GROUP)
+_ANNOUNCED = re.compile(r"Watchdog caught collective operation timeout|Watchdog caught(?: [a-z ]{1,27})?$")
+"""The watchdog's announcement, also where the log is cut within it."""
+_WORK = re.compile(r"\w{0,32}Work[A-Z]{2,6}\(([^)]*(?:\(ms\)=\d+[^)]*)?)")
+
+
+@record
+class TimedOut:
+    """A rank waited in a collective until the group's timeout: nearly always a victim."""
+
+    work: CollectiveCall = CollectiveCall()
+    ran_ms: int | None = None
+    fresh: bool = False
+    """The first announcement, not the exception text that repeats it."""
+
+
+@record
+class CollectiveFailed:
+    """A collective ended with an error of NCCL, not with a timeout."""
+
+    work: CollectiveCall = CollectiveCall()
+    reason: str = ""
+
+
+@record
+class CollectiveStatus:
+    """How far one rank was in one group."""
+
+    group: ProcessGroup
+    enqueued: int | None
+    completed: int | None
+    started: int | None = None
+    stuck: int | None = None
+
+
+@record
+class DumpRequested:
+    """A rank was told to dump because of this rank, the first victim that reported."""
+
+    from_rank: int | None = None
+
+
+@record
+class WatchdogStuck:
+    """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
+
+    seconds_stuck: int | None = None
+    of_server: bool = False
+    """An inference server's, which ends ranks that finish no step."""
+
+
+@record
+class DesyncMissing:
+    """The desync report names ranks that never joined: the most trusted line there is."""
+
+    ranks: tuple[int, ...]
+
+
+@record
+class DesyncJoined:
+    """Ranks that entered a collective and did not leave it, the furthest behind in the desync report."""
+
+    ranks: tuple[int, ...]
+    seq: int
+
+
+@record
+class ProcessAborting:
+    """The watchdog takes the process down; says nothing about why."""
+
+    reason: str
+
+
+def group_of(text: str) -> ProcessGroup:
+    """The process group a line names."""
+    found = _GROUP.search(text)
+    return ProcessGroup(found["guid"] or found["pgid"], found["desc"] or "") if found else ProcessGroup()
+
+
+def collective_of(text: str) -> CollectiveCall | None:
+    """The collective in `WorkNCCL(SeqNum=3, OpType=ALLREDUCE, ...)`, whichever of its fields are there."""
+    if not _WORK.search(text):
+        return None
+
+    def field(name: str) -> str | None:
+        found = re.search(rf"\b{name}=(-?\w+)(?=[,)])", text)  # at the end of a line it may be cut
+        return found[1] if found else None
+
+    timeout = re.search(r"Timeout\(ms\)=(\d+)(?=[,)])", text)
+    return CollectiveCall(
+        op=field("OpType") or "",
+        seq=optional_integer(field("SeqNum")),
+        numel_in=optional_integer(field("NumelIn")),
+        numel_out=optional_integer(field("NumelOut")),
+        timeout_ms=optional_integer(timeout[1]) if timeout else None,
+        group=group_of(text),
+    )
+
+
+def _timed_out(found: re.Match[str]) -> TimedOut | CollectiveFailed | None:
+    text = found.string
+    work = collective_of(text)
+    if "raised the following async exception" in text:
+        reason = text.partition("async exception:")[2].strip()
+        return CollectiveFailed(work, reason) if work else None
+    if work is None:
+        if not _ANNOUNCED.search(text):
+            return None
+        work = CollectiveCall(group=group_of(text))
+    elif not re.search(r"time[d ]*\s?out|Timeout|ran for", text):
+        return None
+    ran = re.search(r"ran for (\d+) ?(?:milliseconds|ms)", text)
+    fresh = "watchdog thread terminated" not in text and "what():" not in text
+    return TimedOut(work, optional_integer(ran[1]) if ran else work.timeout_ms, fresh)
+
+
+def _group_status(found: re.Match[str]) -> CollectiveStatus:
+    text = found.string
+
+    def last(word: str) -> int | None:
+        value = re.search(rf"last {word}(?: NCCL)? work: (-?\d+)", text, re.IGNORECASE)
+        return optional_integer(value[1]) if value else None
+
+    stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
+    return CollectiveStatus(
+        group_of(text),
+        last("enqueued"),
+        last("completed"),
+        last("started"),
+        optional_integer(stuck[1]) if stuck else None,
+    )
+
+
+def _aborting(found: re.Match[str]) -> TimedOut | CollectiveFailed:
+    """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
+    work = CollectiveCall(group=ProcessGroup(found["group"] or ""))
+    reason = found["why"].strip()
+    if re.search(r"time[d ]*\s?out", reason):
+        return TimedOut(work, None, fresh=True)
+    return CollectiveFailed(work, reason)
+
+
+def _async_error(found: re.Match[str]) -> CollectiveFailed:
+    return CollectiveFailed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip())
+
+
+def _lagging(found: re.Match[str]) -> TimedOut:
+    return TimedOut(CollectiveCall(found["op"], bounded_integer(found["seq"])))
+
+
+_ROWS = r"""
+# torch (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, debug.h, TraceUtils.h)
+_aborting
+    (?:\[TC\]\[rank=\d+\]\[name=(?P<group>[^\]]{0,80})\] )?
+    Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)
+_async_error
+    ^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?
+    nccl hit async error:? *(?P<why>.*)
+ProcessAborting  reason=its own watchdog takes the process down
+    ^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down
+_timed_out
+    (?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?
+    (?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()
+_group_status
+    (?:<GROUP>.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+
+DumpRequested
+    (?:<GROUP>.*?)?due to a collective timeout from +(?:rank (?P<from_rank>\d+)|this local rank)
+WatchdogStuck
+    (?:watchdog got stuck for (?P<seconds_stuck>\d+) seconds|Heartbeat monitor timed out)
+GIL_HELD
+    Could not acquire GIL within \d+ ms
+DesyncMissing
+    To our best knowledge, (?:ranks? )?
+    (?:\[?(?P<ranks>[\d, ]+)\]? are the lagging|the lagging/dead)(?P<ranks2>.*)
+DesyncMissing
+    \[(?P<ranks>[\d, ]+)\] finished collective #\d+, but didn't join
+DesyncJoined
+    \[(?P<ranks>[\d, ]+)\] joined but didn't finish collective #(?P<seq>\d+)
+_lagging
+    \[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)
+COMMUNICATOR_DESTROYED
+    ^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)
+ProcessAborting
+    (?:<GROUP> |\[Rank \d+\] )?(?:Process group|NCCL) watchdog thread terminated with exception:[ ]
+    (?P<reason>.*)
+"""
+
+SIGNS = read_rows(
+    _ROWS.replace("<GROUP>", GROUP),
+    ProcessAborting, DumpRequested, WatchdogStuck, DesyncMissing, DesyncJoined,
+    _aborting, _async_error, _timed_out, _group_status, _lagging,
+)  # fmt: skip

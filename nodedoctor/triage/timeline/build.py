@@ -1,0 +1,98 @@
+"""The events of the last incident put in relation: who is who, who waited, what the job survived."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.triage.identity.assign import assign_by_events, identify_waiting
+from nodedoctor.triage.identity.world import world_size
+from nodedoctor.triage.model import CollectiveCall, Event, ProcessGroup, SideError
+from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
+from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline
+from nodedoctor.triage.timeline.recovery.decide import decide_in_job, decide_in_log
+from nodedoctor.triage.timeline.recovery.of_the_job import describe_job
+from nodedoctor.triage.timeline.runs import separate_runs
+from nodedoctor.triage.timeline.streams import by_source, drop_copies, not_before
+
+
+def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
+    """The story of the last incident in these events, read from any number of sources."""
+    incidents = 0
+    last: list[Event[Any]] = []
+    sources = drop_copies(by_source(events))
+    before: list[list[Event[Any]]] = []
+    also_seen: list[SideError] = []
+    for source in sources:
+        *earlier, latest = separate_runs(source)
+        incidents = max(incidents, sum(run.died for run in earlier))
+        decisive, handled = decide_in_log(list(latest.events))
+        last += decisive
+        also_seen += handled
+        for number, run in enumerate(reversed(earlier)):
+            before += [[]] if len(before) == number else []
+            before[number] += run.events
+    last = assign_by_events(last)
+    waits, expected = tuple(_collect_waits(last)), world_size(last)
+    last, handled = decide_in_job(last, describe_job(last, waits, expected))
+    return Timeline(
+        events=tuple(last),
+        also_seen=(*also_seen, *handled),
+        incidents=incidents + any(e.kind not in QUIET for e in last),
+        survived=incidents,
+        folded=any(e.repeated for e in last),
+        waits=waits,
+        steps=_most_rises(last),
+        sources=len(sources),
+        not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
+        expected=expected,
+        earlier=tuple(map(tuple, before[::-1])),
+    )
+
+
+def _most_rises(events: Iterable[Event[Any]]) -> int:
+    """How often the busiest counter of steps rose."""
+    rises: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event.what, TrainingStep):
+            rises[event.what.series] += event.what.rises
+    return max(rises.values(), default=0)
+
+
+def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
+    """One wait per rank, group and collective; the group may stand only in a later line about it."""
+    groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
+    for event in events:
+        what = event.what
+        if isinstance(what, CollectiveStatus) and what.group.name and what.stuck is not None:
+            groups.setdefault((event.who.rank, what.stuck), what.group)
+        if isinstance(what, TimedOut) and what.work.group.name:
+            groups.setdefault((event.who.rank, what.work.seq), what.work.group)
+    seen: dict[tuple[Any, ...], CollectiveWait] = {}
+    for event in events:
+        what = event.what
+        if not isinstance(what, TimedOut):
+            continue
+        work = what.work
+        if not work.group.name:
+            work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
+        if event.who.rank is None and any(_told_again(event, work, wait) for wait in seen.values()):
+            continue
+        who = identify_waiting(event.who)
+        key = (who.rank, who.world, work.seq, work.op)
+        if key in seen:
+            continue
+        ran = what.ran_ms / 1000 if what.ran_ms is not None else None
+        began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
+        seen[key] = CollectiveWait(who, work, event, began)
+    return seen.values()
+
+
+def _told_again(event: Event[TimedOut], work: CollectiveCall, wait: CollectiveWait) -> bool:
+    """True for what C++ prints of the exception that ends a process: nothing there tells the global rank."""
+    same = work.signature == wait.work.signature and event.who.group_rank == wait.event.who.group_rank
+    names = {work.group.name, wait.work.group.name} - {""}
+    return not event.what.fresh and same and len(names) < 2 and event.who.world == wait.who.world

@@ -1,0 +1,119 @@
+"""Several jobs in one folder are told apart: one story of two jobs would be true of neither.
+
+Logs belong to different jobs when they cannot belong to one: they carry different job numbers in their names,
+or the same ranks speak in both and one ended before the other began. What speaks of no job, like a node's
+kernel log, belongs to all of them. Logs of different hosts are not told apart by their clocks: those may
+differ by hours.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodedoctor.triage.identity.labels import Sources, SourceStats
+from nodedoctor.triage.identity.paths import identities_from_paths
+from nodedoctor.triage.identity.world import world_size
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.nccl import Communicator
+from nodedoctor.triage.patterns.progress import TrainingStep, WorldSize
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.patterns.watchdog import TimedOut
+
+GAP = 60.0
+"""Seconds between the last line of one job and the first of the next, at least: queues are slower. Ours."""
+_NUMBER = re.compile(r"(?:slurm|job|jobid|sge|pbs|lsf)[-_.]?(\d{3,12})(?!\d)", re.IGNORECASE)
+_OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, ExceptionRaised, TimedOut, ProcessExit)
+
+
+@dataclass(slots=True)
+class LoggedJob:
+    """One job: its logs, and what tells it apart."""
+
+    id: str
+    sources: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+    ranks: set[int] = field(default_factory=set)
+    world: int | None = None
+    first: float | None = None
+    last: float | None = None
+
+    def takes(self, number: str, heard: SourceStats, ranks: set[int]) -> bool:
+        """Whether a log can be of this job."""
+        mine = _job_number(self.sources[0])
+        if mine and number and mine != number:
+            return False
+        elsewhere = self.hosts and heard.hosts and self.hosts.isdisjoint(heard.hosts)
+        shared = bool(self.ranks & ranks) or not (self.ranks or ranks or elsewhere)
+        first, last = heard.span or (None, None)
+        return not (shared and _are_apart(self.first, self.last, first, last))
+
+    def take(self, source: str, heard: SourceStats, ranks: set[int]) -> None:
+        """Add a log."""
+        self.sources.append(source)
+        self.hosts |= heard.hosts
+        self.ranks |= ranks
+        first, last = heard.span or (None, None)
+        self.first = min((t for t in (self.first, first) if t is not None), default=None)
+        self.last = max((t for t in (self.last, last) if t is not None), default=None)
+
+
+def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
+    """The jobs in these logs, the oldest first; one when nothing tells two apart."""
+    ranks = _ranks_by_log(events, speakers)
+    speaking = {e.place.source for e in events if e.kind in _OF_A_JOB} & speakers.keys()
+    found: list[LoggedJob] = []
+    for source in sorted(speaking, key=lambda name: (speakers[name].first or 0.0, name)):
+        heard, number = speakers[source], _job_number(source)
+        able = [job for job in found if job.takes(number, heard, ranks[source])]
+        if not able:
+            able = [LoggedJob(_job_name(source, number, {job.id for job in found}))]
+            found += able
+        folder = os.path.dirname(source)
+        near = [job for job in able if os.path.dirname(job.sources[0]) == folder] if able[0].sources else []
+        job = (near or able)[-1]
+        job.take(source, heard, ranks[source])
+    for job in found:
+        sources = set(job.sources)
+        job.world = world_size([event for event in events if event.place.source in sources])
+    return sorted(found, key=lambda job: (job.last or 0.0, job.id))
+
+
+def events_of(job: LoggedJob, others: Iterable[LoggedJob], events: Iterable[Event[Any]]) -> list[Event[Any]]:
+    """The events of one job, and those of logs that belong to none."""
+    foreign = {source for other in others if other is not job for source in other.sources}
+    return [event for event in events if event.place.source not in foreign]
+
+
+def _are_apart(first: float | None, last: float | None, begin: float | None, end: float | None) -> bool:
+    """True when both spans are known and one ends well before the other begins."""
+    if first is None or last is None or begin is None or end is None:
+        return False
+    return begin - last > GAP or first - end > GAP
+
+
+def _job_number(path: str) -> str:
+    found = _NUMBER.findall(path)
+    return str(found[-1]) if found else ""
+
+
+def _job_name(source: str, number: str, taken: set[str]) -> str:
+    """What a person calls a job: its number, else the name of its first log."""
+    name = number or os.path.basename(source)
+    return name if name not in taken else source
+
+
+def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:
+    """The ranks that speak in each log, or that its name says it is of."""
+    ranks = {source: stats.ranks for source, stats in speakers.items()}
+    for source, who in identities_from_paths(speakers, None).items():  # each job may have a size of its own
+        ranks[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}
+    for event in events:
+        if event.who.rank is not None and event.place.source in ranks:
+            ranks[event.place.source].add(event.who.rank)
+    return ranks

@@ -1,0 +1,249 @@
+"""What was wrong with a node when the job died: its report or recording, joined by host, time, pid, GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from nodedoctor import input_files
+from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import loaded, objects
+from nodedoctor.json_shapes import text as text_of_key
+from nodedoctor.model import Action, Fix, Role, Step
+from nodedoctor.record import record
+from nodedoctor.report.document import SCHEMA as REPORT
+from nodedoctor.report.json import document
+from nodedoctor.report.saved import damage
+from nodedoctor.report.saved import fix as fix_of
+from nodedoctor.triage.identity.world import is_address, short_host
+from nodedoctor.triage.lines.prefixes import parse_line
+from nodedoctor.triage.model import Cause, Event, Identity, Place
+from nodedoctor.triage.patterns import read_events
+from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
+from nodedoctor.triage.timeline import Timeline
+
+_ZIP = b"PK"
+BEFORE = 600.0
+"""Seconds before the first wait began in which a kernel message still counts: drivers retry for minutes."""
+
+NOTED = 3
+"""Messages of another time, or of none, that notes quote. Ours."""
+
+CAUSES: dict[str, Cause] = {
+    "limits.nofile": "shm_or_limits",
+    "limits.shm": "shm_or_limits",
+    "limits.memlock": "shm_or_limits",
+    "limits.processes": "shm_or_limits",
+    "limits.disk": "shm_or_limits",
+    "fabric.manager": "nvlink_fabric",
+    "fabric.state": "nvlink_fabric",
+    "fabric.nvswitch": "nvlink_fabric",
+    "nvlink.links": "nvlink_fabric",
+    "nvlink.errors": "nvlink_fabric",
+    "ib.ports": "network_ib",
+    "ib.counters": "network_ib",
+    "kernel.nic": "network_ib",
+    "net.interface": "network_socket_interface",
+    "p2p.status": "p2p_pcie_acs_iommu",
+    "pcie.acs": "p2p_pcie_acs_iommu",
+    "memory.ecc": "gpu_hardware_xid",
+    "memory.remap": "gpu_hardware_xid",
+    "kernel.pcie": "gpu_hardware_xid",
+    "driver.answers": "driver_problem",
+    "driver.modules": "driver_problem",
+}
+"""Checks whose failure can end a job, and how it is then called."""
+
+
+class NotANode(NodeDoctorError):
+    """A file that is neither a report nor a recording, in one line."""
+
+
+@record
+class NodeFault:
+    """A check that failed on a node: it may be behind a failure that nothing in the logs explains."""
+
+    cause: Cause
+    check: str
+    summary: str
+    fixes: tuple[Fix, ...] = ()
+
+
+@record
+class NodeFaults:
+    """One node's faults as events."""
+
+    host: str | None
+    events: tuple[Event[Any], ...]
+    keeps_jobs_away: str = ""
+    """Why no new job may start there; '' where one may."""
+
+
+def read_node(path: str) -> NodeFaults:
+    """Faults of a report (JSON) or a recording (zip or folder); NotANode when it is neither."""
+    return node_of(path, _load_report(path))
+
+
+def node_of(path: str, report: Mapping[str, Any]) -> NodeFaults:
+    """Faults of a report; `path` is where its evidence is said to stand."""
+    host = report.get("node", {}).get("hostname") if isinstance(report.get("node"), dict) else None
+    name = host if isinstance(host, str) else None
+    away = (cause for cause in objects(report.get("causes")) if not cause.get("preview"))
+    why = next((text_of_key(cause, "reason") for cause in away if cause.get("schedulable") in _AWAY), "")
+    return NodeFaults(name, tuple(_node_events(path, name, report)), why)
+
+
+_AWAY = ("no", "drain-when-idle")
+"""Answers of `schedulable` with which a node gets no new job, now or when it is idle."""
+
+
+@record
+class JoinedNodes:
+    """Events of nodes: those of this job, those of an unknown time; and notes."""
+
+    events: tuple[Event[Any], ...] = ()
+    undated: tuple[Event[Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
+    """Sort what nodes say by its time: only the job's counts for sure."""
+    kept: list[Event[Any]] = []
+    undated: list[Event[Any]] = []
+    notes: list[str] = []
+    dated = any(event.time is not None for event in story.events)
+    hosts = spoken_hosts(story)
+    for node in nodes:
+        if node.host and hosts and short_host(node.host) not in hosts:
+            notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
+            continue
+        for event in node.events:
+            if isinstance(event.what, NodeFault) or (dated and _in_time(event, story)):
+                kept.append(event)
+            elif not dated:
+                undated.append(event)
+    notes += [
+        f"{event.place.source}: perhaps of another job, since the logs have no times: {event.text[:200]}"
+        for event in undated[:NOTED]
+    ]
+    return JoinedNodes(tuple(kept), tuple(undated), tuple(notes))
+
+
+def _load_report(path: str) -> Mapping[str, Any]:
+    if os.path.isdir(path):
+        return _replay_recording(path)
+    try:
+        data = input_files.read(path, pipes=True)
+        if data.startswith(_ZIP):
+            return _replay_recording(path)
+        told = loaded(data)
+    except OSError as error:
+        raise NotANode(f"{path}: {error.strerror}") from None
+    except ValueError:
+        raise NotANode(f"{path}: neither a report nor a recorded node") from None
+    if not isinstance(told, dict) or told.get("schema") != REPORT:
+        raise NotANode(f"{path}: not a {REPORT} document")
+    if wrong := damage(told):
+        raise NotANode(f"{path}: a damaged report: {wrong}")
+    return told
+
+
+def _replay_recording(path: str) -> Mapping[str, Any]:
+    """A recording goes through the same checks as a live node."""
+    import asyncio
+
+    from nodedoctor.engine.session import Request, Session, UsageError
+
+    async def run() -> Mapping[str, Any]:
+        return document(await Session(Request(replay=Path(path))).diagnosis().run())
+
+    try:
+        return asyncio.run(run())
+    except UsageError as problem:
+        raise NotANode(str(problem)) from None
+
+
+def _node_events(path: str, host: str | None, report: Mapping[str, Any]) -> Iterator[Event[Any]]:
+    for check, finding in _failed_findings(report):
+        texts = [str(e.get("text", "")) for e in finding.get("evidence") or () if isinstance(e, dict)]
+        told = [
+            e
+            for text in texts
+            for e in _kernel_line_events(path, host, text)
+            if isinstance(e.what, (XidReported, HostOom, KernelTaskHung))
+        ]
+        yield from told
+        if not told and finding.get("status") == "fail" and check in CAUSES:
+            summary = str(finding.get("summary", ""))[:300]
+            text = f"{check}: {summary}" + (f": {texts[0]}" if texts else "")
+            what = NodeFault(CAUSES[check], check, summary, _check_fixes(finding.get("fix")))
+            yield Event(what, Place(path, 0), Identity(host=host), None, text[:500])
+
+
+def _check_fixes(value: Any) -> tuple[Fix, ...]:
+    """The check's own fix as the report has it."""
+    told = fix_of(value)
+    if told is None:
+        return ()
+    steps = tuple(
+        Step(
+            cast(Role, step["role"]),
+            step["command"],
+            step["when"] or "",
+            step["disturbs"] or "",
+            step["needs_root"],
+        )
+        for step in told["steps"]
+        if step["role"] != "verify"
+    )
+    verify = told["verify"] or ""
+    return (
+        Fix(
+            told["text"],
+            steps,
+            cast(Action, told["action"]),
+            told["disturbs"] or "",
+            verify,
+            told["docs"] or "",
+        ),
+    )
+
+
+def _failed_findings(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for result in report.get("results") or ():
+        for finding in (result.get("findings") or ()) if isinstance(result, dict) else ():
+            if (
+                isinstance(finding, dict)
+                and finding.get("status") in ("fail", "warn")
+                and not finding.get("waived")
+            ):
+                yield str(result.get("check", "")), finding
+
+
+def _kernel_line_events(path: str, host: str | None, text: str) -> Iterator[Event[Any]]:
+    """Kernel lines among the evidence, read like those of a log."""
+    lines = [line for raw in text.split("\n") for line in parse_line(raw, Place(path, 0))]
+    for event in read_events(lines):
+        who = Identity(host=event.who.host or host, pid=event.who.pid, gpu=event.who.gpu)
+        yield replace(event, who=who)
+
+
+def _in_time(event: Event[Any], story: Timeline) -> bool:
+    if event.time is None:
+        return True
+    times = [wait.began for wait in story.waits if wait.began is not None]
+    known = [e.time for e in story.events if e.time is not None]
+    first = min(times) if times else min(known)
+    return first - BEFORE <= event.time <= max(known) + BEFORE
+
+
+def spoken_hosts(story: Timeline) -> set[str]:
+    """Short names of the hosts that the logs name; addresses and localhost name nobody."""
+    return {
+        short_host(event.who.host)
+        for event in story.events
+        if event.who.host and not is_address(event.who.host)
+    }

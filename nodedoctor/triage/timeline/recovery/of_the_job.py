@@ -1,0 +1,138 @@
+"""Errors that decide nothing beside what the whole job shows: who waited later, and who ended first.
+
+Programs print errors that they handle. Such a line is no cause, unless something ties it to a death.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from nodedoctor.record import record
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline.model import QUIET, CollectiveWait
+from nodedoctor.triage.timeline.recovery.survived import FAR
+
+_IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
+STARTS = ("version_mismatch", "driver_problem")
+"""Causes that keep a process from its first collective: one that made many had none of them."""
+MEETING = "rendezvous-failed"
+"""A launcher tells it too when its store ends with the job."""
+WORKING = 3
+"""Collectives after which a job is past its start."""
+
+
+@record
+class JobContext:
+    """What of the whole job speaks against an error: who waited, how far it came, who ended first."""
+
+    began: dict[int | None, float]
+    """When the last wait of each rank began."""
+    past_start: bool
+    all_waited: bool
+    first_were_killed: bool
+    last_end: dict[str, int]
+    """Place of the last event in each log that ended a process or kept it from going on."""
+
+
+def describe_job(
+    events: Sequence[Event[Any]], waits: tuple[CollectiveWait, ...], expected: int | None
+) -> JobContext:
+    """The context of a job's errors, put together once."""
+    first = [event for event in events if isinstance(event.what, ProcessExit) and event.what.first]
+    began: dict[int | None, float] = {}
+    for wait in waits:
+        if wait.began is not None:
+            began[wait.who.rank] = max(began.get(wait.who.rank, wait.began), wait.began)
+    return JobContext(
+        began,
+        _is_past_start(events, waits),
+        bool(waits) and _all_waited(waits, expected),
+        _first_were_killed(first),
+        _last_ends(events),
+    )
+
+
+def is_of_the_start(event: Event[Any], job: JobContext) -> bool:
+    """True for what keeps a program from its first step, of a job that made many."""
+    return job.past_start and event.who.rank is None and _of_the_start(event.what)
+
+
+def waited_later(event: Event[Any], job: JobContext) -> bool:
+    """True for a process that came to a collective after its error and waited there until the timeout."""
+    rank = event.who.rank
+    later = rank is not None and event.time is not None and rank in job.began and event.time < job.began[rank]
+    return later and _is_personal(event.what)
+
+
+def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
+    """True for an error of an unknown rank where every rank waited: none is left that could have failed."""
+    return job.all_waited and event.who.rank is None and _is_personal(event.what)
+
+
+def is_beside_killed(event: Event[Any], job: JobContext) -> bool:
+    """True for an exception of an unknown rank where the first to end were killed."""
+    return job.first_were_killed and event.who.rank is None and isinstance(event.what, ExceptionRaised)
+
+
+def is_retold(event: Event[Any], job: JobContext) -> bool:
+    """True for an error that an unknown process retells, before the end of the job.
+
+    A mere exit code is no other end: it may be the one of this error.
+    """
+    if event.manner != "retold" or event.who.rank is not None:
+        return False
+    source, offset = event.place.source, event.place.offset
+    return any(end > offset or log != source for log, end in job.last_end.items())
+
+
+def _last_ends(events: Sequence[Event[Any]]) -> dict[str, int]:
+    ends: dict[str, int] = {}
+    for event in events:
+        what = event.what
+        exit_code = isinstance(what, ProcessExit) and what.signal is None
+        if event.manner == "plain" and not exit_code and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE):
+            source = event.place.source
+            ends[source] = max(ends.get(source, 0), event.place.offset)
+    return ends
+
+
+def _is_personal(what: object) -> bool:
+    return isinstance(what, (GpuFull, ExceptionRaised)) or (isinstance(what, Symptom) and what.personal)
+
+
+def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]) -> bool:
+    """True when the job was past its start: it counted steps, or waits in a late collective."""
+    if any(wait.work.seq is not None and wait.work.seq > WORKING for wait in waits):
+        return True
+    rises: Counter[tuple[str, int]] = Counter()
+    for event in events:
+        if isinstance(event.what, TrainingStep) and event.what.begins:
+            rises[event.what.series, event.what.part] += event.what.rises
+    return max(rises.values(), default=0) >= FAR
+
+
+def _of_the_start(what: object) -> bool:
+    """True for what keeps a program from its first step; a function imports when it is called."""
+    if isinstance(what, ExceptionRaised):
+        called = bool(what.frames) and what.frames[-1].function != "<module>"
+        return not called and _IMPORTS.search(what.type) is not None
+    return isinstance(what, Symptom) and (what.cause in STARTS or what.name == MEETING)
+
+
+def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:
+    """True when every rank of the job waited: none is left that could have failed early."""
+    return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
+
+
+def _first_were_killed(first: list[Event[ProcessExit]]) -> bool:
+    """True when the first to end were killed: an exception ends a process with a code of its own."""
+    return bool(first) and all(event.what.signal in (7, 9, 11) for event in first)

@@ -1,0 +1,57 @@
+"""What the order of lines in a log tells: when a line without a time was printed, and which log is a copy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from nodedoctor.triage.model import Event
+
+DISORDER = 2.0
+"""Seconds that a line may stand behind a later one in a stream: pipes of several processes. Ours."""
+
+
+def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
+    """The events of each source, in their order."""
+    sources: dict[str, list[Event[Any]]] = defaultdict(list)
+    for event in events:
+        sources[event.place.source].append(event)
+    return list(sources.values())
+
+
+def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:
+    """For each event without a time, the time before which it was not printed, by the event's `id`.
+
+    Only where one log took the lines of several ranks as they came: its ranks take turns, and its times only
+    go forward. Logs that were put one behind another tell nothing between their ranks.
+    """
+    speakers = [event.who.rank for event in source if event.who.rank is not None]
+    turns = sum(one != other for one, other in pairwise(speakers))
+    times = [event.time for event in source if event.time is not None and event.who.rank is not None]
+    forward = all(then >= now - DISORDER for now, then in pairwise(times))
+    if len(set(speakers)) < 2 or turns < len(set(speakers)) or not forward:
+        return {}
+    found: dict[int, float] = {}
+    last: float | None = None
+    for event in source:
+        if event.time is not None:
+            last = event.time if event.who.rank is not None else last
+        elif last is not None:
+            found[id(event)] = last
+    return found
+
+
+def drop_copies(sources: Sequence[list[Event[Any]]]) -> list[list[Event[Any]]]:
+    """The sources without those that say word for word what another one says: a log that was copied."""
+    known: set[tuple[Any, ...]] = set()
+    kept = []
+    for source in sources:
+        content = tuple(
+            (event.place.offset, event.text, event.time, event.who, event.kind) for event in source
+        )
+        if content not in known:
+            kept.append(source)
+        known.add(content)
+    return kept

@@ -1,0 +1,336 @@
+"""What to do about each cause, in order of least effort, and what to measure when the logs do not decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nodedoctor.model import Action, Fix, Step
+from nodedoctor.steps import as_steps, drastic, looks
+from nodedoctor.triage.describe import rank_ranges
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Cause, Event, Verdict
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.not_a_log import ProcessState
+from nodedoctor.triage.patterns.progress import SettingMentioned
+from nodedoctor.triage.patterns.ras import RasMissing
+from nodedoctor.triage.patterns.ray import ActorDied
+from nodedoctor.triage.patterns.stacks import ThreadStack
+from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
+from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
+from nodedoctor.triage.timeline import Timeline, follows_timeout
+from nodedoctor.triage.timeline.pace import step_seconds
+from nodedoctor.triage.verdict.advice import guesses, timeouts
+from nodedoctor.triage.verdict.advice.remedies import fixes_for_event
+from nodedoctor.triage.verdict.causes import groups
+from nodedoctor.triage.verdict.causes.ras import kept
+from nodedoctor.wording import decimal
+
+TORCH_BY_LINE = {
+    737: (1, 11), 828: (2, 0), 474: (2, 1), 475: (2, 1), 523: (2, 2), 563: (2, 3), 607: (2, 4), 568: (2,
+    4), 616: (2, 5),
+    629: (2, 6), 632: (2, 7), 685: (2, 8), 683: (2, 9), 688: (2, 10), 689: (2, 11), 757: (2, 12),
+    730: (2, 13),
+    741: (2, 14), 738: (2, 15),
+}  # fmt: skip
+"""Line of `Watchdog caught` in ProcessGroupNCCL.cpp, read from the binaries of the official wheels."""
+
+NO_SUCH_VARIABLE = (
+    "NCCL_TIMEOUT",
+    "no released NCCL or PyTorch reads a variable of this name; the limit is the process group's own timeout",
+)
+
+
+_HANGS = (
+    TimedOut, WatchdogStuck, Mark.GIL_HELD, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
+    RasMissing, Mark.HANG_CONFIRMED,
+)  # fmt: skip
+"""Events of a job in which somebody waited: what shows where is of no use for a crash."""
+
+
+def torch_version(story: Timeline) -> tuple[int, int] | None:
+    """The torch release whose watchdog prints from this source line; vendors' builds may differ."""
+    for wait in story.waits:
+        found = re.search(r"ProcessGroupNCCL\.cpp:(\d+)$", wait.event.origin)
+        if found and int(found[1]) in TORCH_BY_LINE:
+            return TORCH_BY_LINE[int(found[1])]
+    return None
+
+
+def frameworks_and_settings(story: Timeline) -> frozenset[str]:
+    """Frameworks and settings that the logs name."""
+    return frozenset(event.what.name for event in story.of(SettingMentioned))
+
+
+def choose_fixes(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
+    """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set.
+
+    An undetermined verdict has none: nothing is worth changing before it is known what failed.
+    """
+    if verdict.outcome == "undetermined":
+        return ()
+    names = frameworks_and_settings(story)
+    found = list(verdict.fixes)
+    found = found or next(
+        (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
+    )
+    if not found:
+        rows = _FIXES.get(verdict.cause, ())
+        found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
+    if verdict.cause == "timeout_too_short_legit_work" and story.waits:
+        found += timeouts.timeout_fixes(names)
+    return tuple(found)
+
+
+def _deciding_events(verdict: Verdict) -> list[Event[Any]]:
+    """The evidence whose own fixes count: who was killed is no reason where a memory limit says why."""
+    told = list(verdict.evidence)
+    if verdict.cause != "peer_host_oom":
+        return told
+    return [event for event in told if not isinstance(event.what, ProcessExit)]
+
+
+SLOW = 10
+"""Steps in the time of a wait, from which on no slow step explains it. Ours: stragglers
+are two to five times slower."""
+
+
+def not_the_cause(
+    story: Timeline, suspects: Sequence[int | None], sentence: str, explains: bool | None
+) -> tuple[tuple[str, str], ...]:
+    """What people would try first and need not."""
+    told: list[tuple[str, str]] = []
+    if sentence and explains is False:
+        told.append(("network bandwidth or the amount of data", sentence))
+    echoes = [event for event in story.of(ActorDied) if follows_timeout(story, event)]
+    if echoes:
+        told.append(
+            (
+                "an out-of-memory kill, as Ray's list of possible causes says",
+                "that list is the same for every lost worker; this one gave up waiting and ended itself, and"
+                " Ray saw the end",
+            )
+        )
+    if story.waits:
+        variable, why = NO_SUCH_VARIABLE
+        where = "; ".join(
+            f"{row.framework}: {row.setting}"
+            for row in timeouts.settings_in_use(frameworks_and_settings(story))
+        )
+        told.append((variable, f"{why}, which is set elsewhere ({where})"))
+        other = guesses.other_group(story)
+        if other:
+            told.append(other)
+        first = story.first_wait
+        step = step_seconds(story.events)
+        limit = first.work.timeout_ms if first is not None else None
+        if step is not None and limit is not None and limit / 1000 > SLOW * step:
+            told.append(
+                (
+                    "a step that was merely slow",
+                    f"a step took {decimal(step, 2)} s, and the limit is {decimal(limit / 1000)} s:"
+                    f" {limit / 1000 / step:.0f} steps",
+                )
+            )
+        if first is not None and first.who.rank not in (None, *suspects):
+            told.append((f"rank {first.who.rank}", "the rank that prints the timeout waited for another one"))
+    return tuple(told)
+
+
+def next_measurements(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
+    """What would decide, ready to paste, in the names the torch in use reads."""
+    if verdict.cause == "none":
+        return ()
+    told = list(kept(story))
+    if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
+        return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
+    if verdict.outcome != "undetermined" and verdict.confidence != "low":
+        return ()
+    coverage = verdict.coverage
+    entered = groups.ranks_in_collective(story)
+    world = coverage.ranks_expected or groups.world_of(story) or entered
+    if not (world and set(range(world)) <= set(coverage.ranks_seen)):
+        told.append(_all_logs(story))
+    if story.folded:
+        told.append(
+            Fix("Ray folded lines of several ranks into one.", looks("export RAY_DEDUP_LOGS=0"), "config")
+        )
+    if verdict.cause == "gpu_hardware_xid":
+        return tuple(told)
+    if not story.has_any(_HANGS):
+        text = "Let a crash leave its stack and the last lines of every process, and run it again."
+        told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
+        return tuple(told)
+    if entered is not None:
+        told.append(_WITHOUT_P2P)
+    told.append(_recorder_step(torch_version(story)))
+    told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
+    return tuple(told)
+
+
+_WITHOUT_P2P = Fix(
+    "Test the way between the GPUs: run once without P2P, and ask the node.",
+    looks("export NCCL_P2P_DISABLE=1", "nodedoctor p2p pcie"),
+)
+
+
+def _all_logs(story: Timeline) -> Fix:
+    seen = sorted(story.ranks_seen)
+    have = (
+        f"only {'rank' if len(seen) == 1 else 'ranks'} {rank_ranges(seen)} in these"
+        if seen
+        else "these name none"
+    )
+    return Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
+
+
+def _recorder_step(version: tuple[int, int] | None) -> Fix:
+    old = ("export TORCH_NCCL_TRACE_BUFFER_SIZE=2000", "export TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+           'export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$HOME/nodedoctor-fr/rank_"')  # fmt: skip
+    new = ("export TORCH_FR_BUFFER_SIZE=2000", 'export TORCH_FR_DUMP_TEMP_FILE="$HOME/nodedoctor-fr/rank_"')
+    commands: tuple[str, ...]
+    if version is None:
+        text, commands = (
+            "Switch the flight recorder on (old and new names, whichever torch it is)",
+            (*old, *new),
+        )
+    elif version < (2, 8):
+        text, commands = (
+            f"Switch the flight recorder on (torch {version[0]}.{version[1]} reads these names)",
+            old,
+        )
+    else:
+        text, commands = f"Switch the flight recorder on (torch {version[0]}.{version[1]})", (*old[:2], *new)
+    text += (
+        ", run again until it hangs, and give nodedoctor the folder. It must exist on every node; the "
+        "home directory, which nodes often share, is taken here."
+    )
+    return Fix(text, looks(*('mkdir -p "$HOME/nodedoctor-fr"', *commands)), "config")
+
+
+def steps_of(commands: Iterable[str]) -> tuple[Step, ...]:
+    """Commands as steps: all look, or set something in one's own shell, but what ends the work of others."""
+    return tuple(
+        step
+        for command in commands
+        for step in (as_steps((command,)) if drastic(command) else looks(command))
+    )
+
+
+Row = tuple[str, tuple[str, ...], Action]
+
+_FIXES: dict[Cause, tuple[Row, ...]] = {
+    "gpu_hardware_xid": (
+        (
+            "Drain the node and diagnose its GPU; the job's settings are not the cause.",
+            ("nodedoctor",),
+            "drain",
+        ),
+        ("Reset or replace the GPU as its check says.", (), "investigate"),
+    ),
+    "peer_host_oom": (
+        (
+            "Use less host memory: fewer data-loader workers, no pinned copies, sharded checkpoints.",
+            (),
+            "config",
+        ),
+        ("Request more memory, or run fewer ranks per node.", (), "config"),
+    ),
+    "peer_cuda_oom": (
+        ("Reduce the micro-batch or sequence length and accumulate more steps.", (), "config"),
+        ("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
+    ),
+    "user_code_exception": (
+        ("Repair the exception shown above: the first of its process, not those that follow.", (), "config"),
+    ),
+    "peer_died": (
+        (
+            "Find out what killed it: first check the kernel log of its node for an OOM kill.",
+            ("dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",),
+            "investigate",
+        ),
+    ),
+    "collective_mismatch": (
+        (
+            "Make all ranks call the same collectives: none under `if rank == 0`, the same number of "
+            "batches.",
+            (),
+            "config",
+        ),
+        (
+            "In a multimodal model, give batches without images or sound dummy ones, so that the layers for"
+            " them run on all ranks.",
+            (),
+            "config",
+        ),
+        (
+            "Run once with the check that compares every call.",
+            ("export TORCH_DISTRIBUTED_DEBUG=DETAIL",),
+            "investigate",
+        ),
+    ),
+    "cpu_stuck_or_slow_rank": (
+        (
+            "Look at the missing rank when it happens again: storage, data loader, a lock, a prompt.",
+            ("nodedoctor triage --live",),
+            "investigate",
+        ),
+    ),
+    "timeout_too_short_legit_work": (
+        ("Do the long work on all ranks, or before the process group is made; save sharded.", (), "config"),
+    ),
+    "network_ib": (
+        ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
+        (
+            "Exclude the NIC or the node until it is repaired.",
+            (),
+            "config",
+        ),
+    ),
+    "network_socket_interface": (
+        (
+            "Find the interface that reaches the other nodes, and name it in NCCL_SOCKET_IFNAME.",
+            ("ip -br addr", "ip route"),
+            "investigate",
+        ),
+        (
+            "Check address, port and firewall of the rendezvous.",
+            (),
+            "investigate",
+        ),
+    ),
+    "p2p_pcie_acs_iommu": (
+        (
+            "Confirm it: if the job runs with this, P2P over PCIe is broken.",
+            ("export NCCL_P2P_LEVEL=NVL",),
+            "investigate",
+        ),
+        ("Disable ACS on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
+    ),
+    "nvlink_fabric": (
+        (
+            "Start or repair the Fabric Manager; its version must be the driver's.",
+            ("systemctl status nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"),
+            "restart-service",
+        ),
+        ("In a VM without NVSwitches, disable only NVLS.", ("export NCCL_NVLS_ENABLE=0",), "config"),
+    ),
+    "shm_or_limits": (("See which limits the job's processes have.", ("nodedoctor limits",), "investigate"),),
+    "version_mismatch": (
+        (
+            "Install the NCCL and CUDA packages that this torch pins, and only those.",
+            ("pip check",),
+            "config",
+        ),
+        (
+            "Check which libraries are found first.",
+            ("nodedoctor stack", "echo $LD_LIBRARY_PATH"),
+            "investigate",
+        ),
+    ),
+    "driver_problem": (
+        ("Check the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
+        ("Install a driver for this CUDA, or a torch built for the driver's CUDA.", (), "config"),
+    ),
+}

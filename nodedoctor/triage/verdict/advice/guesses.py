@@ -1,0 +1,66 @@
+"""When nothing decides: the causes that fit, likeliest first, and what is missing to prove each."""
+
+from __future__ import annotations
+
+from nodedoctor.triage.model import Cause, CollectiveCall
+from nodedoctor.triage.patterns.progress import SettingMentioned
+from nodedoctor.triage.patterns.watchdog import WatchdogStuck
+from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.verdict.causes import groups
+from nodedoctor.wording import decimal
+
+MODALITIES = (
+    "batches without images skip the vision tower, so that ranks make different collectives;"
+    " the other ranks' lines would show it"
+)
+MICRO_BATCHES = (
+    "ranks with different numbers of micro-batches make different numbers of gathers;"
+    " the other ranks' lines would show it"
+)
+
+
+def unseen_explanations(story: Timeline) -> tuple[tuple[Cause, str], ...]:
+    """What may be behind a wait whose other side is not in the logs."""
+    first = story.first_wait
+    if first is None:
+        return ()
+    if groups.ranks_in_collective(story) is not None:
+        return (
+            (
+                "p2p_pcie_acs_iommu",
+                "all ranks entered and none finished: a data path, and no line says which",
+            ),
+            ("network_ib", "the same; no adapter or port reported a fault"),
+        )
+    named = {event.what.name for event in story.of(SettingMentioned)}
+    mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _is_all_gather(first.work) else ""
+    told: list[tuple[Cause, str]] = []
+    if mismatch:
+        told.append(("collective_mismatch", mismatch))
+    told.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
+    told.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
+    if not mismatch:
+        told.append(("collective_mismatch", "no other rank's collective is in these logs"))
+    if story.of(WatchdogStuck):
+        told.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
+    return tuple(told)
+
+
+def other_group(story: Timeline) -> tuple[str, str] | None:
+    """The timeout of a group that is not the default one does not follow the setting of the job."""
+    first = story.first_wait
+    if first is None or first.work.timeout_ms is None:
+        return None
+    group = first.work.group
+    if not group.name or group.desc == "default_pg" or group.name == "0":
+        return None
+    limit = f"{decimal(first.work.timeout_ms / 1000)} s"
+    return (
+        "a timeout set for the job (ddp_timeout, init_process_group)",
+        f"group {group.name} timed out after {limit}, and it is not the default group: groups made by"
+        " new_group(), like DeepSpeed's clone of the world, keep their backend's own default",
+    )
+
+
+def _is_all_gather(work: CollectiveCall) -> bool:
+    return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op

@@ -1,0 +1,51 @@
+"""Cause rules: each module one family, each rule a pure function from the story to candidate causes.
+
+A rule says what a candidate rests on; `weigh` says which one outweighs the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.verdict.causes import (
+    collectives,
+    corruption,
+    deaths,
+    exceptions,
+    groups,
+    kernel_stalls,
+    missing,
+    network,
+    nodes,
+    ras,
+    stacks,
+    steps,
+    symptoms,
+    unclassified,
+)
+
+Rule = Callable[[Timeline], Iterator[Candidate]]
+
+RULES: tuple[Rule, ...] = (
+    *symptoms.RULES,
+    *exceptions.RULES,
+    *corruption.RULES,
+    *deaths.RULES,
+    *collectives.RULES,
+    *groups.RULES,
+    *missing.RULES,
+    *steps.RULES,
+    *network.RULES,
+    *kernel_stalls.RULES,
+    *nodes.RULES,
+    *ras.RULES,
+    *stacks.RULES,
+    *unclassified.RULES,
+)
+
+
+def find_candidates(story: Timeline) -> list[Candidate]:
+    """Every cause that some rule sees."""
+    return [candidate for rule in RULES for candidate in rule(story)]

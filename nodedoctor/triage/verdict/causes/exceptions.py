@@ -1,0 +1,114 @@
+"""What a program raised: the first exception that is not an echo of somebody else's end."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from textwrap import shorten
+from typing import Any
+
+from nodedoctor.triage.describe import describe_identities
+from nodedoctor.triage.model import Candidate, Cause, Event
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.frames import is_library, source_place
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.secondary_errors import is_secondary, quoted_message
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.timeline import QUIET, Timeline
+from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
+from nodedoctor.triage.verdict.causes.families import family_of
+
+SAID = 160
+"""Characters of an exception that a headline quotes."""
+NEXT = 400
+"""Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
+
+
+def first_exception(story: Timeline) -> Iterator[Candidate]:
+    """The first exception that is not an echo of somebody else's end."""
+    explained = [
+        e
+        for e in story.events
+        if e.kind not in (*QUIET, ExceptionRaised)
+        and not (isinstance(e.what, Symptom) and not e.what.decisive)
+    ]
+    known = _ExplainedPlaces(explained)
+    own = [e for e in story.of(ExceptionRaised) if not is_secondary(e.what) and not known.explain(e)]
+    if any(_says_what(event.what) for event in story.of(ExceptionRaised)):
+        own = [event for event in own if _says_what(event.what)]
+    chosen = independent_failures(story, own)
+    if not chosen:
+        yield from _repeated_by_engine(story)
+        return
+    first = _past_a_lookup(min(chosen, key=lambda event: (event.what.later, story.moment(event))), chosen)
+    same = [e for e in chosen if e.what.type == first.what.type]
+    culprits = find_culprits(story, same)
+    said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
+    at = source_place(first.what.frames)
+    where = f" ({at})" if at else ""
+    headline = f"{describe_identities(culprits) or 'the program'} raised {said}{where}"
+    kind = family_of(f"{first.what.type}: {first.what.message}")
+    cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
+    owner = kind.owner if kind is not None else None
+    yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
+
+
+def _past_a_lookup(
+    first: Event[ExceptionRaised], others: Iterable[Event[ExceptionRaised]]
+) -> Event[ExceptionRaised]:
+    """What was raised when a library went to get what it had not found: that is why the program ended."""
+    if first.what.type not in _NOT_FOUND or not first.what.frames or not is_library(first.what.frames[-1]):
+        return first
+    behind = (
+        e for e in others if e.what.later and e.who == first.who and e.place.source == first.place.source
+    )
+    return min(
+        (event for event in behind if event.place.offset > first.place.offset),
+        key=lambda event: event.place.offset,
+        default=first,
+    )
+
+
+_NOT_FOUND = ("KeyError", "AttributeError", "IndexError", "StopIteration")
+"""Errors by which programs learn that a cache, a table or an object has not got something yet."""
+
+
+def _repeated_by_engine(story: Timeline) -> Iterator[Candidate]:
+    """What an engine says that a worker raised, where the worker itself is not heard."""
+    told = [event for event in story.of(ExceptionRaised) if quoted_message(event.what)]
+    if told:
+        said = shorten(quoted_message(told[0].what), SAID, placeholder=" ...")
+        headline = f"a worker of the engine raised {said}"
+        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(told[:4]))
+
+
+def _says_what(raised: ExceptionRaised) -> bool:
+    """False for a mere `Exception:`, behind which another one tells what it was: so mp.spawn shows it."""
+    return bool(raised.message) or raised.type != "Exception"
+
+
+class _ExplainedPlaces:
+    """Where other events were read, put together once: thousands of exceptions are asked about."""
+
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
+        self._read: set[tuple[str, int]] = set()
+        self._messages: dict[tuple[str, int | None], list[int]] = {}
+        for event in events:
+            place = event.place
+            self._read.add((place.source, place.offset))
+            if isinstance(event.what, (GpuFull, Symptom)):
+                self._messages.setdefault((place.source, event.who.rank), []).append(place.offset)
+        for offsets in self._messages.values():
+            offsets.sort()
+
+    def explain(self, raised: Event[ExceptionRaised]) -> bool:
+        """True when another event tells of the same line or message."""
+        source, offset = raised.place.source, raised.place.offset
+        end = offset + len(raised.text)
+        offsets = self._messages.get((source, raised.who.rank), [])
+        behind = bisect_right(offsets, end)
+        goes_on = behind < len(offsets) and offsets[behind] - end < NEXT
+        return goes_on or (source, offset) in self._read
+
+
+RULES = (first_exception,)

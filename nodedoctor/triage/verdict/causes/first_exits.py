@@ -1,0 +1,110 @@
+"""Who ended first by itself, where nothing tells why: how far a launcher's words about ends reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodedoctor.record import record
+from nodedoctor.triage.describe import blameable_identities
+from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.machine import HostOom
+from nodedoctor.triage.patterns.store import ClientsMissing
+from nodedoctor.triage.timeline import Timeline
+
+LARGEST_NAMED = 1 << 16
+"""Ranks of which the missing ones are looked for by name."""
+
+
+@record
+class FirstEnd:
+    """The ends that no other one came before. `alone`: one process ended while all others were alive."""
+
+    ends: tuple[Event[ProcessExit], ...]
+    people: tuple[Identity, ...]
+    alone: bool
+
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes that are told."""
+        return sorted({event.what.code for event in self.ends if event.what.told})
+
+
+def first_end(story: Timeline) -> FirstEnd | None:
+    """The first processes that ended with an exit code; None where no launcher tells which these were.
+
+    torchelastic notes one time for all that it finds ended at one look: the one that it puts at the root is
+    the first only if no other one has that time (`torch/distributed/elastic/multiprocessing/api.py`).
+    """
+    ends = [event for event in story.of(ProcessExit) if event.what.code > 0 and event.what.signal is None]
+    listed = [event for event in ends if event.what.at]
+    if listed:
+        began = min(event.what.at for event in listed)
+        # the time of an entry whose begin is cut off is not known: it may have been the first
+        begun = [event for event in ends if not event.what.at and _is_entry(event)]
+        first = [*begun, *(event for event in listed if event.what.at == began)]
+        rooted = any(event.what.first for event in listed)
+        return (
+            _first_end(first, first)
+            if rooted
+            else FirstEnd(tuple(first), tuple(_exited_processes(first)), alone=False)
+        )
+    flagged = [event for event in ends if event.what.first]
+    if flagged:
+        return _first_end(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
+    early = before_stop(ends, story.of(PeersTerminated)) or ends
+    return _first_end(early, early) if any(_exited_processes(early)) else None
+
+
+def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
+    """Who ended: one process, or all that a scheduler lists."""
+    return [Identity(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
+
+
+def never_joined(story: Timeline) -> tuple[Identity, ...]:
+    """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
+    told = story.of(ClientsMissing)
+    joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
+    came = story.ranks_seen
+    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
+    # inference engines count clients of groups of their own
+    same = story.expected == expected or len(came) > 1
+    return (
+        tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
+    )
+
+
+def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:
+    if not ends:
+        return None
+    people = tuple(_exited_processes(first))
+    lowest = _is_lowest(ends[0]) and not ends[0].who.local_rank
+    process = any(who.rank is not None or who.pid is not None for who in people)  # else of a host, or a pod
+    return FirstEnd(tuple(ends), people, len(people) == 1 and process and not lowest)
+
+
+def _exited_processes(ends: Sequence[Event[ProcessExit]]) -> list[Identity]:
+    people = [who for event in ends for who in people_of(event)]
+    hosts = {who.host: who for who in people if who.host is not None}
+    return list(blameable_identities(*people)) or list(hosts.values())
+
+
+def _is_entry(event: Event[ProcessExit]) -> bool:
+    """True for an entry of torchelastic's list of failures."""
+    return event.text.startswith("rank ") and " exitcode " in event.text
+
+
+def _is_lowest(event: Event[ProcessExit]) -> bool:
+    """True for torchelastic's notice: of all that it found ended it names the one with the lowest local rank.
+
+    So those below were alive, and of those above nothing is known.
+    """
+    return "local_rank: " in event.text and not event.what.at and not _is_entry(event)
+
+
+def before_stop(
+    ends: list[Event[ProcessExit]], stops: Sequence[Event[PeersTerminated]]
+) -> list[Event[ProcessExit]]:
+    """The ends before their launcher began to stop the others, where it says so."""
+    first = {event.place.source: event.place.offset for event in reversed(stops)}
+    return [e for e in ends if e.place.offset < first.get(e.place.source, e.place.offset + 1)]

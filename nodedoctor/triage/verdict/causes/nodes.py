@@ -1,0 +1,29 @@
+"""What failed on a node, where the logs themselves do not say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nodedoctor.triage.model import Candidate, Cause, Event
+from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.node_reports import NodeFault
+
+
+def node_faults(story: Timeline) -> Iterator[Candidate]:
+    """Failed checks by cause: an explanation for lack of a better one, so with medium confidence at most."""
+    by_cause: dict[Cause, list[Event[NodeFault]]] = {}
+    for event in story.of(NodeFault):
+        by_cause.setdefault(event.what.cause, []).append(event)
+    for cause, events in by_cause.items():
+        first = events[0]
+        where = f" on {first.who.host}" if first.who.host else ""
+        yield Candidate(
+            cause,
+            "node",
+            "medium",
+            f"the logs do not say why, but {first.what.check} fails{where}: {first.what.summary}",
+            tuple(events[:4]),
+        )
+
+
+RULES = (node_faults,)

@@ -1,0 +1,299 @@
+"""Causes that one process reports about itself or its node: hardware, memory, versions, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nodedoctor.knowledge.xids import sxid, xid
+from nodedoctor.triage.describe import (
+    blameable_identities,
+    describe_briefly,
+    describe_identities,
+    distinct_ranks,
+    nodes_of,
+)
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Candidate, Cause, Event, Ground, Identity, Owner
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.frameworks import CollectiveShape
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import HostOom, MemoryUser, XidReported
+from nodedoctor.triage.patterns.nccl import DuplicateGpu
+from nodedoctor.triage.patterns.progress import SettingMentioned
+from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
+from nodedoctor.triage.verdict.causes.first_exits import people_of
+from nodedoctor.wording import sentences
+
+_GROUND: dict[Cause, Ground] = {
+    "gpu_hardware_xid": "fault",
+    "driver_problem": "fault",
+    "version_mismatch": "fault",
+    "nvlink_fabric": "fault",
+    "shm_or_limits": "fault",
+    "network_socket_interface": "fault",
+    "network_ib": "path",
+    "p2p_pcie_acs_iommu": "path",
+    "user_code_exception": "own error",
+    "collective_mismatch": "compared",
+    "peer_died": "death",
+    "peer_host_oom": "fault",
+    "peer_cuda_oom": "own error",
+    "cpu_stuck_or_slow_rank": "absence",
+}
+_EXPLAINED = {
+    "cannot-map": {"open-files"},
+    "cannot-listen": {"port-in-use"},
+    "disk-full": {"dev-shm"},
+    "fabric-in-progress": {"fabric-of-host"},
+    "fabric-not-ready": {"fabric-of-host", "fabric-in-progress"},
+    "diag-p2p": {"diag-pair"},
+    "diag-pair": {"diag-nvlink"},
+}
+"""Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
+_ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
+"""What only says more of a fault that another line tells: servers without NVSwitches print it, too."""
+_HOG = 0.1
+"""Share of the memory in use that a process must hold to be the one that filled it. Ours."""
+_HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
+"""Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
+_BY_NAME: dict[str, Ground] = {
+    "host-not-found": "path",
+    "connect-failed": "path",
+    "no-route": "path",
+    "store-unreachable": "path",
+    "coordinator-unreachable": "path",
+    "mesh-failed": "path",
+    "name-unresolved": "path",
+    "rendezvous-failed": "path",
+    "agent-unheard": "path",
+    "diag-nvlink": "path",
+    "diag-links": "path",
+    "diag-ecc": "named",
+    # on the side of the process that tells it: no peer has a part in it
+    "ib-own-side": "own error",
+    "network-plugin-missing": "own error",
+}
+"""Symptoms that rest on something else than most of their cause."""
+
+COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
+"""RL frameworks put an inference engine beside the trainers, on the same GPUs."""
+
+HARMLESS = frozenset((45, 63, 92, 121, 154))
+"""Xids that end no job, or only tell of another one's consequences (see `nodedoctor explain`)."""
+
+DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
+"""Names of symptoms that a program reports when its GPU fails under it."""
+
+
+def symptom_candidates(story: Timeline) -> Iterator[Candidate]:
+    """Lines that point to a cause by themselves, grouped by that cause."""
+    by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
+    for event in story.of(Symptom):
+        by_name.setdefault((event.what.cause, event.what.name), []).append(event)
+    names = {name for _, name in by_name}
+    compared = bool(story.of(CollectiveShape))
+    signalled = any(event.what.helper for event in story.of(ProcessExit))
+    for (cause, name), events in by_name.items():
+        if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
+            continue
+        if name in _HOW and signalled:
+            continue
+        if name == "declared-mismatch" and compared:  # `collectives.declared` says more
+            continue
+        first = min(events, key=story.moment)
+        what = first.what
+        ground = _symptom_ground(what)
+        culprits = nodes_of(e.who for e in events) if what.of_node else ()
+        if what.personal:
+            culprits = find_culprits(story, independent_failures(story, events))
+        yield Candidate(
+            cause,
+            ground,
+            "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high",
+            (f"{describe_briefly(culprits)}: " if culprits else "") + _message_ground(what),
+            tuple(events[:4]),
+            culprits,
+            owner=what.owner,
+        )
+
+
+def _symptom_ground(what: Symptom) -> Ground:
+    return _BY_NAME.get(what.name) or (_GROUND[what.cause] if what.decisive else "hint")
+
+
+def _message_ground(what: Symptom) -> str:
+    return f"{what.says} ({what.words})" if what.words else what.says
+
+
+def xid_candidates(story: Timeline) -> Iterator[Candidate]:
+    """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
+    told = [event for event in story.of(XidReported) if not _is_harmless_xid(event.what)]
+    soft = [event for event in told if of_program(event.what)]
+    hard = [event for event in told if not of_program(event.what)]
+    if hard:
+        yield _judge_xid(story, "gpu_hardware_xid", "fault", hard)
+    if soft:
+        yield _judge_xid(story, "user_code_exception", "own error", soft)
+
+
+def _judge_xid(story: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]) -> Candidate:
+    first = events[0].what
+    culprits = tuple(distinct_ranks(event.who for event in events))
+    if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
+        culprits = _only_device_error(story)
+    if not culprits and cause == "user_code_exception":
+        culprits = blameable_identities(*(event.who for event in events))
+    elif not culprits:  # the process that the driver names met the fault of its GPU
+        culprits = nodes_of(Identity(host=event.who.host) for event in events)
+    headline = f"{'SXid' if first.switch else 'Xid'} {first.code} on the device at {first.pci}"
+    headline += f" ({describe_briefly(culprits)})" if culprits else ""
+    row = None if first.switch else xid(first.code)
+    headline += f": {sentences(row.meaning)[0]}" if row is not None else ""
+    return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
+
+
+def _only_device_error(story: Timeline) -> tuple[Identity, ...]:
+    """The one rank whose program saw its GPU fail: that of the one GPU that the driver reports."""
+    ranks = distinct_ranks(
+        e.who for e in story.of(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
+    )
+    return tuple(ranks) if len(ranks) == 1 else ()
+
+
+def _is_harmless_xid(what: XidReported) -> bool:
+    if what.switch:
+        row = sxid(what.code)
+        return row is not None and row.kind == "non-fatal"
+    return what.code in HARMLESS
+
+
+def of_program(what: XidReported) -> bool:
+    """True for an Xid that a program's own mistake raises."""
+    row = None if what.switch else xid(what.code)
+    return row is not None and row.of_program
+
+
+def host_memory(story: Timeline) -> Iterator[Candidate]:
+    """An out-of-memory line of the kernel, Slurm, Kubernetes or Ray; with Ray the hog is in its table."""
+    ooms = story.of(HostOom)
+    if not ooms:
+        return
+    hog = _largest_process(story, ooms)
+    by = ooms[0].what.said_by
+    culprits = _who_filled_it(ooms, by, hog)
+    killed = _only_killed(story) if by != "Ray" and not culprits else None
+    if killed is not None:
+        culprits = blameable_identities(*people_of(killed))
+    headline = f"{describe_identities(culprits) or 'a process'} used up the host's memory; {by} says so"
+    if not culprits:
+        hosts = {event.who.host for event in ooms if event.who.host}
+        culprits = (Identity(host=hosts.pop()),) if len(hosts) == 1 else ()
+        headline = _without_a_process(ooms, culprits) or headline
+    besides = [event for event in (hog, killed) if event is not None]
+    evidence: tuple[Event[Any], ...] = (*ooms[:4], *besides)
+    yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
+
+
+def _largest_process(story: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
+    """The largest process of Ray's table, if what it holds explains how full the node was."""
+    largest = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+    used = max(event.what.gigabytes for event in ooms)
+    return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
+
+
+def _who_filled_it(
+    ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None
+) -> tuple[Identity, ...]:
+    """Whom the lines name: with Ray the hog of its table, which is not the worker that it killed."""
+    if by == "Ray" and hog is not None:
+        return blameable_identities(hog.who)
+    personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
+    ranks = tuple(distinct_ranks(who for e in personal for who in people_of(e) if who.rank is not None))
+    return ranks or (blameable_identities(*(e.who for e in ooms if e.what.pid)) if by == "the kernel" else ())
+
+
+def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
+    """What is said where no line names who filled the memory; '' where none names a node either."""
+    full = next((event for event in ooms if event.what.share), None)
+    if full is not None:
+        where = f" of {full.who.host}" if full.who.host else ""
+        return (
+            f"the memory{where} was full ({full.what.share}), and Ray killed process"
+            f" {full.what.pid}, its newest, which need not be the one that filled it"
+        )
+    return f"the memory of {nodes[0].host} was used up; {ooms[0].what.said_by} says so" if nodes else ""
+
+
+def _only_killed(story: Timeline) -> Event[ProcessExit] | None:
+    """The one process that a launcher or a shell saw end by SIGKILL, which is how a memory limit ends one."""
+    killed = [e for e in story.of(ProcessExit) if e.what.signal == 9 and not e.what.helper]
+    people = blameable_identities(*(who for event in killed for who in people_of(event)))
+    return killed[0] if len(people) == 1 else None
+
+
+def gpu_memory(story: Timeline) -> Iterator[Candidate]:
+    """One rank had no GPU memory left; the others only waited for it."""
+    full = story.of(GpuFull)
+    if not full:
+        return
+    early = independent_failures(story, full)
+    culprits = find_culprits(story, early)
+    crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
+    headline = f"{describe_identities(culprits) or 'a process'} ran out of GPU memory"
+    if crowded:
+        what = crowded[0].what
+        headline += f": {_memory_holders(what)} held {what.others:.0f} of its {what.total:.0f} GiB"
+    shared = not COLOCATED.isdisjoint(event.what.name for event in story.of(SettingMentioned))
+    owner: Owner | None = "NODE" if crowded and not shared and not _is_on_wrong_gpu(crowded[0].who) else None
+    evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])
+    yield Candidate("peer_cuda_oom", "own error", "high", headline, evidence, culprits, owner=owner)
+
+
+def _memory_holders(what: GpuFull) -> str:
+    """Who else held memory; a process is named as the only one only if it was."""
+    if what.holder is None:
+        return "other processes"
+    one = f"process {what.holder}"
+    return one if what.holders == 1 else f"{what.holders} other processes, most of all {one},"
+
+
+def _is_on_wrong_gpu(who: Identity) -> bool:
+    """True for a rank that used a GPU of another number: then other ranks of the job may be on it, too."""
+    return who.rank is not None and who.gpu is not None and who.gpu not in (who.rank, who.local_rank)
+
+
+def _of_the_job(story: Timeline, pid: int | None) -> bool:
+    """True for a process of which the logs tell more than that it holds memory."""
+    return pid is not None and pid in story.pids
+
+
+def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:
+    """Two ranks on one GPU: more ranks than GPUs, or a wrong CUDA_VISIBLE_DEVICES."""
+    events = story.of(DuplicateGpu)
+    if events:
+        ranks = sorted({rank for event in events for rank in event.what.ranks})
+        culprits = tuple(Identity(rank=rank) for rank in ranks)
+        headline = f"{describe_identities(culprits)} were started on the same GPU"
+        yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
+
+
+def left_early(story: Timeline) -> Iterator[Candidate]:
+    """A rank that took its communicators down before the others gave up waiting."""
+    waiting = {wait.who.rank for wait in story.waits}
+    gone = [
+        e
+        for e in story.marked(Mark.COMMUNICATOR_DESTROYED)
+        if not story.late(e) and e.who.rank not in waiting and waiting
+    ]
+    culprits = tuple(distinct_ranks(event.who for event in gone))
+    if culprits:
+        headline = (
+            f"{describe_identities(culprits)} ended its process groups and left while the others waited"
+        )
+        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
+
+
+RULES = (symptom_candidates, xid_candidates, host_memory, gpu_memory, duplicate_gpu, left_early)

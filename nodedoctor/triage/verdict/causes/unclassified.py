@@ -1,0 +1,86 @@
+"""What a log says last, where no sign reads it: every program has words of its own for a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import shorten
+from typing import Any
+
+from nodedoctor.triage.describe import describe_identities, distinct_ranks
+from nodedoctor.triage.marks import Mark, kind_of
+from nodedoctor.triage.model import Candidate, Confidence, Event
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.trace import CutShort
+from nodedoctor.triage.patterns.unclassified import UnclassifiedError
+from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.verdict.causes.culprits import shows_who_failed, sole_failure
+from nodedoctor.triage.verdict.causes.exceptions import SAID
+from nodedoctor.triage.verdict.causes.families import family_of
+
+
+def last_words(story: Timeline) -> Iterator[Candidate]:
+    """The first line about a failure whose kind is known, where nothing else is.
+
+    What a program calls an error counts more than what only speaks of one. The latter is nothing long before
+    the end.
+    """
+    talked = {event.place.source: event.place.offset for event in story.marked(Mark.OUTPUT_CONTINUED)}
+    for event in sorted(unclassified_errors(story), key=_error_weight):
+        if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(
+            event.place.source, 0
+        ):
+            continue
+        kind = family_of(event.text)
+        if kind is None or kind.cause == "undetermined":
+            continue
+        culprits = tuple(distinct_ranks([event.who])) or sole_failure(story)
+        said = shorten(event.text, SAID, placeholder=" ...")
+        headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.says} ({said})"
+        sure: Confidence = "low" if culprits else "medium"  # others may have said the same
+        yield Candidate(kind.cause, "last words", sure, headline, (event,), culprits, owner=kind.owner)
+        return
+
+
+def _error_weight(event: Event[Any]) -> tuple[bool, bool]:
+    """What comes first: a program's own errors, and lines that say more than one word."""
+    return event.what is not Mark.UNREAD_TROUBLE, " " not in event.text
+
+
+def unclassified_errors(story: Timeline) -> Sequence[Event[Any]]:
+    """The lines about a failure that nothing else was read from, where nothing explains the end.
+
+    A job that went on afterwards, or came to its end, has none: then only errors by name are left.
+    """
+    if story.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in story.trouble):
+        return ()
+    told = story.marked(Mark.UNREAD_TROUBLE)
+    if story.alive:
+        return sorted([*told, *_behind_the_end(story)], key=_source_line)
+    plain = [event for event in story.of(UnclassifiedError) if not event.what.aside]
+    return sorted([*told, *(plain or story.of(UnclassifiedError))], key=_source_line)
+
+
+def _behind_the_end(story: Timeline) -> list[Event[Any]]:
+    """What a script says behind a program that came to its end, in front of the code that it ends with."""
+    done = {event.place.source: event.place.offset for event in story.marked(Mark.JOB_FINISHED)}
+    ends = {event.place.source: event.place.offset for event in story.of(ProcessExit)}
+    return [
+        event
+        for event in story.of(UnclassifiedError)
+        if done.get(event.place.source, event.place.offset)
+        < event.place.offset
+        < ends.get(event.place.source, 0)
+    ]
+
+
+def _source_line(event: Event[Any]) -> tuple[str, int]:
+    return event.place.source, event.place.offset
+
+
+def _unexplained_end(event: Event[Any]) -> bool:
+    what = event.what
+    coded = isinstance(what, ProcessExit) and what.signal is None
+    return coded or kind_of(what) in (Mark.UNREAD_TROUBLE, CutShort) or shows_who_failed(event)
+
+
+RULES = (last_words,)
