@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nodedoctor.knowledge.kinds import kind_of_events
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause, Event, Outcome, Owner
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
@@ -13,6 +14,7 @@ from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.machine import HostOom, XidReported
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.node_reports import NodeFault
 from nodedoctor.triage.verdict.causes.families import family_of
@@ -36,6 +38,9 @@ def _names(event: Event[Any], owner: Owner | None) -> Iterator[str]:
         yield event.what.check.replace(".", "_").replace("-", "_")
     elif isinstance(event.what, XidReported) and event.what.switch:
         yield "sxid"
+    elif event.what is Mark.UNREAD_TROUBLE or isinstance(event.what, UnclassifiedError):
+        family = family_of(event.text)
+        yield f"raised_{family.name}".replace("-", "_") if family is not None else name
     elif detail:
         yield f"{name}_{detail}".replace(" ", "_").replace("-", "_")
     yield name
