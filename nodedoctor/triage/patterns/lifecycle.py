@@ -56,8 +56,8 @@ CancelledByUser  why=interrupted from the keyboard
     ^\s*(?:\w+Error: )?KeyboardInterrupt\b(?!: terminated$)
     |\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!](?! terminated$)
     \W{0,3}.{0,24}\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)
-# Kubernetes (kube-scheduler, kubelet), SkyPilot, Ray (gcs_server, the autoscaler), Google's and Amazon's audit
-# logs; vLLM preempts requests of its own when its cache is full
+# Kubernetes (kube-scheduler, kubelet), SkyPilot, Ray (gcs_server, the autoscaler), audit logs of Google and
+# Amazon; vLLM preempts requests of its own when its cache is full
 CancelledByUser  why=preempted
     [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b)|PREEMPTION|PreemptionByScheduler|was forcibly preempted
     |Terminated due to preemption|DRAIN_PREEMPTED|compute\.instances\.preempted
