@@ -334,7 +334,7 @@ def test_every_option_in_a_recipe_exists(recipe: str, calls: int):
 def test_every_file_is_explained_and_every_file_explained_is_there():
     readme = (RECIPES / "README.md").read_text()
     files = {str(path.relative_to(RECIPES)) for path in RECIPES.rglob("*") if path.is_file()} - {"README.md"}
-    folders = "acceptance|blackbox|kubernetes|slurm|node-problem-detector|provisioning|prometheus|ci"
+    folders = "acceptance|blackbox|kubernetes|ray|slurm|node-problem-detector|provisioning|prometheus|ci"
     named = set(re.findall(rf"`((?:{folders})/[\w.-]+)`", readme))
     assert files - {"prometheus/nodedoctor-metrics.timer"} == named
 
