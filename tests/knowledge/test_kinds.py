@@ -32,7 +32,6 @@ SUSPICIONS = {
     "declared-mismatch",
     "cuda-after-fork",
     "ddp-unused-parameters",
-    "crash-loop",
     "dask-memory",
     "memory-limit-touched",
 }

@@ -98,3 +98,15 @@ def test_storage_servers_and_numbers(error: str, kind: str, decision: str, tmp_p
 )  # fmt: skip
 def test_what_a_look_is_for(line: str, kind: str, tmp_path: Path) -> None:
     assert answer(tmp_path, f"{steps(1, 20)}{line}\n") == (kind, "look")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Warning  Failed  12s (x3 over 40s)  kubelet  Error: ErrImagePull",
+        "Warning  Failed  12s  kubelet  Error: CreateContainerConfigError",
+        "slurmstepd: error: pyxis: container start failed with error code: 1",
+    ],
+)
+def test_a_container_that_was_not_started(line: str, tmp_path: Path) -> None:
+    assert answer(tmp_path, f"{line}\n") == ("undetermined/container_never_started", "look")
