@@ -15,7 +15,7 @@ from nodedoctor.cli.explain import CULPRITS, DECISIONS, OWNERS, RECURRENCE, SAFE
 from nodedoctor.declare.registry import Check
 from nodedoctor.engine.plugins import discover
 from nodedoctor.knowledge import causes, env_vars, kinds, xids
-from nodedoctor.knowledge.pair_floors import pair_floors
+from nodedoctor.knowledge.floors import floors, shares
 from nodedoctor.knowledge.tested_hardware import seen_on
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
@@ -46,7 +46,7 @@ def pages() -> dict[str, str]:
     made["causes.md"] = "\n".join(_causes())
     made["kinds/index.md"] = "\n".join(_kinds())
     made |= {f"kinds/{row.kind}.md": "\n".join(_kind(row)) for row in kinds.kinds()}
-    made["pair-floors.md"] = "\n".join(_floors())
+    made["floors.md"] = "\n".join(_floors())
     return {path: f"{text.rstrip()}\n" for path, text in sorted(made.items())}
 
 
@@ -169,13 +169,24 @@ def _kind(row: kinds.Kind) -> Iterator[str]:
 
 
 def _floors() -> Iterator[str]:
-    yield from ("# What a good pair of nodes has", "")
-    yield from ("`fleet --pairs` warns where a good pair has less, as then all pairs are slow.", "")
+    yield from ("# Rates that are too low", "")
+    yield from (
+        "A floor holds only where all of its row fits: another board or a shorter message has none.",
+        "",
+    )
+    yield from _head(
+        "measured", "fabric", "gate", "passes from", "a good run", "below it", "messages", "source"
+    )
+    for gate in floors():
+        size = f"{gate.least_bytes / 1e9:.0f} GB or more" if gate.least_bytes else "any"
+        passes, healthy = f"{gate.least:g} {gate.unit}", f"{gate.healthy:g}" if gate.healthy else ""
+        source = f"{gate.source} (read {gate.read})"
+        yield _row(gate.operation, gate.fabric, f"{gate.gate:g}", passes, healthy, gate.level, size, source)
+    yield from ("", "Others are shares of what links and memory are built for:", "")
     yield from _head("measured", "fabric", "at least", "of", "links", "note", "source")
-    for row in pair_floors():
+    for row in shares():
         links = f"up to {row.up_to_gbps:g} Gb/s" if row.up_to_gbps else "all"
-        share = f"{row.share:.0%}"
-        yield _row(row.what, row.fabric, share, row.of, links, row.why, row.source)
+        yield _row(row.operation, row.fabric, f"{row.share:.0%}", row.of, links, row.why, row.source)
 
 
 def _head(*names: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.facts.measured.bandwidth import Bandwidth, Pair
 from nodedoctor.knowledge.fixes.bandwidth import DENIED, HUNG, SLOW, SYSTEM, UNSTARTED, WRONG
+from nodedoctor.knowledge.floors import fitting_floors
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding
 from nodedoctor.wording import count_with_noun
@@ -48,8 +49,8 @@ def p2p(
     access, or a pair is below the floor and half of the median. WARN for a smaller lag.
     Fix: Look at nvlink.links, fabric.state and p2p.status first; reset the GPU that the slow pairs share,
     then replace it.
-    Threshold: Floors per model are in the knowledge tables; 0.9 and 0.5 of the peers' median are our
-    thresholds (eight H200 were within 0.1 of 396.4 GB/s: stas00/ml-engineering).
+    Threshold: Floors per model and link are rows of the table of floors; 0.9 and 0.5 of the peers' median
+    are our thresholds (eight H200 were within 0.1 of 396.4 GB/s: stas00/ml-engineering).
     False positives: Cards without peer access by design (L4, GeForce) are no fault; a short copy also
     measures the moment.
     """
@@ -57,8 +58,9 @@ def p2p(
     pairs = {(pair.source, pair.target): pair for pair in bandwidth.pairs if not pair.error}
     findings += _corrupted(pairs, bandwidth)
     findings += _denied(pairs, bandwidth, bool(board and board.joined))
-    for group in _similar_pairs(pairs, topology, board).values():
-        findings += _slow_pairs(group, bandwidth, gpus, bool(board and board.joined))
+    for link, group in _similar_pairs(pairs, topology, board).values():
+        judged = gpus if board and board.joined else None
+        findings += _slow_pairs(group, link, bandwidth, judged)
     yield from findings
     if not findings and pairs:
         yield Finding.ok(_summary(pairs))
@@ -136,23 +138,25 @@ def _denied(pairs: _Pairs, bandwidth: Bandwidth, joined: bool) -> Iterator[Findi
         yield Finding.fail(summary, subject=_subject(a, b), evidence=said, fix=DENIED)
 
 
-def _similar_pairs(pairs: _Pairs, topology: Topology | None, board: Board | None) -> dict[str, _Pairs]:
-    """Pairs that should be equally fast: the same kind of link or path, and peer access or none."""
-    groups: dict[str, dict[tuple[int, int], Pair]] = {}
+def _similar_pairs(
+    pairs: _Pairs, topology: Topology | None, board: Board | None
+) -> dict[str, tuple[str, _Pairs]]:
+    """Pairs that should be equally fast, with their link: the same kind or path, and peer access or none."""
+    groups: dict[str, tuple[str, dict[tuple[int, int], Pair]]] = {}
     for key, pair in pairs.items():
         link = topology.links.get(f"GPU{key[0]}", {}).get(f"GPU{key[1]}", "") if topology else ""
         kind = "joined" if board and board.joined else link
         if pair.read_gbytes_s:
-            groups.setdefault(f"{kind} {pair.access}", {})[key] = pair
+            groups.setdefault(f"{kind} {pair.access}", (link, {}))[1][key] = pair
     return dict(groups)
 
 
-def _slow_pairs(pairs: _Pairs, bandwidth: Bandwidth, gpus: Gpus | None, joined: bool) -> Iterator[Finding]:
+def _slow_pairs(pairs: _Pairs, link: str, bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     speeds = {key: pair.read_gbytes_s or 0.0 for key, pair in pairs.items()}
     usual = median(speeds.values())
     reach = any(pair.access for pair in pairs.values())
-    judged = gpus.gpus if gpus and joined and reach and not gpus.encrypted else ()
-    floor = max((_floor(gpu) for gpu in judged), default=0.0)
+    judged = gpus.gpus if gpus and reach and not gpus.encrypted else ()
+    floor = max((_floor(gpu, link) for gpu in judged), default=0.0)
     bad = {key for key, speed in speeds.items() if speed < max(LOW * usual, floor)}
     if not bad:
         return
@@ -176,9 +180,10 @@ def _finding(speed: float, usual: float, floor: float) -> Callable[..., Finding]
     return Finding.fail if speed < max(floor, BROKEN * usual) else Finding.warn
 
 
-def _floor(gpu: Gpu) -> float:
+def _floor(gpu: Gpu, link: str) -> float:
     model = gpu_model(gpu.name or "")
-    return (model.p2p_floor_gbps if model else None) or 0.0
+    gates = fitting_floors("p2p", model.name, link=link) if model else []
+    return max((gate.least for gate in gates), default=0.0)
 
 
 def _summary(pairs: _Pairs) -> str:

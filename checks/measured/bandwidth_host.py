@@ -8,19 +8,15 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.measured.bandwidth import DEEP, Bandwidth, HostCopy
 from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
-from nodedoctor.knowledge.gpus import gpu_model, pcie_gen
+from nodedoctor.knowledge.floors import fitting_floors, share_of
+from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import count_with_noun
 
 LOW = 0.9
 """Of the median of the peers; ours, for the reasons in bandwidth.py."""
 BROKEN = 0.5
-"""Of the median of the peers; ours: what lost half its lanes. Floors by PCIe generation have their sources in
-the knowledge tables."""
-MEMORY_FLOOR = 0.45
-"""Of the data sheet; ours, just below the lowest of DCGM's limits: H200 NVL 2212 of 4800 GB/s is 46 %, B200
-4072 of 8000 is 51 %, A100 80GB 1173 of 2039 and H100 SXM 1905 of 3350 about 57 %
-(NVIDIA/DCGM, nvvs/diag-skus.yaml.in). What this floor misses is judged by the other GPUs."""
+"""Of the median of the peers; ours: what lost half its lanes."""
 
 
 @check(
@@ -39,8 +35,8 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     floor of its PCIe generation. A smaller lag behind the peers is a WARN.
     Fix: Check the link's width and speed (pcie.width, pcie.speed), reseat the card or riser, and measure
     again.
-    Threshold: Floors per PCIe generation are rows of the limits table; 0.9 and 0.5 of the peers' median are
-    our thresholds, no external source.
+    Threshold: Floors per PCIe generation are rows of the table of floors; 0.9 and 0.5 of the peers' median
+    are our thresholds, no external source.
     False positives: Confidential computing encrypts host copies and is much slower by design; a GPU that
     starts work during the measurement looks slow.
     """
@@ -99,18 +95,20 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     if not speeds:
         return
     usual = median(speeds.values())
+    row = share_of("memory-copy")
+    share = row.share if row else 0.0
     low = False
     for index, speed in speeds.items():
         model = gpu_model(known[index].name or "") if index in known else None
         sheet = (model.memory_bandwidth_gbps if model else None) or 0.0
         evidence = [reading(DEEP, f"steps[step=memory&index={index}].gbytes_s")]
-        if speed < MEMORY_FLOOR * sheet:
-            summary = f"{speed:.0f} GB/s, below {MEMORY_FLOOR:.0%} of the data sheet's {sheet:.0f}"
+        if speed < share * sheet:
+            summary = f"{speed:.0f} GB/s, below {share:.0%} of the data sheet's {sheet:.0f}"
             yield Finding.fail(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
         elif speed < LOW * usual:
             summary = f"{speed:.0f} GB/s , other GPUs {usual:.0f}"
             yield Finding.warn(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
-        low |= speed < max(MEMORY_FLOOR * sheet, LOW * usual)
+        low |= speed < max(share * sheet, LOW * usual)
     if not low:
         yield Finding.ok(
             f"{min(speeds.values()):.0f} to {max(speeds.values()):.0f} GB/s on {len(speeds)} GPUs"
@@ -150,11 +148,11 @@ def _slow_hosts(bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int
 
 def _host_floors(gpu: Gpu | None) -> tuple[float, float]:
     """Below which the PCIe link of a GPU is broken, and below which it is worth a look; 0 where not known."""
-    row = pcie_gen(gpu.pcie_generation_max) if gpu and gpu.pcie_generation_max else None
-    if row is None or gpu is None or not gpu.pcie_width_max or gpu.pcie_width_max < 4:
+    if gpu is None or not gpu.pcie_generation_max or not gpu.pcie_width_max or gpu.pcie_width_max < 4:
         return 0.0, 0.0  # width 1 is what a GPU on NVLink-C2C reports
-    share = gpu.pcie_width_max / 16
-    return (row.host_floor_gbps or 0.0) * share, (row.host_warn_gbps or 0.0) * share
+    gates = fitting_floors("host-copy", pcie_gen=gpu.pcie_generation_max)
+    least = {gate.level: gate.least * gpu.pcie_width_max / 16 for gate in gates}
+    return least.get("fail", 0.0), least.get("warn", 0.0)
 
 
 def _by_index(gpus: Gpus | None) -> dict[int, Gpu]:

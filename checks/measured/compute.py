@@ -7,6 +7,8 @@ from statistics import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
+from nodedoctor.knowledge.floors import fitting_floors
+from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import count_with_noun
 
@@ -28,10 +30,11 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
     Why: silent data corruption raises no error; the loss diverges weeks later.
     Fix disturbs: every job on the node while it is drained.
     Judges: FAIL when a multiplication raises an error or gives other bits than its repeats or peers, or is
-    far slower; WARN when one GPU is below 0.9 of its peers.
+    far slower; WARN when a GPU is below 0.9 of its peers, or below 0.85 of the best that was published of
+    its model.
     Fix: Take the node out of service, run DCGM's diagnostic, and return the GPU that computes differently.
     Threshold: 0.9 of the median is our threshold: temperature alone changes 1 to 2 % (arXiv 2407.21783,
-    section 3.3.4).
+    section 3.3.4). What was published of a model is a row of the table of floors (stas00/ml-engineering).
     False positives: Different models or libraries in one node give different bits; only like GPUs are
     compared.
     """
@@ -55,6 +58,9 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
         elif (gpu.tflops or 0.0) < LOW * usual:
             summary = f"{gpu.tflops:.0f} TFLOP/s, its peers {usual:.0f}"
             finding = Finding.warn(summary, subject=subject, evidence=mine, fix=SLOW)
+        elif (gpu.tflops or 0.0) < (least := _least_tflops(gpu)):
+            summary = f"{gpu.tflops:.0f} TFLOP/s, at least {least:.0f} expected of this model"
+            finding = Finding.warn(summary, subject=subject, evidence=mine, fix=SLOW)
         else:
             continue
         troubles += 1
@@ -70,6 +76,13 @@ def _compute_evidence(gpu: GpuGemm) -> list[Evidence]:
     """What was measured on one GPU, or its error."""
     names = ("error",) if gpu.error else ("tflops", "sums")
     return [reading(GEMM, f"gpus[index={gpu.index}].{name}") for name in names]
+
+
+def _least_tflops(gpu: GpuGemm) -> float:
+    """What a GPU of this model must reach; 0 where none was published."""
+    model = gpu_model(gpu.name)
+    gates = fitting_floors("gemm-bf16", model.name) if model else []
+    return max((gate.least for gate in gates), default=0.0)
 
 
 def _names(gemm: Gemm) -> set[str]:

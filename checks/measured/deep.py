@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
-from nodedoctor.knowledge.fixes.bandwidth import WRONG
+from nodedoctor.knowledge.fixes.bandwidth import SYSTEM, WRONG
+from nodedoctor.knowledge.floors import fitting_floors
 from nodedoctor.model import Finding, Fix, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
@@ -63,18 +65,19 @@ def nvbandwidth(told: NvBandwidth, bandwidth: Bandwidth | None) -> Iterator[Find
     "deep.nccl-tests",
     "all_reduce_perf (nccl-tests)",
     tags={"gpu", "deep"},
-    without=(Collective,),
+    without=(Collective, Board),
     stage="preview",
 )
-def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
-    """Bus bandwidth and wrong results of nccl-tests, next to our own job's.
+def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> Iterator[Finding]:
+    """Bus bandwidth and wrong results of nccl-tests, against the floor of this board, next to our own job's.
 
     Why: vendors and clouds compare with it; a wrong result ruins every model.
     Fix disturbs: every job on the node while it is drained.
-    Judges: FAIL when all_reduce_perf reports wrong results or an error.
+    Judges: FAIL when all_reduce_perf reports wrong results, or less than the floor of this board.
     Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
-    Threshold: No threshold: any wrong result is a fault.
-    False positives: None known.
+    Threshold: Any wrong result is a fault. Floors by model, number of GPUs and message size are rows of the
+    table of floors (Azure/azurehpc-health-checks, oracle-quickstart/oci-hpc); other boards have none.
+    False positives: NCCL variables of the shell that switch a path off.
     """
     largest = max(told.busbw_gbytes_s)
     said = [quoted_like("all-reduce-perf", rf"^\s*{size}\s.*$") for size in told.busbw_gbytes_s]
@@ -85,6 +88,14 @@ def nccl_tests(told: NcclTests, job: Collective | None) -> Iterator[Finding]:
         one.busbw_gbytes_s for one in (job.runs[0].operations if job else ()) if one.name == "all_reduce"
     ]
     beside = f"; ours at most {max(speeds):.0f}" if speeds else ""
-    yield Finding.info(
-        f"busbw {told.busbw_gbytes_s[largest]} GB/s at {largest >> 20} MiB{beside}", evidence=said
-    )
+    nccl = f", NCCL {told.nccl}" if told.nccl else ""
+    summary = f"busbw {told.busbw_gbytes_s[largest]} GB/s at {largest >> 20} MiB{nccl}{beside}"
+    model = board.model or "" if board else ""
+    gates = fitting_floors("all_reduce", model, gpus=told.gpus, size=largest)
+    if not gates:
+        yield Finding.info(f"{summary}; no floor is known for these GPUs and this size", evidence=said)
+    elif told.busbw_gbytes_s[largest] < gates[-1].least:
+        expected = f"{gates[-1].least:g} expected of {gates[-1].fabric}"
+        yield Finding.fail(f"{summary}, {expected}", evidence=said, fix=SYSTEM)
+    else:
+        yield Finding.ok(f"{summary}, at least {gates[-1].least:g} expected", evidence=said)

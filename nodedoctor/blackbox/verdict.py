@@ -17,7 +17,7 @@ FIXES = 2
 def judge(seen: Capture) -> Json:
     """The verdict on what was captured."""
     examined = judge_live(seen.live)
-    return document.make_document(examined.verdict, examined.lines.of)
+    return document.make_document(examined.verdict, examined.lines.line_of)
 
 
 def short(found: Json, seen: Capture) -> list[str]:

@@ -36,6 +36,18 @@ def _hosts(text: str) -> list[str]:
     return hosts
 
 
+def command_words(prefix: str) -> tuple[str, ...]:
+    """The words of a command prefix, as a shell splits them; UsageError where it is no command."""
+    import shlex
+
+    from nodedoctor.engine.session import UsageError
+
+    try:
+        return tuple(shlex.split(prefix))
+    except ValueError as error:
+        raise UsageError(f"--exec {prefix}: {error}") from None
+
+
 _EPILOG = """\
 examples:
   nodedoctor                       what is wrong with this node, and how to fix it
@@ -48,6 +60,8 @@ examples:
 
 also:
   nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
+  nodedoctor accept                is this node as fast as it must be: rates against floors, peers, its past
+  nodedoctor history --journal DIR                    what earlier runs with --journal DIR found on this node
   nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --kube ...): the odd one
   nodedoctor list checks|facts|probes|knowledge       all checks, facts, probes, knowledge
   nodedoctor explain WORD          a check, an Xid (79), an environment variable, a cause
@@ -72,7 +86,7 @@ def parser() -> Parser:
     made = Parser(
         prog="nodedoctor",
         usage="nodedoctor [options] [CHECK ...]\n"
-        "       nodedoctor triage | fleet | run | watch | arm | compare | expect | demo | explain | ...",
+        "       nodedoctor triage | accept | fleet | run | watch | arm | compare | history | explain | ...",
         description="Diagnose a GPU training node: what is broken, the evidence, the fix.",
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
@@ -193,6 +207,12 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         dest="verbose",
         action="store_true",
         help="with --text: print every check, all evidence and all steps",
+    )
+    add(
+        "--journal",
+        default="",
+        metavar="DIR",
+        help="append a line about this run to the journal there",
     )
     add("--record", default="", metavar="FILE", help="record all observations in a zip file for --replay")
     add(

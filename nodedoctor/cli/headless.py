@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Mapping
+from typing import Any
 
+from nodedoctor import journal
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.cli.endings import ended_by_signals
 from nodedoctor.declare.registry import Command
 from nodedoctor.engine.run import Diagnosis
 from nodedoctor.engine.session import Session
+from nodedoctor.json_shapes import Json
 from nodedoctor.model import Report
 
 PROGRESS_AFTER_S = 2.0
@@ -45,6 +49,27 @@ async def write(path: str, data: bytes, *, shared: bool = False) -> str:
     writer = Command(child("host/write", *words), stdin=data)
     seen = await child_process.run("write", writer, WRITE_TIMEOUT_S)
     return "" if seen.answered and seen.rc == 0 else seen.note or seen.outcome.value
+
+
+async def keep_in_journal(
+    folder: str, report: Mapping[str, Any], command: str, rates: Mapping[str, float]
+) -> str:
+    """Append a run to the journal in a folder; returns what went wrong, or nothing."""
+    writer = journal.append_command(folder, journal.entry_of(report, command, rates))
+    answer = await child_process.run("journal", writer, journal.LIMIT_S)
+    return (
+        ""
+        if answer.answered and answer.rc == 0
+        else answer.text.strip() or answer.note or answer.outcome.value
+    )
+
+
+async def read_journal(folder: str) -> tuple[list[Json], str]:
+    """The entries of the journal in a folder, and what went wrong."""
+    answer = await child_process.run("journal", journal.read_command(folder), journal.LIMIT_S)
+    if answer.answered and answer.rc == 0:
+        return journal.entries_of(answer.text), ""
+    return [], answer.text.strip() or answer.note or answer.outcome.value
 
 
 async def _narrate(diagnosis: Diagnosis) -> None:

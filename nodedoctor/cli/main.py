@@ -17,7 +17,8 @@ from nodedoctor.spelling import suggest_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from nodedoctor import model
     from nodedoctor.engine.session import Request, Session
@@ -118,6 +119,14 @@ def _dispatch(words: list[str]) -> int:
         from nodedoctor.triage import cli as triage
 
         return triage.main(words[1:])
+    if words and words[0] == "accept":
+        from nodedoctor.cli import accept
+
+        return accept.main(words[1:])
+    if words and words[0] == "history":
+        from nodedoctor.cli import history
+
+        return history.main(words[1:])
     if words and words[0] == "fleet":
         from nodedoctor.cli import fleet
 
@@ -268,6 +277,7 @@ def _headless(session: Session, arguments: argparse.Namespace) -> int:
 
     found, recording = (_replayed if arguments.replay else _diagnose_machine)(session, arguments)
     report = _leaving(json.document(found), found.observations, arguments)
+    report = _through_journal(report, arguments)
     if arguments.gate:
         from nodedoctor.report.gate import gate_of
 
@@ -305,6 +315,31 @@ def _diagnose_machine(session: Session, arguments: argparse.Namespace) -> tuple[
 
     asyncio.run(run())
     return kept[0]
+
+
+def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
+    """The report with what earlier runs found, once a line about it is in the journal that was asked for.
+
+    A journal that cannot be read or written costs nothing but a line on stderr.
+    """
+    folder = arguments.journal or os.environ.get("NODEDOCTOR_JOURNAL", "")
+    if not folder or arguments.replay:
+        return report
+    import asyncio
+
+    from nodedoctor import journal
+    from nodedoctor.accept.document import rates_of
+    from nodedoctor.cli import headless
+
+    async def exchange() -> tuple[list[Mapping[str, Any]], str]:
+        entries, _ = await headless.read_journal(folder)  # the first run finds none
+        command = "gate" if arguments.gate else "run"
+        return entries, await headless.keep_in_journal(folder, report, command, rates_of(report))
+
+    entries, problem = asyncio.run(exchange())
+    if problem:
+        write_stderr(f"{folder}: {problem}")
+    return journal.with_recurrences(report, entries)
 
 
 def _leaving(report: Report, seen: Iterable[Observation], arguments: argparse.Namespace) -> Report:
@@ -357,17 +392,6 @@ def _may_narrate(arguments: argparse.Namespace) -> bool:
     return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _words(prefix: str) -> tuple[str, ...]:
-    import shlex
-
-    from nodedoctor.engine.session import UsageError
-
-    try:
-        return tuple(shlex.split(prefix))
-    except ValueError as error:
-        raise UsageError(f"--exec {prefix}: {error}") from None
-
-
 def _peers(named: Sequence[str]) -> tuple[str, ...]:
     if not named:
         return ()
@@ -379,6 +403,7 @@ def _peers(named: Sequence[str]) -> tuple[str, ...]:
 def _request(arguments: argparse.Namespace) -> Request:
     from pathlib import Path
 
+    from nodedoctor.cli.arguments import command_words
     from nodedoctor.declare.registry import Options
     from nodedoctor.engine.session import Request
     from nodedoctor.expectations import expectations
@@ -389,7 +414,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         passive=arguments.passive or arguments.gate,
         deep=arguments.deep,
         python=arguments.python,
-        exec_prefix=_words(arguments.exec),
+        exec_prefix=command_words(arguments.exec),
         env_file=os.path.abspath(arguments.env_file) if arguments.env_file else "",
         peers=_peers(arguments.peers),
         expect=expectations(arguments.expect),

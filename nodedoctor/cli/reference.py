@@ -16,7 +16,7 @@ from nodedoctor.errors import NodeDoctorError
 
 FEW = 3
 """Outputs that the table of checks names; `--json` and `explain` have all of them."""
-SCHEMAS = ("fleet", "pairs", "report", "run", "snapshot", "triage")
+SCHEMAS = ("accept", "fleet", "journal", "pairs", "report", "run", "snapshot", "triage")
 
 
 def main(words: list[str]) -> int:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from nodedoctor.model import Finding, Observation, Outcome, Stage
 from nodedoctor.record import field, record, replace
+from nodedoctor.spelling import COMMANDS
 
 _MARK = "__nodedoctor__"
 
@@ -25,22 +26,7 @@ _HEADING = re.compile(
 )
 _SHOWN = ("What", "Why", "Fix disturbs")
 
-RESERVED = frozenset(
-    {
-        "arm",
-        "compare",
-        "completion",
-        "demo",
-        "expect",
-        "explain",
-        "fleet",
-        "list",
-        "run",
-        "schema",
-        "triage",
-        "watch",
-    }
-)
+RESERVED = frozenset(COMMANDS)
 """Subcommand names; no check and no subject may be called like one."""
 
 

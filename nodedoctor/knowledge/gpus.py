@@ -23,8 +23,8 @@ class GpuModel:
 
     `nvlink_links` is the count of a complete card, 0 without NVLink; with `nvlink_optional` a card without a
     bridge is healthy too. `topo_token` is what `nvidia-smi topo -m` shows between two of them on a switched
-    board. `p2p` is False where the driver refuses peer access. Floors are limits of operators, below which
-    something is broken; margins are degrees left (T.Limit) as Hopper and newer report them.
+    board. `p2p` is False where the driver refuses peer access. Margins are degrees left (T.Limit) as Hopper
+    and newer report them.
     """
 
     name: str
@@ -51,12 +51,6 @@ class GpuModel:
     nvlink_total_gbps: float | None = None
     topo_token: str = ""
     p2p: bool = True
-    p2p_floor_gbps: float | None = None
-    p2p_measured_gbps: float | None = None
-    host_floor_gbps: float | None = None
-    host_warn_gbps: float | None = None
-    host_measured_gbps: float | None = None
-    allreduce_floor_gbps: float | None = None
     temperature_style: str = ""
     shutdown_c: int | None = None
     slowdown_c: int | None = None
@@ -120,15 +114,12 @@ class NvSwitch:
 
 @record
 class PcieGen:
-    """A PCIe generation: GT/s per lane, GB/s of sixteen lanes, and what copies from pinned memory reach."""
+    """A PCIe generation: GT/s per lane, and GB/s of sixteen lanes."""
 
     gen: int
     lane_gts: float
     x16_gbps: float
     source: str
-    host_floor_gbps: float | None = None
-    host_warn_gbps: float | None = None
-    host_measured_gbps: float | None = None
     unverified: bool = False
 
 

@@ -42,6 +42,7 @@ def plan_of(planned: Plan, size: int) -> dict[str, Any]:
         "of_pairs": nodes * (nodes - 1) // 2,
         "seconds_each": planned.seconds,
         "size_bytes": size,
+        "algorithm": "ring" if planned.what == "collective" else "",
         "expected_seconds": round(planned.expected_s, 1),
         "longest_seconds": round(planned.longest_s, 1),
     }

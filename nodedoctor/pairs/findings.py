@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median_high
 
 from nodedoctor.engine.causes.roots import diagnose
-from nodedoctor.knowledge.pair_floors import floor
+from nodedoctor.knowledge.floors import share_of
 from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.pairs.bounds import BLURRED
@@ -243,7 +243,7 @@ def _floor(seen: PlanOutcome, floors: Mapping[str, float]) -> Finding:
             return Finding.fail(f"{said}, expected {expected:g}", fix=_ALL_SLOW)
         return Finding.ok(f"{said}, at least {expected:g} expected")
     speed = _built_for(seen)
-    row = floor(what, speed) if speed else None
+    row = share_of(what, speed) if speed else None
     if speed is None or row is None:
         return Finding.info(f"{said}; no bound is known for these links, --expect {key}=N sets one")
     if reference < row.share * speed:

@@ -15,7 +15,7 @@ _ORDER = ("fail", "unknown", "warn", "pass", "skip")
 _WHAT = {
     "tcp": "TCP",
     "rdma": "RDMA rail by rail (ib_write_bw)",
-    "collective": "all-reduce (NCCL on GPUs, else gloo)",
+    "collective": "all-reduce in a ring (NCCL on GPUs, else gloo)",
 }
 EVIDENCE = 3
 """Measurements shown under a finding."""

@@ -114,7 +114,20 @@ class CauseInPreview(TypedDict, total=False):
     preview: bool
 
 
-class Cause(CauseInPreview):
+class Recurrence(TypedDict):
+    """How often earlier runs in the journal found a cause, and when first."""
+
+    times: int
+    first: str
+
+
+class RecurringCause(TypedDict, total=False):
+    """A key that only causes have which the journal knows."""
+
+    recurs: Recurrence
+
+
+class Cause(CauseInPreview, RecurringCause):
     """What findings follow from, and whose move it is; see `model.Cause`."""
 
     id: str

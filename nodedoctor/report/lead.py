@@ -8,6 +8,7 @@ from nodedoctor.knowledge.ownership import action_words, side_of
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Finding, Report, preview_mark, severity
 from nodedoctor.report.inert import inert
+from nodedoctor.wording import count_with_noun
 
 _OWNERS = {
     "you": "you (the job's user)",
@@ -46,7 +47,16 @@ def of_cause(cause: Cause) -> str:
     tail = f"; {action}" if action else ""
     mark = preview_mark(cause)  # which says nothing of the node yet
     side = f"{Status(cause['status']).word}{mark}" if mark else side_of(cause["owner"], cause["action"])
-    return f"{side}: {inert(cause['headline'])}{tail}"
+    return f"{side}: {inert(cause['headline'])}{_recurrence(cause)}{tail}"
+
+
+def _recurrence(cause: Cause) -> str:
+    """Since when earlier runs have found it; nothing without a journal."""
+    earlier = cause.get("recurs")
+    if earlier is None:
+        return ""
+    runs = count_with_noun(earlier["times"], "earlier run")
+    return f" (in {runs} since {inert(earlier['first'][:10])})"
 
 
 def and_more(causes: Sequence[Cause]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-from nodedoctor.json_shapes import Json, as_list, mapping, number, objects, text, whole_number, words
+from nodedoctor.json_shapes import Json, as_list, mapping, number, objects, part, text, whole_number, words
 from nodedoctor.model import Action, Move, Outcome, Owner, Reason, Role, Schedulable, Status, identifier
 from nodedoctor.model import Fix as ModelFix
 from nodedoctor.report.document import (
@@ -20,6 +20,7 @@ from nodedoctor.report.document import (
     FindingExtras,
     Fix,
     Probe,
+    RecurringCause,
     Report,
     Result,
     ResultInPreview,
@@ -206,7 +207,14 @@ def _cause(entry: Json) -> Cause | None:
         "reason": words(entry.get("reason")),
         "first_step": _first_step(entry.get("first_step")),
         **_in_preview(entry),
+        **_recurring(entry),
     }
+
+
+def _recurring(entry: Json) -> RecurringCause:
+    earlier = part(entry, "recurs")
+    times = whole_number(earlier, "times")
+    return {"recurs": {"times": times, "first": text(earlier, "first")}} if times else {}
 
 
 def _in_preview(entry: Json) -> CauseInPreview:

@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
         return complain(problem)
     outputs.start_debug_log(arguments)
     # With a deadline the ends of logs are read first, which needs the cores.
-    begun = {} if arguments.deadline else search.start_searches(arguments.paths)
+    searches = {} if arguments.deadline else search.start_searches(arguments.paths)
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
     from nodedoctor.triage.verdict import saved
 
@@ -76,15 +76,15 @@ def main(words: list[str]) -> int:
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
-        if (kept := saved.verdict_of(arguments.paths)) is not None:
-            return _show_again(arguments, kept)
+        if (saved_verdict := saved.verdict_of(arguments.paths)) is not None:
+            return _show_again(arguments, saved_verdict)
         nodes = read_nodes(arguments)
         examined = examine_job(
             arguments.paths,
             nodes,
             look_here=not arguments.no_node,
             job=arguments.job,
-            begun=begun,
+            searches=searches,
             seconds=arguments.deadline,
             start_time=start_time,
         )
@@ -141,14 +141,14 @@ def _transport_to_nodes(arguments: argparse.Namespace) -> Transport | None:
 
 def _live_problem(arguments: argparse.Namespace) -> str:
     """What is wrong with the words about a running job."""
-    ways = [name for name in ("ssh", "slurm", "ray", "kube") if getattr(arguments, name) not in ("", None)]
-    given = [*ways, *(name for name in ("capture", "pyz", "python") if getattr(arguments, name))]
-    if given and arguments.live is None:
-        return f"triage: --{given[0]} is for a job that runs: add --live"
+    routes = [name for name in ("ssh", "slurm", "ray", "kube") if getattr(arguments, name) not in ("", None)]
+    options = [*routes, *(name for name in ("capture", "pyz", "python") if getattr(arguments, name))]
+    if options and arguments.live is None:
+        return f"triage: --{options[0]} is for a job that runs: add --live"
     if arguments.live is not None and arguments.paths:
         return f"triage: {arguments.paths[0]}: process ids come right behind --live, and no logs with it"
-    if ways and arguments.live:
-        return f"triage: --{ways[0]} looks at all ranks there; leave the process ids out"
+    if routes and arguments.live:
+        return f"triage: --{routes[0]} looks at all ranks there; leave the process ids out"
     return ""
 
 
@@ -158,57 +158,57 @@ def _write_outputs(
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
     from nodedoctor.triage.verdict import document
 
-    found = document.make_document(examined.verdict, examined.lines.of, witness_of(nodes))
+    content = document.make_document(examined.verdict, examined.lines.line_of, witness_of(nodes))
     if examined.interrupted:
-        return _show_document(arguments, found, Exit.INTERRUPTED)
-    return _show_document(arguments, found, exit_code(examined.verdict))
+        return _show_document(arguments, content, Exit.INTERRUPTED)
+    return _show_document(arguments, content, exit_code(examined.verdict))
 
 
-def _show_again(arguments: argparse.Namespace, kept: Json) -> int:
+def _show_again(arguments: argparse.Namespace, content: Json) -> int:
     """Show a verdict that was saved; it ends with the code that it ended with then, or is decided again."""
     if arguments.decide and not arguments.job:
-        again = with_decision(kept, witness_of(read_nodes(arguments)))
+        again = with_decision(content, witness_of(read_nodes(arguments)))
         return _show_document(arguments, again, Exit.OK)
     if arguments.node or arguments.reports or arguments.job:
         option = "--job" if arguments.job else "--node" if arguments.node else "--reports"
         return complain(f"triage: {arguments.paths[0]}: a saved verdict; {option} needs the logs themselves")
-    return _show_document(arguments, kept, _CODES.get(str(kept.get("outcome")), Exit.UNKNOWN))
+    return _show_document(arguments, content, _CODES.get(str(content.get("outcome")), Exit.UNKNOWN))
 
 
-def _show_document(arguments: argparse.Namespace, found: Json, verdict: int) -> int:
+def _show_document(arguments: argparse.Namespace, content: Json, verdict: int) -> int:
     from nodedoctor.cli import outputs
     from nodedoctor.tui import start
 
     if arguments.decide and verdict != Exit.INTERRUPTED:
-        if problem := write_exclude(arguments.exclude, texts(found, "exclude")):
+        if problem := write_exclude(arguments.exclude, texts(content, "exclude")):
             write_stderr(problem)
             return Exit.OUTPUT
-        verdict = code_of(text(found, "decision"))
+        verdict = code_of(text(content, "decision"))
     if arguments.redact:
         from nodedoctor.redact.triage_documents import redacted_triage
 
-        found = redacted_triage(found)
+        content = redacted_triage(content)
     code = None
     if start.possible() and not (arguments.json or arguments.text or arguments.decide):
         again = () if "-" in arguments.paths or arguments.html else arguments.words
-        code = start.show_triage(found, again)
-    elif not emit(_render_page(arguments, found)):
+        code = start.show_triage(content, again)
+    elif not emit(_render_page(arguments, content)):
         return Exit.OUTPUT
-    if code := code or outputs.write(arguments, lambda: found):
+    if code := code or outputs.write(arguments, lambda: content):
         return code
     return verdict
 
 
-def _render_page(arguments: argparse.Namespace, found: Json) -> str:
+def _render_page(arguments: argparse.Namespace, content: Json) -> str:
     if arguments.json:
         from nodedoctor.triage.verdict import document
 
-        return document.render_text(found) + "\n"
+        return document.render_text(content) + "\n"
     if arguments.decide and not arguments.text:
-        return inert(text(found, "decision_line")) + "\n"
+        return inert(text(content, "decision_line")) + "\n"
     from nodedoctor.triage.verdict import page
 
-    return page.render_page(found, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
+    return page.render_page(content, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
 
 
 def exit_code(verdict: Verdict) -> int:
@@ -261,7 +261,7 @@ def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor.cli import outputs
 
-    made = Parser(
+    result = Parser(
         prog="nodedoctor triage",
         description="Diagnose why a job died: the guilty rank, the evidence, the fix, and what is not "
         "the cause.",
@@ -269,7 +269,7 @@ def parser() -> Parser:
         formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
-    add = made.add_argument
+    add = result.add_argument
     add(
         "paths",
         nargs="*",
@@ -301,17 +301,17 @@ def parser() -> Parser:
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )
-    add_decision(made)
-    _add_live(made.add_argument_group("a job that runs (with --live)"))
+    add_decision(result)
+    _add_live(result.add_argument_group("a job that runs (with --live)"))
     add(
         "--redact",
         action="store_true",
         help="in all outputs, stand-ins for names of hosts, users and jobs, addresses and serials",
     )
-    outputs.add(made, "html")
-    form = made.add_mutually_exclusive_group()
+    outputs.add(result, "html")
+    form = result.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON document on stdout")
     form.add_argument("--text", action="store_true", help="readable text on stdout, also on a terminal")
     add("-v", "--verbose", action="store_true", help="list the errors that decided nothing, and why")
-    outputs.add_debug_log(made)
-    return made
+    outputs.add_debug_log(result)
+    return result

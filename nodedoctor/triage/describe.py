@@ -1,4 +1,4 @@
-"""Names for culprits, and how they are told apart."""
+"""Names of culprits in words: ranks, nodes, processes, GPUs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from nodedoctor.triage.model import Identity
 
 
 def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
-    """One identity per global rank; those without a rank are left out: they cannot be named."""
-    known: dict[tuple[str, int], Identity] = {}
+    """One identity per global rank, without those that have no rank."""
+    by_rank: dict[tuple[str, int], Identity] = {}
     for who in people:
         if who.rank is not None:
             key = (who.world, who.rank)
-            known[key] = known[key].filled(who) if key in known else who
-    return sorted(known.values(), key=lambda who: (who.world, who.rank or 0))
+            by_rank[key] = by_rank[key].fill_from(who) if key in by_rank else who
+    return sorted(by_rank.values(), key=lambda who: (who.world, who.rank or 0))
 
 
 def blameable_identities(*people: Identity) -> tuple[Identity, ...]:
-    """Identities by rank; by process where no rank is known, and by GPU where no process is."""
+    """Identities by rank, else by process, else by GPU."""
     ranked = tuple(distinct_ranks(people))
     processes = {(who.host, who.pid): who for who in people if who.pid is not None}
     gpus = {(who.host, who.gpu): who for who in people if who.gpu is not None}
@@ -26,7 +26,7 @@ def blameable_identities(*people: Identity) -> tuple[Identity, ...]:
 
 
 def nodes_of(people: Iterable[Identity]) -> tuple[Identity, ...]:
-    """The one rank that is in trouble with its node, else the nodes that people are on, else the people."""
+    """The one rank with its node, else the nodes of the identities, else the identities."""
     people = tuple(people)
     hosts = sorted({who.host for who in people if who.host is not None})
     ranked = tuple(distinct_ranks(people))
@@ -38,7 +38,7 @@ def nodes_of(people: Iterable[Identity]) -> tuple[Identity, ...]:
 
 
 def describe_briefly(people: Iterable[Identity]) -> str:
-    """`node gpu-07` and `nodes a and b` for nodes, as `called` for the people that are known better."""
+    """`node gpu-07` and `nodes a and b` for nodes, as `describe_identities` for others."""
     people = tuple(people)
     hosts = sorted({who.host for who in people if who == Identity(host=who.host) and who.host is not None})
     if not hosts:
@@ -47,7 +47,7 @@ def describe_briefly(people: Iterable[Identity]) -> str:
 
 
 def describe_identities(people: Iterable[Identity]) -> str:
-    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, `the process on GPU 2`, or nothing."""
+    """`rank 3 on node-1`, `policy ranks 0 and 1`, `process 4711`, or nothing."""
     people = tuple(people)
     ranks = sorted({who.rank for who in people if who.rank is not None})
     roles = {who.role for who in people}
@@ -76,7 +76,7 @@ def rank_ranges(ranks: Iterable[int]) -> str:
 
 
 def comma_list(numbers: Sequence[int | str]) -> str:
-    """As `listed`, where what follows each other belongs together no more than others: process ids, hosts."""
+    """`3`, `3 and 4`, `3, 4 and 9`: never as a range, as for ranks."""
     shown = [str(number) for number in numbers[:12]]
     if len(numbers) > 12:
         return ", ".join(shown) + f" and {len(numbers) - 12} more"

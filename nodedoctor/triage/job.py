@@ -1,4 +1,4 @@
-"""One triage from paths to verdict: read everything, tell the story, judge it, say what to do."""
+"""One triage from paths to verdict: read, build the timeline, judge, advise."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from nodedoctor.triage.read.time_limit import TAILS, TimeLimit
 from nodedoctor.triage.timeline import Timeline, build_timeline
 from nodedoctor.triage.timeline.jobs import LoggedJob, events_of, separate_jobs
 from nodedoctor.triage.timeline.node_reports import JoinedNodes, NodeFaults, join_nodes
-from nodedoctor.triage.verdict import judge as verdict
+from nodedoctor.triage.verdict import judge as verdict_judge
 from nodedoctor.triage.verdict.document import of_kind
 from nodedoctor.triage.verdict.result import TriageResult, add_advice, without_secrets
 from nodedoctor.triage.verdict.transport import transport_notes
 
 if TYPE_CHECKING:
-    from nodedoctor.triage.live.captures import KeptJob
+    from nodedoctor.triage.live.captures import CapturedJob
 
 EARLIER = 32
-"""Earlier runs that are told one by one, the newest of them."""
+"""Earlier runs that are listed one by one, the newest of them."""
 _DUMPS = ("pickle", "json")
 
 _log = Log(__name__)
@@ -44,24 +44,24 @@ def examine_job(
     *,
     look_here: bool = False,
     job: str = "",
-    begun: dict[str, GrepSearch] | None = None,
+    searches: dict[str, GrepSearch] | None = None,
     seconds: float | None = None,
     start_time: float | None = None,
 ) -> TriageResult:
-    """Judge logs and dumps together, with what was wrong on nodes. NoSuchPath for a wrong path.
+    """Judge logs and dumps together, with faults of nodes. NoSuchPath for a wrong path.
 
     With `look_here` and no nodes, this machine is looked at where the logs evidently come from it. Of several
-    jobs in the logs the newest is judged, or the one whose id is `job`. `begun` are searches in large logs
+    jobs in the logs the newest is judged, or the one whose id is `job`. `searches` are those in large logs
     that run already; those that turn out not to be needed are ended. With `seconds` it ends within that
     time, from `start_time` on: the ends of large logs are read first, and what is not read in time lowers the
     confidence.
     """
     if seconds is None:
-        return _examine(paths, nodes, look_here, job, begun, None)
+        return _examine(paths, nodes, look_here, job, searches, None)
     limit = TimeLimit.in_seconds(seconds, start_time)
     limit.end_late()
     try:
-        return _examine(paths, nodes, look_here, job, begun, limit)
+        return _examine(paths, nodes, look_here, job, searches, limit)
     finally:
         limit.cancel()
 
@@ -74,77 +74,77 @@ def _examine(
     searches: dict[str, GrepSearch] | None,
     limit: TimeLimit | None,
 ) -> TriageResult:
-    found = find_sources(list(paths))
-    reading = SourceReading(notes=list(found.notes), begun=searches or {}, limit=limit)
-    read_all([source for source in found.sources if source.kind not in (*_DUMPS, "capture")], reading)
+    material = find_sources(list(paths))
+    reading = SourceReading(notes=list(material.notes), searches=searches or {}, limit=limit)
+    read_all([source for source in material.sources if source.kind not in (*_DUMPS, "capture")], reading)
     in_time = limit is None or not (reading.interrupted and limit.is_over)
     if limit is not None and not in_time:
         reading.interrupted = False  # by us, and not by a person
         reading.notes.append(f"--deadline {limit.seconds:g}: these logs were not read whole in time")
-    for search in reading.begun.values():
+    for search in reading.searches.values():
         search.stop()
-    if kept := _kept_looks(found.sources):
+    if captured := _read_captures(material.sources):
         from nodedoctor.triage.live.examine import judge_live
 
-        dumps = [one for one in found.sources if one.kind in _DUMPS and not kept.is_older(one.path)]
+        dumps = [s for s in material.sources if s.kind in _DUMPS and not captured.is_older(s.path)]
         flight = _read_dumps(dumps, reading)
-        said = (*kept.notes, *reading.notes)
-        return judge_live(kept.live, flight, files=len(found.sources), size=reading.size, notes=said)
-    everything = assign_by_source(reading.events, reading.speakers)
-    found_jobs = separate_jobs(everything, reading.speakers)
+        notes = (*captured.notes, *reading.notes)
+        return judge_live(captured.live, flight, files=len(material.sources), size=reading.size, notes=notes)
+    all_events = assign_by_source(reading.events, reading.speakers)
+    found_jobs = separate_jobs(all_events, reading.speakers)
     chosen = _choose_job(found_jobs, job)
-    reading.events = events_of(chosen, found_jobs, everything) if chosen else everything
+    reading.events = events_of(chosen, found_jobs, all_events) if chosen else all_events
     if chosen and len(found_jobs) > 1:
         reading.notes.append(
             f"{len(found_jobs)} jobs are in these logs, and one was judged (--job ID picks another)"
         )
-    flight = _read_dumps([source for source in found.sources if source.kind in _DUMPS], reading)
-    story = build_timeline([*reading.events, *flight.events])
-    if look_here and not nodes and story.trouble and not reading.interrupted:
-        nodes = _this_machine(story, found.sources, reading)
-    node_faults = join_nodes(story, nodes) if nodes and story.trouble else JoinedNodes()
+    flight = _read_dumps([source for source in material.sources if source.kind in _DUMPS], reading)
+    timeline = build_timeline([*reading.events, *flight.events])
+    if look_here and not nodes and timeline.trouble and not reading.interrupted:
+        nodes = _look_at_machine(timeline, material.sources, reading)
+    node_faults = join_nodes(timeline, nodes) if nodes and timeline.trouble else JoinedNodes()
     events = [*reading.events, *flight.events, *node_faults.events]
     if node_faults.events:
-        story = build_timeline(events)
-    reading.notes += (*node_faults.notes, *transport_notes(story))
+        timeline = build_timeline(events)
+    reading.notes += (*node_faults.notes, *transport_notes(timeline))
     coverage = Coverage(
-        files=len(found.sources),
+        files=len(material.sources),
         size=reading.size,
-        ranks_seen=tuple(sorted({*story.ranks_seen, *flight.ranks})),
-        ranks_expected=story.expected or flight.expected,
+        ranks_seen=tuple(sorted({*timeline.ranks_seen, *flight.ranks})),
+        ranks_expected=timeline.expected or flight.expected,
         notes=tuple(reading.notes),
         unread=reading.unread,
     )
-    judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
-    suspected = node_faults.undated if judged.outcome == "undetermined" else ()
+    verdict = verdict_judge.judge_incident(timeline, coverage, flight.candidates, calm=flight.calm)
+    suspected = node_faults.undated if verdict.outcome == "undetermined" else ()
     if suspected:  # for lack of a cause in the logs themselves
-        story = build_timeline([*events, *suspected])
-        judged = verdict.judge_incident(story, coverage, flight.candidates, calm=flight.calm)
-    judged = add_advice(judged, story)
+        timeline = build_timeline([*events, *suspected])
+        verdict = verdict_judge.judge_incident(timeline, coverage, flight.candidates, calm=flight.calm)
+    verdict = add_advice(verdict, timeline)
     if not in_time or suspected:
-        judged = replace(judged, confidence="low")
-    elif reading.slow and judged.confidence == "high":
-        judged = replace(judged, confidence="medium")
-    judged = replace(
-        judged,
-        jobs=tuple(_job_summary(one, chosen, found_jobs, everything, judged) for one in found_jobs),
-        earlier=tuple(_earlier_run(run) for run in story.earlier[-EARLIER:]),
+        verdict = replace(verdict, confidence="low")
+    elif reading.slow and verdict.confidence == "high":
+        verdict = replace(verdict, confidence="medium")
+    verdict = replace(
+        verdict,
+        jobs=tuple(_job_summary(entry, chosen, found_jobs, all_events, verdict) for entry in found_jobs),
+        earlier=tuple(_earlier_run(run) for run in timeline.earlier[-EARLIER:]),
     )
-    countable_sources = [s for s in found.sources if s.kind == "text" and (in_time or s.size <= TAILS[-1])]
+    countable_sources = [s for s in material.sources if s.kind == "text" and (in_time or s.size <= TAILS[-1])]
     plain = {
         s.path: sorted(reading.anchors.get(s.path, [])) for s in countable_sources
     }  # to count lines takes time
     shown = [
-        *judged.evidence,
-        *(event for run in judged.earlier for event in run.evidence),
-        *(group[0] for group in of_kind(judged)),
-        *(error.event for error in judged.also_seen),
+        *verdict.evidence,
+        *(event for run in verdict.earlier for event in run.evidence),
+        *(group[0] for group in of_kind(verdict)),
+        *(error.event for error in verdict.also_seen),
     ]
-    return TriageResult(judged, LineNumbers(shown, plain), reading.interrupted)
+    return TriageResult(verdict, LineNumbers(shown, plain), reading.interrupted)
 
 
-def _kept_looks(sources: Iterable[LogSource]) -> KeptJob | None:
-    """Looks at the running job that were kept while it hung: they show more than its logs ever can."""
+def _read_captures(sources: Iterable[LogSource]) -> CapturedJob | None:
+    """Looks at the running job that black boxes saved: they show more than its logs."""
     paths = [source.path for source in sources if source.kind == "capture"]
     if not paths:
         return None
@@ -153,14 +153,14 @@ def _kept_looks(sources: Iterable[LogSource]) -> KeptJob | None:
     return captures.read_captures(paths)
 
 
-def _choose_job(found: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
-    """The job that is asked for, else the newest; NoSuchPath for one that is not in the logs."""
+def _choose_job(jobs: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
+    """The job that is asked for, else the newest; NoSuchPath for an unknown one."""
     if not wanted:
-        return found[-1] if found else None
-    chosen = next((job for job in found if job.id == wanted), None)
+        return jobs[-1] if jobs else None
+    chosen = next((job for job in jobs if job.id == wanted), None)
     if chosen is None:
         raise NoSuchPath(
-            f"no job {wanted!r} in these logs; jobs: {' '.join(job.id for job in found) or 'none'}"
+            f"no job {wanted!r} in these logs; jobs: {' '.join(job.id for job in jobs) or 'none'}"
         )
     return chosen
 
@@ -168,31 +168,33 @@ def _choose_job(found: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
 def _job_summary(
     job: LoggedJob,
     chosen: LoggedJob | None,
-    found: Sequence[LoggedJob],
+    jobs: Sequence[LoggedJob],
     events: list[Event[Any]],
-    judged: Verdict,
+    verdict: Verdict,
 ) -> OtherJob:
-    """A job in the list of jobs; those that were not chosen are judged by their logs alone."""
+    """A job in the list of jobs; others than the chosen by logs alone."""
     if job is not chosen:
-        judged = verdict.judge_incident(build_timeline(events_of(job, found, events)), Coverage())
+        verdict = verdict_judge.judge_incident(build_timeline(events_of(job, jobs, events)), Coverage())
     hosts = tuple(sorted(job.hosts))[:64]
     return OtherJob(
-        job.id, hosts, job.world, job.first, job.last, judged.outcome, judged.cause, job is chosen
+        job.id, hosts, job.world, job.first, job.last, verdict.outcome, verdict.cause, job is chosen
     )
 
 
 def _earlier_run(events: Sequence[Event[Any]]) -> EarlierRun:
     """How a run before the judged one ended, by its own lines alone."""
-    found = without_secrets(verdict.judge_incident(build_timeline(events), Coverage()))
-    return EarlierRun(found.outcome, found.cause, found.headline, found.culprits, found.evidence[:1])
+    verdict = without_secrets(verdict_judge.judge_incident(build_timeline(events), Coverage()))
+    return EarlierRun(
+        verdict.outcome, verdict.cause, verdict.headline, verdict.culprits, verdict.evidence[:1]
+    )
 
 
-def _this_machine(
-    story: Timeline, sources: Iterable[LogSource], reading: SourceReading
+def _look_at_machine(
+    timeline: Timeline, sources: Iterable[LogSource], reading: SourceReading
 ) -> Sequence[NodeFaults]:
     from nodedoctor.triage.live import this_machine
 
-    why = this_machine.evidence_for_machine(story, [source.path for source in sources])
+    why = this_machine.evidence_for_machine(timeline, [source.path for source in sources])
     if not why:
         return ()
     nodes, note = this_machine.look_at_machine(why)
@@ -201,18 +203,18 @@ def _this_machine(
 
 
 def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightReport:
-    """The dumps among the sources, read one by one; one that cannot be used becomes a note."""
+    """The dumps among the sources, one by one; an unusable one becomes a note."""
     dumps: list[RankDump] = []
-    known: set[int | None] = set()
+    ranks: set[int | None] = set()
     for source in sorted(sources, key=lambda source: source.kind != "pickle"):
-        if source.kind == "json" and rank_of_dump(source.path) in known:
+        if source.kind == "json" and rank_of_dump(source.path) in ranks:
             continue  # the same dump once more, without its stack frames
         try:
             began = time.perf_counter()
             dump = read_dump(source.path)
             _log.debug("%s read as a dump in %.3f s", source.path, time.perf_counter() - began)
             dumps.append(dump)
-            known |= {dump.rank} if dump.rank is not None and dump.whole and dump.entries else set()
+            ranks |= {dump.rank} if dump.rank is not None and dump.complete and dump.entries else set()
         except (PickleRefused, OSError) as problem:
             reading.notes.append(f"{source.path}: {problem}")
         except Exception as fault:  # whatever one dump does to us costs the others nothing
@@ -223,7 +225,7 @@ def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightR
             dumps.append(parse_dump(name, data))
         except PickleRefused as problem:
             reading.notes.append(f"{name}: {problem}")
-    kept, notes = one_per_rank(dumps)
-    told = judge_dumps(kept, notes)
-    reading.notes += told.notes
-    return told
+    best_dumps, notes = one_per_rank(dumps)
+    report = judge_dumps(best_dumps, notes)
+    reading.notes += report.notes
+    return report

@@ -1,4 +1,4 @@
-"""Events that say all by what they are: each is a mark, whose value is its name in documents."""
+"""Events without fields: each is a mark, whose value is its name in documents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 
 class Mark(Enum):
-    """What a line says happened, where there is no more to it than that."""
+    """An event that has no fields."""
 
     FORCE_KILLED = "forced"
     """A process ignored SIGTERM for 30 s and had to be killed: it was frozen, or stuck in a call."""
     LAUNCHER_STARTED = "begun"
     """A launcher starts, or workers meet at a rendezvous: after a death, this is a new run."""
     RESTART_ATTEMPT = "attempt"
-    """A new attempt begins; what stands before it is an earlier incident."""
+    """A new attempt begins; the lines before it are an earlier incident."""
     RETRY_STARTED = "tried"
     """A script begins its next try of the same work."""
     SERVER_READY = "serving"
@@ -22,18 +22,18 @@ class Mark(Enum):
     SHUT_DOWN = "shut_down"
     """A server takes itself down: it was asked to, or something in it failed before."""
     REQUEST_REFUSED = "refused"
-    """A server told a client that its request was at fault: what it logs of that request is no failure."""
+    """A server refused a client's request: what it logs of that request is no failure."""
     JOB_FINISHED = "finished"
     """The job says it ended well."""
 
     UNREAD_TROUBLE = "unread_trouble"
-    """A line that announces trouble, by the severity its program gave it, and that no sign reads."""
+    """A line that announces trouble, by its severity or its words, and that no pattern reads."""
     RECOVERED_FROM_ERROR = "went_on"
     """A program's logger printed many ordinary lines after its last error."""
     SURVIVED_ERROR = "outlived"
-    """So much was said behind the last error of a log that this did not end the one who said it."""
+    """So much was printed behind the last error of a log that it did not end its process."""
     OUTPUT_CONTINUED = "talked_on"
-    """So much was said behind the last complaint of a log that this was none of its last words."""
+    """So much was printed behind the last complaint of a log that it is none of its last words."""
     NOT_A_LOG = "article"
     """Most of the text is written for people: an article, an issue or a chat about a failure."""
 
@@ -42,7 +42,7 @@ class Mark(Enum):
     ACTOR_PID = "actor_pid"
     """The pid line under an ActorDiedError."""
     PEER_HOST = "peer_host"
-    """Open MPI's name of the node whose process it lost; the line stands below what it says of the loss."""
+    """Open MPI's name of the node whose process it lost; the line is below that of the loss."""
     HEARTBEAT_LOST = "heartbeat_lost"
     """A coordinator hears nothing of some tasks any more; lines behind it name them."""
     BARRIER_VICTIM = "barrier_victim"
@@ -70,7 +70,7 @@ class Mark(Enum):
     """A rank had launched fewer collectives than the others when nothing went on any more."""
 
     OF_GPU = "of_gpu"
-    """The line goes on with a message of a full GPU, and names the GPU: who pasted it broke the message."""
+    """The rest of a message of a full GPU, with the GPU's number: it was broken when it was pasted."""
     REPLICAS_DIFFER = "replicas_differ"
     """The parameters of a model differ between its data-parallel copies."""
     ODD_HASH = "odd_hash"
@@ -86,7 +86,7 @@ class Mark(Enum):
 
 
 Kind: TypeAlias = "type[Any] | Mark"
-"""What is told apart among events: their classes, and marks."""
+"""A kind of event: a class, or a mark."""
 
 
 def kind_of(what: object) -> Kind:

@@ -1,4 +1,4 @@
-"""The nouns of triage: where something was read, who said it, what happened, and what it adds up to."""
+"""The nouns of triage: places, identities, lines, events, candidates and the verdict."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEFAULT_WORLD = "default"
 
 
 Owner = Literal["NODE", "CODE", "CONFIG", "UNDETERMINED"]
-"""Whose move it is: who runs the machines, who wrote the program, who started the job with these settings."""
+"""Who must act: who runs the machines, who wrote the program, who started the job with these settings."""
 
 OWNERS: dict[Cause, Owner] = {
     "gpu_hardware_xid": "NODE",
@@ -62,7 +62,7 @@ OWNERS: dict[Cause, Owner] = {
     "version_mismatch": "CONFIG",
     "network_socket_interface": "CONFIG",
 }
-"""By cause; for the others the logs do not tell whose move it is."""
+"""By cause; for the others the logs do not show who must act."""
 
 
 _ROLES = (
@@ -80,7 +80,7 @@ and NeMo-RL; the first that fits. verl's WorkerDict holds several of them."""
 
 @record
 class Place:
-    """Where a line stands: the source's name and the byte it begins at; lines are counted when shown."""
+    """The place of a line: its source's name and its first byte."""
 
     source: str
     offset: int
@@ -89,7 +89,7 @@ class Place:
 
 @record
 class Identity:
-    """Which process spoke, as far as the line tells. `rank` is global, `group_rank` inside one group."""
+    """The process of a line: `rank` is global, `group_rank` inside one group."""
 
     rank: int | None = None
     group_rank: int | None = None
@@ -103,24 +103,24 @@ class Identity:
 
     @property
     def role(self) -> str:
-        """What its world does in an RL job, by the name of its actors; '' when that does not tell."""
+        """The role of its world in an RL job, by its actors' names."""
         return next((role for role, names in _ROLES if names.search(self.world)), "")
 
-    def filled(self, other: Identity) -> Identity:
+    def fill_from(self, source: Identity) -> Identity:
         """This identity, its gaps filled from another."""
-        gaps = {name: getattr(other, name) for name in _IDENTITY if getattr(self, name) is None}
-        world = other.world if self.world == DEFAULT_WORLD else self.world
+        gaps = {name: getattr(source, name) for name in _IDENTITY if getattr(self, name) is None}
+        world = source.world if self.world == DEFAULT_WORLD else self.world
         return replace(self, world=world, **gaps)
 
 
-STATED = "stated"
+RANK_LABEL = "stated"
 """The label of a line whose prefix calls its number a rank, as launchers do around all that a task prints."""
 
-SEATED = "seated"
-"""The same of a number that is called a process's place on its node."""
+LOCAL_RANK_LABEL = "seated"
+"""The label of a number that its prefix calls a local rank."""
 
 NOBODY = Identity()
-"""Nothing is known about who spoke."""
+"""The identity of a line that names no process."""
 
 _IDENTITY = ("rank", "group_rank", "local_rank", "host", "pid", "gpu")
 
@@ -130,7 +130,7 @@ COMPILED = re.compile(r"\.(?:c|cc|cpp|cu|h|hpp):\d+$")
 
 
 SERIOUS = ("E", "F")
-"""Severities of errors: they are kept whoever gave them."""
+"""Severities of errors: they are kept, also those of a collector."""
 
 
 @record
@@ -139,9 +139,8 @@ class Line:
 
     `time` is seconds since the start of a year (c10 prints no year), None when the line has none.
     `repeated` counts copies folded by Ray: which process each came from is lost. `level` is the severity that
-    the program's logger gave it: D I W E F, '' when it gave none. D, I and W of whoever passes on what a
-    program prints are left out: they say nothing about the line. `cited`: it has the
-    mark of a quotation or a comment in front.
+    the program's logger gave it: D I W E F, '' when it gave none. D, I and W of a collector are left out:
+    they say nothing about the line. `cited`: it has the mark of a quotation or a comment in front.
     """
 
     text: str
@@ -156,15 +155,15 @@ class Line:
 
     @property
     def severity(self) -> str:
-        """The level of a compiled library such as c10: these pass nobody's errors on as INFO."""
+        """The level of a compiled library such as c10, whose lines are its own."""
         return self.level if COMPILED.search(self.origin) else ""
 
 
 @record
 class RankState:
-    """Where one rank was last seen: what it entered, and whether it waited, died, ended or is missing.
+    """What one rank did last: it waited, died, ended or is missing.
 
-    `step` is the last that it told of its busiest counter, None for one that told none.
+    `step` is the last value of its busiest counter, None without one.
     """
 
     who: Identity
@@ -186,7 +185,7 @@ ASSERTED = ("plain", "retold")
 
 @dataclass(frozen=True)
 class Event(Generic[W]):
-    """Something a line says happened: `what` is the family's own noun, `manner` how the line says it."""
+    """An event of a line: `what` happened, and the `manner` of the line."""
 
     what: W
     place: Place
@@ -214,7 +213,7 @@ class Event(Generic[W]):
 
     @staticmethod
     def at(line: Line, what: What, **changes: Any) -> Event[What]:
-        """What a line says, by who printed it, and as often as it was printed."""
+        """An event at a line, with its identity, its time and its count."""
         event = Event(what, line.place, line.who, line.time, line.text, line.repeated, line.origin)
         return replace(event, **changes) if changes else event
 
@@ -225,7 +224,7 @@ ErrorFate = Literal["handled", "survived", "echoed", "quoted"]
 
 @record
 class SideError:
-    """An error that decides nothing: what became of it, how that is known, and how often it was seen."""
+    """An error that decides nothing: its fate, the reason, and how often it was printed."""
 
     event: Event[Any]
     fate: ErrorFate
@@ -235,7 +234,7 @@ class SideError:
 
 @record
 class ProcessGroup:
-    """A process group as a rank names it. `name` is stable across ranks, '' when the line has none."""
+    """A process group as a rank names it; `name` is stable across ranks."""
 
     name: str = ""
     desc: str = ""
@@ -293,14 +292,17 @@ class Candidate:
     fixes: tuple[Fix, ...] = ()
     collective: CollectiveCall | None = None
     owner: Owner | None = None
-    """Whose move it is where the evidence tells, else that of the cause."""
+    """Who must act, where the evidence shows another one than the cause's."""
     decides: bool = True
     """False for what is only a suspicion, whatever its ground: the verdict stays open."""
 
 
 @record
 class Coverage:
-    """What was read: a verdict from one rank of 64 must not look like one from all."""
+    """What was read and what is missing.
+
+    A verdict from one rank of 64 must not look like one from all.
+    """
 
     files: int = 0
     size: int = 0
@@ -315,13 +317,13 @@ class Coverage:
     @property
     def ranks_missing(self) -> tuple[int, ...]:
         """Ranks that nothing was read from."""
-        seen = frozenset(self.ranks_seen)
-        return tuple(r for r in range(min(self.ranks_expected or 0, LARGEST_WORLD)) if r not in seen)
+        present = frozenset(self.ranks_seen)
+        return tuple(r for r in range(min(self.ranks_expected or 0, LARGEST_WORLD)) if r not in present)
 
 
 @record
 class OtherJob:
-    """A job in the same logs: times are seconds of a year; `judged` is the one that the verdict is about."""
+    """A job in the same logs, `is_judged` or not; times are seconds of a year."""
 
     id: str
     hosts: tuple[str, ...]
@@ -330,12 +332,12 @@ class OtherJob:
     last: float | None
     outcome: Outcome
     cause: Cause
-    judged: bool = False
+    is_judged: bool = False
 
 
 @record
 class EarlierRun:
-    """A run of the same job before the judged one: how it ended, and where its first evidence stands."""
+    """How a run of the job before the judged one ended."""
 
     outcome: Outcome
     cause: Cause
@@ -346,7 +348,7 @@ class EarlierRun:
 
 @record
 class Verdict:
-    """What triage says; the text, the JSON and the screen are made from this alone."""
+    """What triage found; the text, the JSON and the screen are made from this alone."""
 
     outcome: Outcome
     cause: Cause

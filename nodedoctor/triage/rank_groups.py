@@ -1,4 +1,4 @@
-"""What the ranks of a running job do, grouped: the few that differ from the many stand first."""
+"""What the ranks of a running job do, in groups: the smallest group comes first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nodedoctor.whole_numbers import spans
 
 def rank_words(ranks: Iterable[int]) -> str:
     """Ranks as a person writes them: `rank 3`, `ranks 0-2, 5`."""
-    found = sorted(ranks)
-    shown = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in spans(found))
-    return f"rank{'s' if len(found) > 1 else ''} {shown}"
+    numbers = sorted(ranks)
+    shown = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in spans(numbers))
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
 @record
@@ -28,12 +28,12 @@ class RankGroupActivity:
     @property
     def who(self) -> str:
         """The ranks as a person writes them: `ranks 0-2, 5`."""
-        told = []
+        parts = []
         if self.ranks:
-            told.append(rank_words(self.ranks))
+            parts.append(rank_words(self.ranks))
         if self.others:
-            told.append(f"{self.others} process{'es' if self.others > 1 else ''}")
-        return " and ".join(told)
+            parts.append(f"{self.others} process{'es' if self.others > 1 else ''}")
+        return " and ".join(parts)
 
     @property
     def count(self) -> int:
@@ -41,12 +41,12 @@ class RankGroupActivity:
         return len(self.ranks) + self.others
 
 
-def group_by_activity(found: Iterable[tuple[int | None, str, str]]) -> list[RankGroupActivity]:
+def group_by_activity(observations: Iterable[tuple[int | None, str, str]]) -> list[RankGroupActivity]:
     """Ranks, their hosts, and what each does, as groups; the smallest group first."""
     groups: dict[str, list[tuple[int | None, str]]] = {}
-    for rank, host, doing in found:
+    for rank, host, doing in observations:
         groups.setdefault(doing, []).append((rank, host))
-    standings = [
+    activities = [
         RankGroupActivity(
             doing,
             tuple(sorted(rank for rank, _ in members if rank is not None)),
@@ -55,4 +55,4 @@ def group_by_activity(found: Iterable[tuple[int | None, str, str]]) -> list[Rank
         )
         for doing, members in groups.items()
     ]
-    return sorted(standings, key=lambda group: (group.count, group.ranks[:1]))
+    return sorted(activities, key=lambda group: (group.count, group.ranks[:1]))

@@ -22,7 +22,7 @@ from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Finding, Moment
 from nodedoctor.triage.describe import rank_ranges
-from nodedoctor.triage.verdict.causes.stacks import waited_for
+from nodedoctor.triage.verdict.causes.stacks import are_awaited
 
 SERVICES = {"sshd": "active", "chrony": "active", "ntpd": "inactive"}
 NOW = Moment(datetime(2026, 1, 2, 12, tzinfo=timezone.utc))
@@ -46,7 +46,7 @@ def test_ranks_in_words(ranks, words):
     ("few", "waiting", "is_so"), [(0, 3, False), (1, 1, True), (2, 3, True), (2, 1, False), (0, 0, False)]
 )
 def test_who_is_waited_for_is_no_majority(few, waiting, is_so):
-    assert waited_for([0] * few, [0] * waiting) is is_so
+    assert are_awaited([0] * few, [0] * waiting) is is_so
 
 
 def test_a_running_time_service_is_named():

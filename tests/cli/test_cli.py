@@ -14,6 +14,8 @@ import pytest
 from forked import nodedoctor_forked
 from tiers import some
 
+from nodedoctor.cli.reference import SCHEMAS as DOCUMENTS
+
 REPOSITORY = Path(__file__).parents[2]
 SCHEMAS = REPOSITORY / "nodedoctor" / "report"
 
@@ -135,7 +137,7 @@ def test_lists_are_text_or_json():
 
 
 def test_schemas_are_schemas():
-    for name in ("report", "snapshot", "run"):
+    for name in DOCUMENTS:
         jsonschema.Draft202012Validator.check_schema(json.loads(nodedoctor("schema", name).stdout))
 
 

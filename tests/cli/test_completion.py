@@ -172,4 +172,4 @@ def test_the_script_names_the_command_that_made_it(capsys: pytest.CaptureFixture
 
 def test_folders_are_offered_where_only_folders_make_sense(known: Vocabulary):
     taking = [option.flags[0] for option in known.commands[0].options if option.kinds == (FOLDERS,)]
-    assert taking == ["--checks", "--root"]
+    assert taking == ["--checks", "--root", "--journal"]

@@ -233,7 +233,7 @@ def triaged(data: bytes, name: str = "given") -> None:
 
 
 def triage_shown(examined: Any) -> None:
-    document = triage_document.make_document(examined.verdict, examined.lines.of)
+    document = triage_document.make_document(examined.verdict, examined.lines.line_of)
     for told in (document, redacted_triage(document)):
         json.loads(triage_document.render_text(told))
         page.render_page(told, width=100, colour=True)

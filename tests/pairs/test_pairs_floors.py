@@ -11,10 +11,11 @@ from pairs_world import World
 
 from nodedoctor.cli.main import main
 from nodedoctor.expectations import expectations
-from nodedoctor.knowledge.pair_floors import pair_floors
+from nodedoctor.knowledge.floors import shares
 from nodedoctor.pairs.document import document, render
 from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.pairs.model import What
+from nodedoctor.pairs.on_node.collective import job_environment
 
 
 def told(
@@ -86,4 +87,12 @@ def test_a_sick_run_is_no_reference(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_every_row_has_a_source():
-    assert all(row.source and 0 < row.share < 1 for row in pair_floors())
+    assert all(row.source and 0 < row.share < 1 for row in shares())
+
+
+def test_a_tree_does_not_hide_half_of_the_rails():
+    alone = {"NCCL_ALGO": "Ring"}
+    assert job_environment("", {"NCCL_ALGO": "Tree"}) == alone
+    chosen = job_environment("eth2", {"NCCL_SOCKET_IFNAME": "ib0"})
+    assert chosen == alone | {"GLOO_SOCKET_IFNAME": "eth2", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert told("collective", rails=("a/1",), rail_gbps=200.0, gpus=8)["plan"]["algorithm"] == "ring"

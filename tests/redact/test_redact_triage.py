@@ -51,7 +51,7 @@ def test_nobody_is_named(form: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_verdict_is_the_same(tmp_path: Path) -> None:
     examined = examine_job([str(folder(tmp_path))])
-    plain = document.make_document(examined.verdict, examined.lines.of)
+    plain = document.make_document(examined.verdict, examined.lines.line_of)
     redacted = redacted_triage(plain)
     jsonschema.validate(redacted, SCHEMA)
     for key in ("outcome", "cause", "confidence", "owner", "incidents"):

@@ -110,11 +110,11 @@ re._compile = compiled
 from nodedoctor.engine.session import Request, Session
 from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report.json import document
-from nodedoctor.triage import document as triage_document
+from nodedoctor.triage.verdict import document as triage_document
 from nodedoctor.triage.job import examine_job
 for path in sorted(Path("tests/triage/logs/cases").iterdir()):
     examined = examine_job([str(path)])
-    redacted_triage(triage_document.make_document(examined.verdict, examined.lines.of))
+    redacted_triage(triage_document.make_document(examined.verdict, examined.lines.line_of))
 for path in sorted(Path("tests/nodes").glob("*/manifest.json")):
     document(asyncio.run(Session(Request(replay=path.parent, redact=True)).diagnosis().run()))
 json.dump(sorted(found), sys.stdout)

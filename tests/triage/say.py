@@ -100,7 +100,7 @@ def judged(tmp_path: Path, *texts: str) -> TriageResult:
 
 def as_document(examined: TriageResult) -> dict[str, Any]:
     """The JSON document of a triage."""
-    return document.make_document(examined.verdict, examined.lines.of)
+    return document.make_document(examined.verdict, examined.lines.line_of)
 
 
 def culprits(examined: TriageResult) -> list[int | None]:

@@ -38,7 +38,7 @@ def test_a_reason_stands_beside_each_error_that_decides_nothing(reason: str, tmp
 def test_errors_that_are_alike_are_told_once_with_their_number(tmp_path: Path) -> None:
     text = "".join(f"INFO retry 1/3 after {OOM}\nstep {n} loss: 2.{n}\n" for n in range(1, 40))
     found = judged(tmp_path, text)
-    (one,) = make_document(found.verdict, found.lines.of)["also_seen"]
+    (one,) = make_document(found.verdict, found.lines.line_of)["also_seen"]
     assert (one["event"], one["fate"], one["count"], one["line"]) == ("gpu_full", "handled", 39, 1)
 
 

@@ -36,7 +36,7 @@ def test_the_newest_of_two_jobs_is_judged(tmp_path: Path) -> None:
     examined = examine_job([str(tmp_path)])
     assert culprits(examined) == [1]
     assert all("boom8" not in event.text for event in examined.verdict.evidence)
-    told = [(one.id, one.cause, one.judged, one.world) for one in examined.verdict.jobs]
+    told = [(one.id, one.cause, one.is_judged, one.world) for one in examined.verdict.jobs]
     assert told == [
         ("b-monday.log", "user_code_exception", False, 2),
         ("a-tuesday.log", "user_code_exception", True, 2),
@@ -90,5 +90,5 @@ def test_a_log_that_speaks_of_no_job_belongs_to_all(tmp_path: Path) -> None:
 def test_one_log_is_one_job(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(job(8, 0))
     examined = examine_job([str(tmp_path)])
-    assert [one.judged for one in examined.verdict.jobs] == [True]
+    assert [one.is_judged for one in examined.verdict.jobs] == [True]
     assert examined.verdict.coverage.notes == ()

@@ -104,7 +104,7 @@ class Counted:
         self.lines = 0
         try:
             found = job.examine_job([str(path)])
-            document.make_document(found.verdict, found.lines.of)
+            document.make_document(found.verdict, found.lines.line_of)
         finally:
             sys.settrace(None)
         return self.lines

@@ -39,7 +39,7 @@ def test_a_thousand_ranks_that_time_out_are_one_moment_with_all_of_them(tmp_path
         late = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.\n"
         (tmp_path / f"rank_{rank}.log").write_text(steps(1, 4) + (late if rank == 41 else caught(rank)))
     examined = examine_job([str(tmp_path)])
-    found = make_document(examined.verdict, examined.lines.of)
+    found = make_document(examined.verdict, examined.lines.line_of)
     (waited,) = (one for one in triage_view.moments(found) if one.event == "timed_out")
     assert (waited.count, waited.who) == (63, "ranks 0-40, 42-63")
     assert waited.source.endswith("rank_0.log") and waited.line == len(steps(1, 4).splitlines()) + 1

@@ -8,7 +8,7 @@ import pytest
 from say import elastic, judged
 
 from nodedoctor.triage.patterns.recovery import ENOUGH
-from nodedoctor.triage.patterns.unclassified import VERY_MUCH
+from nodedoctor.triage.patterns.unclassified import BYTES_BEHIND
 
 ERROR = (
     "2026-11-07 16:57:00,627 - app - ERROR - the request failed: Error code: 400\n"
@@ -49,7 +49,7 @@ def test_where_others_may_be_who_goes_on_it_counts(text: str, tmp_path: Path) ->
 
 
 WORKS = "".join(
-    f"{'abcdefgh'[n % 8]}{n}.cif is drawn as a graph of its neighbours\n" for n in range(VERY_MUCH // 40)
+    f"{'abcdefgh'[n % 8]}{n}.cif is drawn as a graph of its neighbours\n" for n in range(BYTES_BEHIND // 40)
 )
 """What one program says while it works, in words that nothing is read from."""
 REFUSED = "usage: main.py [-h] [--optim ADAM]\nmain.py: error: unrecognized arguments: --optimizer adam\n"
@@ -57,7 +57,7 @@ REFUSED = "usage: main.py [-h] [--optim ADAM]\nmain.py: error: unrecognized argu
 
 @pytest.mark.parametrize("error", [REFUSED, BARE, ERROR])
 def test_who_says_very_much_was_not_ended_by_an_error(error: str, tmp_path: Path) -> None:
-    short = WORKS[: VERY_MUCH * 9 // 10]
+    short = WORKS[: BYTES_BEHIND * 9 // 10]
     assert judged(tmp_path, error + short).verdict.cause == "user_code_exception"
     assert judged(tmp_path, error + WORKS).verdict.outcome != "failure"
     last = BARE.replace("BadRequestError", "RateLimitError")
@@ -68,7 +68,7 @@ def test_who_says_very_much_was_not_ended_by_an_error(error: str, tmp_path: Path
 def test_what_an_error_did_not_end_may_end_in_other_words(error: str, tmp_path: Path) -> None:
     """That there is much behind the error says nothing of a complaint that stands near the end."""
     ends = "gpu-3: bash: torchrun: command not found\n" + "the folder of the night is closed\n" * 20
-    assert "torchrun" in judged(tmp_path, error + WORKS[: VERY_MUCH - 100] + "\n" + ends).verdict.headline
+    assert "torchrun" in judged(tmp_path, error + WORKS[: BYTES_BEHIND - 100] + "\n" + ends).verdict.headline
 
 
 @pytest.mark.parametrize("others", ["world size: 4\n", "[rank3]: the loader is up\n", elastic([(0, 1)], 0)])

@@ -10,7 +10,7 @@ import pytest
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Verdict
 from nodedoctor.triage.patterns.machine import HostOom
-from nodedoctor.triage.timeline.node_reports import node_of
+from nodedoctor.triage.timeline.node_reports import faults_of_report
 
 JOB = datetime.datetime(2026, 11, 21, 10, 20, 0)
 RAISED = (
@@ -27,7 +27,7 @@ def judged(tmp_path: Path, log: str, minutes: int, *, dated: bool) -> Verdict:
     )
     finding = {"status": "warn", "summary": "OOM kill", "evidence": [{"text": killed}], "waived": None}
     report = {"node": {"hostname": "a"}, "results": [{"check": "kernel.oom", "findings": [finding]}]}
-    node = node_of("node.json", report)
+    node = faults_of_report("node.json", report)
     assert [type(event.what) for event in node.events] == [HostOom]
     path = tmp_path / "train.log"
     stamp = f"{JOB.isoformat(sep=' ')},000 " if dated else ""

@@ -68,7 +68,7 @@ def triage_screen(found: dict[str, Any]) -> None:
 def test_the_screen_of_a_dead_job(case: dict[str, Any]):
     examined = examine_job([str(CASES / name) for name in case.get("files") or [case["file"]]])
     triage_screen(
-        json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.of)))
+        json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.line_of)))
     )
 
 
@@ -106,7 +106,7 @@ def test_the_screen_of_dumps_that_say_nothing_of_their_time_limit(tmp_path: Path
         dump = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": entries}
         (tmp_path / f"trace_rank_{rank}.json").write_text(json.dumps(dump))
     examined = examine_job([str(tmp_path)])
-    found = json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.of)))
+    found = json.loads(document.render_text(document.make_document(examined.verdict, examined.lines.line_of)))
     assert found["culprits"][0]["rank"] == 2 and found["collective"]["timeout_seconds"] is None
     assert found["evidence"] and all(item["line"] is None for item in found["evidence"])
     triage_screen(found)

@@ -244,5 +244,6 @@ elif [ -n "$used" ]; then skip deep "$used; --busy loads GPUs in use"
 elif [ "$left" -lt 15 ]; then skip deep "no time left"
 else to=$folder/deep.json step deep "$((left + 2))" "${nodedoctor[@]}" --json --deep --deadline "$((left > 120 ? 120 : left))" "${whole[@]}"
 fi
+[ -s "$folder/deep.json" ] && to=$folder/accept.txt step accept 10 "${nodedoctor[@]}" accept --report "$folder/deep.json"
 
 finish

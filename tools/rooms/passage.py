@@ -36,7 +36,7 @@ def passed_functions(log: str) -> set[CodeType]:
 
     def judge() -> None:
         examined = examine_job([log])
-        make_document(examined.verdict, examined.lines.of)
+        make_document(examined.verdict, examined.lines.line_of)
 
     judge()  # what is compiled or imported late is so by now
     sys.setprofile(note)

@@ -15,6 +15,8 @@ FILES, FOLDERS = "(files)", "(folders)"
 _ELSEWHERE = {
     "triage": "nodedoctor.triage.cli",
     "fleet": "nodedoctor.fleet.arguments",
+    "accept": "nodedoctor.cli.accept",
+    "history": "nodedoctor.cli.history",
     "compare": "nodedoctor.cli.compare",
     "expect": "nodedoctor.cli.expect",
     "completion": "nodedoctor.cli.completion.cli",
@@ -27,6 +29,8 @@ _ABOUT = {
     "watch": "live load of this node, or a job until it hangs",
     "run": "run a training command, and keep why it hung",
     "arm": "what to set for a job, so that a hang leaves evidence",
+    "accept": "whether this node is as fast as it must be",
+    "history": "what earlier runs on this node found",
     "compare": "what changed between two reports",
     "expect": "what this healthy node has",
     "completion": "this script",

@@ -18,6 +18,9 @@ _DCGM_ROW = regex(r"^\|[ \t]*(\w[^|\n]*)\|[ \t]*(Pass|Fail|Warn|Skip)\b([^|]*)\|
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
+_RANK = regex(r"^#[ \t]+Rank[ \t]+\d+[ \t]", re.MULTILINE)
+_NCCL = regex(r"\bNCCL version (\d[\w.+-]{0,30})")
+
 
 @probe(DCGM, timeout=300, lane=Lane.GPU_LOAD, after=AFTER)
 def dcgm(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
@@ -35,9 +38,9 @@ def nvbandwidth(options: Options, nvml: Observation, processes: Observation) -> 
 
 @probe(NCCL_TESTS, timeout=120, lane=Lane.GPU_LOAD, after=AFTER)
 def all_reduce_perf(options: Options, nvml: Observation, processes: Observation) -> Command | Observation:
-    """An all-reduce of up to 1 GiB over all GPUs, if nccl-tests is installed."""
+    """An all-reduce of up to 16 GiB, or what memory allows, over all GPUs, if nccl-tests is installed."""
     gpus = str(len(idle(nvml, processes).gpus))
-    words = ("-b", "64M", "-e", "1G", "-f", "4", "-g", gpus)
+    words = ("-b", "64M", "-e", "16G", "-f", "4", "-g", gpus)
     return _plan(NCCL_TESTS, options, nvml, processes, "all_reduce_perf", *words)
 
 
@@ -49,7 +52,7 @@ def _plan(
     free = idle(nvml, processes)
     if free.why_none or free.busy:
         return skipped(name, free.why_none or "; ".join(f"GPU {i}: {why}" for i, why in free.busy))
-    return Command(argv)
+    return Command(argv, {"NCCL_DEBUG": "VERSION"})
 
 
 def _absent(seen: Observation, tool: str) -> Unseen | None:
@@ -91,10 +94,12 @@ class NvBandwidth:
 @fact(NCCL_TESTS)
 @record
 class NcclTests:
-    """Bus bandwidth by message size, GB/s, and how many results were wrong."""
+    """Bus bandwidth by message size, GB/s, how many results were wrong, how many GPUs took part, and NCCL."""
 
     busbw_gbytes_s: dict[int, float]
     wrong: int = 0
+    gpus: int = 0
+    nccl: str = ""
 
     @classmethod
     def parse(cls, seen: Observation) -> NcclTests | Unseen:
@@ -104,4 +109,6 @@ class NcclTests:
         ]
         speeds = {int(m[1]): float(m[3]) for m in rows}
         wrong = sum(int(m[4]) for m in rows if m[4].isdecimal() and len(m[4]) < 16)
-        return _absent(seen, "all_reduce_perf") or (cls(speeds, wrong) if speeds else Unseen.of(seen))
+        gpus, version = len(_RANK.findall(seen.text)), _NCCL.search(seen.text)
+        tests = cls(speeds, wrong, gpus, version[1] if version else "")
+        return _absent(seen, "all_reduce_perf") or (tests if speeds else Unseen.of(seen))

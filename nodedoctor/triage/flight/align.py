@@ -1,4 +1,4 @@
-"""All ranks' dumps side by side: per group who waits in what, who never came, who did something else."""
+"""All ranks' dumps by group: waiting ranks, missing ranks, and different calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _UNEVEN = re.compile(
 
 
 @record
-class OddCall:
-    """Ranks whose collective differs at one sequence number; `ranks` is empty when no majority decides."""
+class CallMismatch:
+    """Ranks whose collective differs at one number; `ranks` is empty without a majority."""
 
     seq: int
     ranks: tuple[int, ...]
@@ -35,8 +35,8 @@ class GroupAlignment:
     members: tuple[int, ...]
     waiting: dict[int, CollectiveRecord]
     behind: tuple[int, ...]
-    undumped: tuple[int, ...]
-    odd: OddCall | None
+    without_dump: tuple[int, ...]
+    mismatch: CallMismatch | None
     stuck: int | None
     finished: tuple[int, ...] = ()
 
@@ -47,7 +47,7 @@ class GroupAlignment:
 
 
 def align_groups(dumps: Sequence[RankDump]) -> list[GroupAlignment]:
-    """Every group in which some rank waits. Groups match by name and ranks, never by the per-process id."""
+    """Groups in which a rank waits, matched by name and ranks, not by local id."""
     by_key: dict[tuple[str, tuple[int, ...]], dict[int, GroupState]] = defaultdict(dict)
     ranks_of: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
     for dump in dumps:
@@ -55,14 +55,14 @@ def align_groups(dumps: Sequence[RankDump]) -> list[GroupAlignment]:
             ranks_of[name][ranks] += 1
     for dump in dumps:
         for name, state in dump.groups.items():
-            known = ranks_of.get(name)
-            ranks = dump.members.get(name) or (known.most_common(1)[0][0] if known else ())
+            votes = ranks_of.get(name)
+            ranks = dump.members.get(name) or (votes.most_common(1)[0][0] if votes else ())
             if dump.rank is not None:
                 by_key[name, ranks][dump.rank] = state
     dumped = {dump.rank for dump in dumps}
     present = {dump.rank: dump for dump in dumps}
-    told = [_align_group(name, ranks, states, dumped, present) for (name, ranks), states in by_key.items()]
-    return [picture for picture in told if picture.waiting]
+    groups = [_align_group(name, ranks, states, dumped, present) for (name, ranks), states in by_key.items()]
+    return [group for group in groups if group.waiting]
 
 
 def _align_group(
@@ -74,12 +74,12 @@ def _align_group(
 ) -> GroupAlignment:
     members = ranks or tuple(sorted(states))
     waiting = {rank: op for rank, state in states.items() if (op := state.pending) is not None}
-    odd = _first_mismatch(states)
-    stuck = _stuck_number(waiting, odd)
+    mismatch = _first_mismatch(states)
+    stuck = _stuck_number(waiting, mismatch)
     behind, finished = [], []
     for rank in members:
         state = states.get(rank)
-        if stuck is None or rank not in dumped or not present[rank].whole:
+        if stuck is None or rank not in dumped or not present[rank].complete:
             continue
         if state is None:
             dump = present[rank]
@@ -90,19 +90,21 @@ def _align_group(
         elif state.completed >= stuck and rank not in waiting:
             finished.append(rank)
     desc = next((state.desc for state in states.values() if state.desc), "")
-    undumped = tuple(rank for rank in members if rank not in dumped)
-    return GroupAlignment(name, desc, members, waiting, tuple(behind), undumped, odd, stuck, tuple(finished))
+    without_dump = tuple(rank for rank in members if rank not in dumped)
+    return GroupAlignment(
+        name, desc, members, waiting, tuple(behind), without_dump, mismatch, stuck, tuple(finished)
+    )
 
 
-def _stuck_number(waiting: dict[int, CollectiveRecord], odd: OddCall | None) -> int | None:
+def _stuck_number(waiting: dict[int, CollectiveRecord], mismatch: CallMismatch | None) -> int | None:
     """The sequence number most ranks wait in; the lowest of equals."""
-    if odd is not None:
-        return odd.seq
+    if mismatch is not None:
+        return mismatch.seq
     votes = Counter(op.seq for op in waiting.values())
     return min(votes, key=lambda seq: (-votes[seq], seq), default=None)
 
 
-def _first_mismatch(states: dict[int, GroupState]) -> OddCall | None:
+def _first_mismatch(states: dict[int, GroupState]) -> CallMismatch | None:
     """The first sequence number at which two ranks recorded different collectives."""
     pending = [op.seq for state in states.values() if (op := state.pending) is not None]
     if not pending or len(states) < 2:
@@ -110,15 +112,15 @@ def _first_mismatch(states: dict[int, GroupState]) -> OddCall | None:
     seqs = sorted({seq for state in states.values() for seq in state.ops if seq >= min(pending) - 1})
     for seq in seqs:
         ops = {rank: state.ops[seq] for rank, state in states.items() if seq in state.ops}
-        told = _differing_ranks(ops)
-        if told:
-            return OddCall(
+        signatures = _differing_ranks(ops)
+        if signatures:
+            return CallMismatch(
                 seq,
-                tuple(find_minority(told)),
-                tuple(sorted(told.items()))[:4096],
+                tuple(find_minority(signatures)),
+                tuple(sorted(signatures.items()))[:4096],
                 "called different collectives",
             )
-    return _odd_sites(states, seqs)
+    return _site_mismatch(states, seqs)
 
 
 def _differing_ranks(ops: dict[int, CollectiveRecord]) -> dict[int, str] | None:
@@ -130,38 +132,40 @@ def _differing_ranks(ops: dict[int, CollectiveRecord]) -> dict[int, str] | None:
         for name in names.values()
     ):
         return None
-    told = {rank: op.signature for rank, op in ops.items()}
-    return told if len(set(told.values())) > 1 else None
+    signatures = {rank: op.signature for rank, op in ops.items()}
+    return signatures if len(set(signatures.values())) > 1 else None
 
 
-def _odd_sites(states: dict[int, GroupState], seqs: Iterable[int]) -> OddCall | None:
-    """Equal collectives from different lines of the program: a skipped call hides behind an equal one."""
+def _site_mismatch(states: dict[int, GroupState], seqs: Iterable[int]) -> CallMismatch | None:
+    """Equal collectives from different source lines: an equal one hides a skipped call."""
     for seq in seqs:
         sites = {rank: s.ops[seq].site for rank, s in states.items() if seq in s.ops and s.ops[seq].site}
-        odd = find_minority(sites)
-        if odd and len(sites) == len(states):
+        minority = find_minority(sites)
+        if minority and len(sites) == len(states):
             shown = tuple(sorted(sites.items()))[:4096]
-            return OddCall(seq, tuple(odd), shown, "made the same call from different lines of the program")
+            return CallMismatch(
+                seq, tuple(minority), shown, "made the same call from different lines of the program"
+            )
     return None
 
 
-def wait_sinks(told: Sequence[GroupAlignment], pairs: Mapping[int, Iterable[int]]) -> tuple[int, ...]:
-    """Ranks that others wait for and that wait for nobody: where every chain of waiting ends.
+def wait_sinks(groups: Sequence[GroupAlignment], pairs: Mapping[int, Iterable[int]]) -> tuple[int, ...]:
+    """Ranks that others wait for and that wait for none: the ends of all chains.
 
-    `pairs`: whom a rank waits for in a send or receive.
+    `pairs`: the ranks that a rank waits for in sends or receives.
     """
     waits = {rank for rank, peers in pairs.items() if set(peers)}
     awaited = {peer for peers in pairs.values() for peer in peers}
-    for picture in told:
-        missing = {*picture.behind, *picture.undumped}
-        here = {rank for rank, op in picture.waiting.items() if op.seq == picture.stuck}
+    for group in groups:
+        missing = {*group.behind, *group.without_dump}
+        here = {rank for rank, op in group.waiting.items() if op.seq == group.stuck}
         waits |= {rank for rank in here if len(missing) > (rank in missing)}
         awaited |= missing if len(here) > 1 else missing - here if here else set()
     return tuple(sorted(awaited - waits))
 
 
 def find_minority(values: dict[int, str]) -> list[int]:
-    """The ranks that differ from a clear majority: at least two agree, and they are more than all others."""
+    """The ranks that differ from a clear majority, of two or more that agree."""
     votes: dict[str, list[int]] = defaultdict(list)
     for rank, value in values.items():
         votes[value].append(rank)

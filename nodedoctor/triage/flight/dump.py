@@ -1,4 +1,4 @@
-"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today: only what a verdict needs of it."""
+"""One rank's flight-recorder dump, pickle or JSON, of torch 2.1 to today."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = Log(__name__)
 
 @record
 class RankDump:
-    """One rank's dump. `note` says what was wrong with the file, `entries` how many records it had."""
+    """One rank's dump. `note` names a fault of the file, `entries` counts its records."""
 
     path: str
     rank: int | None
@@ -53,20 +53,20 @@ class RankDump:
     transfers: tuple[Transfer, ...] = ()
 
     @property
-    def whole(self) -> bool:
-        """False when the end of the file is missing: then the last record says nothing about the rank."""
+    def complete(self) -> bool:
+        """False when the file's end is missing: its last record then proves nothing."""
         return not self.note
 
 
 def read_dump(path: str) -> RankDump:
-    """Read a file as a dump; PickleRefused when it is none, broken beyond use, or dangerous."""
+    """Read a file as a dump; PickleRefused when it is none, broken or dangerous."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return parse_dump(path, file.read(min(size, LARGEST) + 1))
 
 
 def parse_dump(path: str, data: bytes) -> RankDump:
-    """The bytes of a file as a dump; `path` is where they are said to stand."""
+    """The bytes of a file as a dump; `path` names their source."""
     if data[:1] == b"\x80":
         document, note = _read_pickle(data)
     else:
@@ -95,16 +95,17 @@ def _read_pickle(data: bytes) -> tuple[Any, str]:
 
 
 def _has_open_collectives(document: Any) -> bool:
-    """True when no open collective is missing among these records: neither counters nor gaps speak of one."""
+    """True when no open collective is missing among these records, by counters and gaps."""
     entries = document.get("entries") if isinstance(document, dict) else None
     if not isinstance(entries, list) or not all(isinstance(item, dict) for item in entries):
         return False
-    groups, local = group_states(entries)
+    groups, names_by_id = group_states(entries)
     if not all(_is_gapless(state) for state in groups.values()):
         return False
     status = document.get("pg_status")
     return not isinstance(status, dict) or all(
-        _counters_agree(groups.get(local.get(str(key), "")), counters) for key, counters in status.items()
+        _counters_agree(groups.get(names_by_id.get(str(key), "")), counters)
+        for key, counters in status.items()
     )
 
 
@@ -118,7 +119,7 @@ def _is_gapless(state: GroupState) -> bool:
 
 
 def _counters_agree(state: GroupState | None, counters: Any) -> bool:
-    """True when a group's counters tell of no open collective that is not among the records."""
+    """True when a group's counters show no open collective beside the records."""
     if state is None or not isinstance(counters, dict):
         return False
     enqueued, completed = (
@@ -130,7 +131,7 @@ def _counters_agree(state: GroupState | None, counters: Any) -> bool:
 
 
 def _salvage_document(values: list[Any]) -> dict[str, Any]:
-    """A document out of loose values: keys stand before their values on the stack."""
+    """A document out of loose values: on the stack keys come before their values."""
     document: dict[str, Any] = {
         "entries": [v for v in values if isinstance(v, dict) and "profiling_name" in v]
     }
@@ -177,8 +178,8 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
     if not isinstance(document, dict) or not _RECORDER & document.keys():
         raise PickleRefused("it is not a flight-recorder dump")
     records = _read_records(document.get("entries", []), size)
-    groups, local = group_states(records)
-    apply_status(groups, local, document.get("pg_status"))
+    groups, names_by_id = group_states(records)
+    apply_status(groups, names_by_id, document.get("pg_status"))
     return RankDump(
         path,
         rank_of_dump(path),
@@ -193,7 +194,7 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
 
 
 def _read_records(entries: Any, size: int) -> list[dict[str, Any]]:
-    """The records; PickleRefused when they are none, or more than a file of this size can hold."""
+    """The records; PickleRefused for other things, or more than the file can hold."""
     if not isinstance(entries, list):
         raise PickleRefused(f"its entries are no list but {type(entries).__name__}")
     records = [entry for entry in entries if isinstance(entry, dict)]
@@ -205,9 +206,11 @@ def _read_records(entries: Any, size: int) -> list[dict[str, Any]]:
 
 
 def _unnumbered_note(records: list[dict[str, Any]]) -> str:
-    """A note about collectives without a number that one can have: nothing is known of them."""
-    lost = sum(item.get("is_p2p") is not True and sequence_number(item) is None for item in records)
-    return f"{lost} of its {len(records)} records have no sequence number that can be read" if lost else ""
+    """A note about collectives whose sequence number cannot be read."""
+    unread = sum(item.get("is_p2p") is not True and sequence_number(item) is None for item in records)
+    return (
+        f"{unread} of its {len(records)} records have no sequence number that can be read" if unread else ""
+    )
 
 
 _RECORDER = {"entries", "pg_config", "pg_status", "nccl_comm_state"}
@@ -223,7 +226,7 @@ def one_per_rank(dumps: Iterable[RankDump]) -> tuple[list[RankDump], list[str]]:
         if dump.rank is None:
             notes.append(f"{dump.path}: its name does not say which rank it is from")
             continue
-        other = best.get(dump.rank)
-        if other is None or (dump.frames, dump.entries) > (other.frames, other.entries):
+        best_dump = best.get(dump.rank)
+        if best_dump is None or (dump.frames, dump.entries) > (best_dump.frames, best_dump.entries):
             best[dump.rank] = dump
     return [best[rank] for rank in sorted(best)], notes

@@ -1,4 +1,4 @@
-"""Who waits for whom between pairs of ranks: the end of the chain is the rank that never sent or received."""
+"""Waits between pairs of ranks: a chain ends at the rank that did not answer."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from nodedoctor.triage.flight.transfers import Transfer
 from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Identity, Place, ProcessGroup
 
 Edges = Mapping[int, Mapping[int, Transfer]]
-_OTHER = {"send": "recv", "recv": "send"}
+_OPPOSITE = {"send": "recv", "recv": "send"}
 
 
 def peer_waits(dumps: Sequence[RankDump]) -> Edges:
-    """Per rank the peers that have not begun their side of an open transfer with it."""
-    sides = {(d.rank, d_peer, t.kind) for d in dumps for t in d.transfers for d_peer in [t.across(d.members)]}
-    found: dict[int, dict[int, Transfer]] = {}
+    """Per rank the peers that have not begun their side of an open transfer."""
+    sides = {
+        (d.rank, d_peer, t.kind) for d in dumps for t in d.transfers for d_peer in [t.peer_in(d.members)]
+    }
+    waits: dict[int, dict[int, Transfer]] = {}
     for dump in dumps:
         for transfer in dump.transfers:
-            peer = transfer.across(dump.members)
-            if dump.rank is None or peer is None or (peer, dump.rank, _OTHER[transfer.kind]) in sides:
+            peer = transfer.peer_in(dump.members)
+            if dump.rank is None or peer is None or (peer, dump.rank, _OPPOSITE[transfer.kind]) in sides:
                 continue
-            found.setdefault(dump.rank, {}).setdefault(peer, transfer)
-    return found
+            waits.setdefault(dump.rank, {}).setdefault(peer, transfer)
+    return waits
 
 
 def pipeline_candidates(edges: Edges, dumps: Sequence[RankDump], busy: frozenset[int]) -> Iterator[Candidate]:
-    """The rank that others wait for; `busy` ranks wait in a collective themselves and are not blamed."""
+    """The rank that others wait for, unless it waits in a collective (`busy`) itself."""
     present = {dump.rank: dump for dump in dumps}
     awaited = {peer for peers in edges.values() for peer in peers}
     ends = [
         rank
         for rank in sorted(awaited - set(edges) - busy)
-        if rank in present and present[rank].whole and present[rank].entries
+        if rank in present and present[rank].complete and present[rank].entries
     ]
     if ends:
         culprits = tuple(Identity(rank=rank) for rank in ends)
@@ -70,19 +72,19 @@ def wait_events(edges: Edges, dumps: Sequence[RankDump]) -> Iterator[Event[Trans
         for peer, transfer in sorted(peers.items()):
             text = f"rank {rank} waits in {_describe_wait(transfer)}: rank {peer} shows no matching "
             yield Event(
-                transfer, Place(paths[rank], 0), Identity(rank=rank), None, text + _OTHER[transfer.kind]
+                transfer, Place(paths[rank], 0), Identity(rank=rank), None, text + _OPPOSITE[transfer.kind]
             )  # fmt: skip
 
 
 def transfer_notes(dumps: Sequence[RankDump], edges: Edges) -> list[str]:
     """Open transfers whose both sides have begun, or whose peer left no dump."""
     present = {dump.rank for dump in dumps}
-    gone = sorted({peer for peers in edges.values() for peer in peers} - present)
-    said = [f"sends or receives wait for ranks {rank_ranges(gone)}, which left no dump"] if gone else []
+    absent = sorted({peer for peers in edges.values() for peer in peers} - present)
+    notes = [f"sends or receives wait for ranks {rank_ranges(absent)}, which left no dump"] if absent else []
     both = sorted(d.rank for d in dumps if d.transfers and d.rank is not None and d.rank not in edges)
     if both:
-        said.append(f"ranks {rank_ranges(both)} are in sends or receives that their peers have begun, too")
-    return said
+        notes.append(f"ranks {rank_ranges(both)} are in sends or receives that their peers have begun, too")
+    return notes
 
 
 def _describe_wait(transfer: Transfer) -> str:

@@ -1,4 +1,4 @@
-"""The records of a flight recorder of any torch: what a rank enqueued, finished and left open, by group.
+"""The records of a flight recorder of any torch: a rank's collectives, by group.
 
 State means different things: with NCCL `retired` but not completed is a timeout, with gloo `retired` is done.
 """
@@ -63,9 +63,9 @@ class GroupState:
 
 
 def group_states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], dict[str, str]]:
-    """States per group name, and which name each per-process group id stands for."""
+    """States per group name, and the group name of each per-process id."""
     groups: dict[str, GroupState] = {}
-    local: dict[str, str] = {}
+    names_by_id: dict[str, str] = {}
     for entry in reversed(records):
         if entry.get("is_p2p") is True:
             continue
@@ -73,10 +73,10 @@ def group_states(records: list[dict[str, Any]]) -> tuple[dict[str, GroupState], 
         if seq is None:
             continue
         name, desc = _group_name(entry)
-        local.setdefault(text_value(entry.get("pg_id")), name)
+        names_by_id.setdefault(text_value(entry.get("pg_id")), name)
         state = groups.setdefault(name, GroupState(name, desc))
-        _make_record(state, seq, entry)
-    return groups, local
+        _add_record(state, seq, entry)
+    return groups, names_by_id
 
 
 def sequence_number(entry: Mapping[str, Any]) -> int | None:
@@ -84,7 +84,7 @@ def sequence_number(entry: Mapping[str, Any]) -> int | None:
     return integer_value(entry.get("collective_seq_id", entry.get("seq_id")))
 
 
-def _make_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
+def _add_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
     profiling = text_value(entry.get("profiling_name"))
     done = entry.get("retired") is True if profiling.startswith("gloo") else entry.get("state") == "completed"
     state.enqueued = max(state.enqueued, seq)
@@ -107,12 +107,12 @@ def _make_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
     )
 
 
-def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: Any) -> None:
+def apply_status(groups: dict[str, GroupState], names_by_id: dict[str, str], status: Any) -> None:
     """The recorder's own counters: they stay true when the ring has lost the records."""
     if not isinstance(status, dict):
         return
     for key, values in list(status.items())[:4096]:
-        state = groups.get(local.get(text_value(key), ""))
+        state = groups.get(names_by_id.get(text_value(key), ""))
         if state is not None and isinstance(values, dict):
             state.enqueued = max(state.enqueued, integer_value(values.get("last_enqueued_collective")) or -1)
             state.completed = max(
@@ -121,19 +121,22 @@ def apply_status(groups: dict[str, GroupState], local: dict[str, str], status: A
 
 
 def members_of(config: Any, groups: Mapping[str, GroupState]) -> dict[str, tuple[int, ...]]:
-    """The global ranks of each group; gloo's only entry is keyed by nothing and means the last group made."""
+    """The global ranks of each group.
+
+    Gloo's only entry has an empty key and means the group that was made last.
+    """
     members: dict[str, tuple[int, ...]] = {}
-    known: dict[int, tuple[int, ...]] = {}  # a list that a thousand groups refer to is read once
+    ranks_by_id: dict[int, tuple[int, ...]] = {}  # a list that a thousand groups refer to is read once
     total = 0
     for name, row in list(config.items())[:65536] if isinstance(config, dict) else ():
         ranks = row.get("ranks") if isinstance(row, dict) else row
         if isinstance(ranks, (str, list)):
-            if id(ranks) not in known:
-                known[id(ranks)] = _parse_ranks(ranks)
-            total += len(known[id(ranks)])
+            if id(ranks) not in ranks_by_id:
+                ranks_by_id[id(ranks)] = _parse_ranks(ranks)
+            total += len(ranks_by_id[id(ranks)])
             if total > MEMBERS_AT_MOST:
                 raise PickleRefused(f"its groups name more than {MEMBERS_AT_MOST} ranks")
-            members[text_value(name)] = known[id(ranks)]
+            members[text_value(name)] = ranks_by_id[id(ranks)]
     if "" in members and len(groups) == 1:
         members.setdefault(next(iter(groups)), members[""])
     return members
@@ -147,9 +150,9 @@ def _group_name(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def _parse_ranks(value: str | list[Any]) -> tuple[int, ...]:
-    """Global ranks of a group, written as text up to torch 2.10; what no job has as many of is no rank."""
-    found = re.findall(r"\d+", value) if isinstance(value, str) else value
-    ranks = (whole_number(rank, LARGEST_WORLD - 1) for rank in found)
+    """Global ranks of a group, text up to torch 2.10; without numbers beyond any job's."""
+    numbers = re.findall(r"\d+", value) if isinstance(value, str) else value
+    ranks = (whole_number(rank, LARGEST_WORLD - 1) for rank in numbers)
     return tuple(rank for rank in ranks if rank is not None)
 
 
@@ -184,7 +187,7 @@ def _format_cell(value: Any) -> int | str | None:
 
 
 def text_value(value: Any) -> str:
-    """A name or a number of a record as text; '' for anything that is neither."""
+    """A name or a number of a record as text; '' for anything else."""
     if isinstance(value, str):
         return value[:500]
     number = signed(value)

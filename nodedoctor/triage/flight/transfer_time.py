@@ -1,4 +1,4 @@
-"""Could the data's size explain the wait? Bytes of a collective, and their time on each kind of link."""
+"""Bytes of a collective and their time on each link: whether they explain a wait."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def transfer_time(work: CollectiveCall) -> TransferTime:
 
 
 def implied_ranks(work: CollectiveCall) -> int | None:
-    """Ranks of the group, from the ratio of what goes in and comes out of an all-gather or reduce-scatter."""
+    """Ranks of the group, from input and output sizes of an all-gather or reduce-scatter."""
     small, large = sorted((work.numel_in or 0, work.numel_out or 0))
     gathers = any(word in work.op.upper() for word in ("ALLGATHER", "REDUCE_SCATTER"))
     return large // small if gathers and small and large % small == 0 and large > small else None
@@ -93,8 +93,8 @@ def _describe_time(
     if sizes["fp32"] < _NOTHING:
         return f"{volume} in bf16 are nothing for any link"
     fast, slow = format_seconds(times["nvlink4"]), format_seconds(times["ethernet_10g"])
-    told = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
+    durations = f"{volume} in bf16 take {fast} over NVLink and {slow} over 10 GbE"
     if enough:
         rate = format_bytes(sizes["bf16"] * factor / timeout)
-        return f"{told}; to need {decimal(timeout)} s the link would have to run at {rate}/s"
-    return f"{told}: a slow link could explain the wait of {decimal(timeout)} s"
+        return f"{durations}; to need {decimal(timeout)} s the link would have to run at {rate}/s"
+    return f"{durations}: a slow link could explain the wait of {decimal(timeout)} s"

@@ -1,4 +1,4 @@
-"""Sends and receives between two ranks: they have no sequence number in common, only names for each other.
+"""Sends and receives between two ranks: they share no sequence number, only their names.
 
 The recorder writes `nccl:send 1->2` and `nccl:recv 2<-1` with ranks inside the group, and nothing of gloo's.
 """
@@ -13,7 +13,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.flight.records import text_value
 
 _NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
-KEPT = 64
+MOST_OPEN = 64
 """Open transfers kept per rank: a pipeline has a few per neighbour."""
 
 
@@ -27,8 +27,8 @@ class Transfer:
     group: str
     state: str
 
-    def across(self, members: Mapping[str, tuple[int, ...]]) -> int | None:
-        """The peer's global rank; None when the group's ranks are not told."""
+    def peer_in(self, members: Mapping[str, tuple[int, ...]]) -> int | None:
+        """The peer's global rank; None when the group's ranks are unknown."""
         ranks = members.get(self.group, ())
         return ranks[self.peer] if self.peer < len(ranks) else None
 
@@ -49,9 +49,9 @@ def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
         if entry.get("state") == "completed":
             waiting.pop(name, None)
             continue
-        found = _NAME.search(text_value(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
-        if found is not None:
+        match = _NAME.search(text_value(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
+        if match is not None:
             state = text_value(entry.get("state"))[:20] or "scheduled"
-            told = Transfer(found[1], int(found[2]), int(found[3]), name, state)
-            waiting.setdefault(name, []).append(told)
-    return tuple(transfer for group in waiting.values() for transfer in group[:KEPT])
+            open_transfer = Transfer(match[1], int(match[2]), int(match[3]), name, state)
+            waiting.setdefault(name, []).append(open_transfer)
+    return tuple(transfer for group in waiting.values() for transfer in group[:MOST_OPEN])

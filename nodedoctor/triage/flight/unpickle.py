@@ -1,5 +1,4 @@
-"""Reads a pickle that may be hostile: plain data only, within limits of size and memory.
-
+"""Reads a pickle that may be hostile: plain data only, bounded in size and memory.
 
 PyTorch's own reader loads dumps with plain pickle, which runs whatever a file asks for. Genuine dumps hold no
 global at all, so every global is refused here, and what a lying memo index could allocate is bounded.
@@ -44,7 +43,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 class _StackUnpickler(pickle._Unpickler):
-    """The reader written in Python: slow, but what it has read so far can be looked at when it fails."""
+    """The slow reader written in Python, whose values can be read when it fails."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Refuse, as above."""
@@ -56,7 +55,7 @@ class _StackUnpickler(pickle._Unpickler):
 
 
 def load_pickle(data: bytes) -> Any:
-    """The plain data in a pickle; PickleRefused when it is more than that, too big or broken."""
+    """The plain data in a pickle; PickleRefused when it is more, too big or broken."""
     if len(data) > LARGEST:
         raise PickleRefused(f"{len(data)} bytes are too many for a dump")
     with bounded_memory(len(data)):
@@ -71,7 +70,7 @@ def load_pickle(data: bytes) -> Any:
 
 
 def salvage_pickle(data: bytes) -> list[Any]:
-    """What stood on the reader's stack when a truncated pickle ended: the values read until then."""
+    """The values on the reader's stack when a truncated pickle ended."""
     reader: Any = _StackUnpickler(io.BytesIO(data[:SALVAGED]))
     with bounded_memory(len(data)), contextlib.suppress(Exception):
         reader.load()
@@ -81,7 +80,7 @@ def salvage_pickle(data: bytes) -> list[Any]:
 
 @contextlib.contextmanager
 def bounded_memory(size: int) -> Iterator[None]:
-    """A ceiling on our address space, and no garbage collection while thousands of dicts are built.
+    """Limits our address space, and stops garbage collection while thousands of dicts are built.
 
     A pickle of 23 bytes can ask for a table of gigabytes; what a genuine dump needs grows with its `size`.
     """

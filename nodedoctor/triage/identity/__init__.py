@@ -1,1 +1,1 @@
-"""Who spoke: the only place that decides which rank, host and process a message is from."""
+"""The only place that decides which rank, host and process a message is from."""

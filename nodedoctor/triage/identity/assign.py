@@ -1,6 +1,6 @@
-"""Which process an event is from, and who wins where its line, its file and other lines disagree.
+"""Which process an event is from, by its line, its file and other lines.
 
-A number that is not proven names nobody: no culprit is better than a wrong one.
+A number that is not proven names no rank: no culprit is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from nodedoctor.triage.identity.labels import Sources, is_rank
 from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus, join_ray_tasks
 from nodedoctor.triage.identity.paths import identities_from_paths
 from nodedoctor.triage.identity.processes import BusTable, GpuTable, ProcessTable, rank_communicators
-from nodedoctor.triage.identity.world import Seat, is_one_node, world_size
-from nodedoctor.triage.model import NOBODY, SEATED, Event, Identity
+from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
+from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.machine import XidReported
@@ -28,7 +28,7 @@ _log = Log(__name__)
 
 
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
-    """The events of all logs, with what their labels, files and hosts prove; no labels are left."""
+    """The events with the ranks that labels, files and hosts prove, without labels."""
     world = world_size(events)
     owners = identities_from_paths(sources, world)
     for source, host in hosts_of(sources, owners).items():
@@ -40,35 +40,42 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
         for kind, label in stats.labels.items()
         if is_rank(kind, label, world, stats.lines)
     }
-    seats = [who.local_rank for who in owners.values() if who.local_rank is not None]
-    people = [seat for stats in sources.values() for seat in stats.seats]
-    people += [Seat(event.who.rank, event.who.local_rank) for event in events]  # their hosts may be peers'
-    alone = is_one_node(people, world) and len(set(seats)) == len(seats)
+    local_ranks = [who.local_rank for who in owners.values() if who.local_rank is not None]
+    people = [location for stats in sources.values() for location in stats.locations]
+    # without their hosts, which may be those of peers
+    people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
+    one_node = is_one_node(people, world) and len(set(local_ranks)) == len(local_ranks)
 
     @cache
     def identify(source: str, who: Identity) -> Identity:
         owner = owners.get(source, NOBODY)
         labels = [(kind, value) for kind, value in who.labels if (source, kind) in proven]
-        label = next((value for kind, value in labels if kind != SEATED), None)
-        seats = (who.local_rank, owner.local_rank, *(value for kind, value in labels if kind == SEATED))
-        seat = next((number for number in seats if number is not None), None)
+        label = next((value for kind, value in labels if kind != LOCAL_RANK_LABEL), None)
+        local_ranks = (
+            who.local_rank,
+            owner.local_rank,
+            *(value for kind, value in labels if kind == LOCAL_RANK_LABEL),
+        )
+        local_rank = next((number for number in local_ranks if number is not None), None)
         claims = {
             "its line": who.rank,
             "a label in front": label,
             "the file's name": owner.rank,
             "the host's name": by_host.get(who.host or ""),
-            "its local rank": seat if alone else None,
+            "its local rank": local_rank if one_node else None,
         }
-        return replace(who.filled(owner), rank=_first_rank(source, claims), local_rank=seat, labels=())
+        return replace(
+            who.fill_from(owner), rank=_first_rank(source, claims), local_rank=local_rank, labels=()
+        )
 
-    return [_with_speaker(event, identify(event.place.source, event.who)) for event in events]
+    return [_with_identity(event, identify(event.place.source, event.who)) for event in events]
 
 
 def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """The events of one run, with the ranks that other lines of it tell by process id, GPU or list."""
+    """The events of one run, with ranks by process id, GPU or list."""
     events = rank_communicators(_without_launcher_tasks(events))
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
-    alone = is_one_node((event.who for event in events), world_size(events))
+    one_node = is_one_node((event.who for event in events), world_size(events))
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
 
     def identify(event: Event[Any]) -> Identity:
@@ -78,21 +85,21 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
         claims = {
             "its process id": processes.rank_of(who),
             "its PCI bus": buses.rank_on(who.host, what.bus) if isinstance(what, XidReported) else None,
-            "its local rank": who.local_rank if alone and isinstance(what, ProcessExit) else None,
-            "its GPU": gpus.rank_on(who) if alone and isinstance(what, GpuFull) else None,
+            "its local rank": who.local_rank if one_node and isinstance(what, ProcessExit) else None,
+            "its GPU": gpus.rank_on(who) if one_node and isinstance(what, GpuFull) else None,
         }
         return replace(who, rank=_first_rank(event.place.source, claims))
 
-    return [_with_speaker(event, identify(event)) for event in events]
+    return [_with_identity(event, identify(event)) for event in events]
 
 
-def _with_speaker(event: Event[Any], who: Identity) -> Event[Any]:
-    """The event as said by this process."""
+def _with_identity(event: Event[Any], who: Identity) -> Event[Any]:
+    """The event with this identity."""
     return event if who == event.who else replace(event, who=who)
 
 
 def _first_rank(source: str, claims: Mapping[str, int | None]) -> int | None:
-    """The rank of the first claim that has one: it wins where they disagree, and the debug log says so."""
+    """The rank of the first claim that has one; the debug log says which."""
     for reason, rank in claims.items():
         if rank is not None:
             _log.debug("%s: rank %d is known by %s", source, rank, reason)
@@ -101,21 +108,21 @@ def _first_rank(source: str, claims: Mapping[str, int | None]) -> int | None:
 
 
 def identify_waiting(who: Identity) -> Identity:
-    """Who waits in a collective: where only the rank in the group is known, it counts as that in the job."""
+    """The identity of a waiting rank; its group rank counts where nothing else is known."""
     return who if who.rank is not None else replace(who, rank=who.group_rank)
 
 
 def _without_launcher_tasks(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """Slurm's tasks are ranks, unless each of them is a launcher with several ranks of its own."""
+    """Remove the ranks of Slurm's tasks where a task launches several ranks."""
     launched = {event.place.source for event in events if _is_of_launcher(event)}
 
     def is_task(event: Event[Any]) -> bool:
         return event.place.source in launched and _SRUN.search(event.text) is not None
 
-    return [_of_no_rank(event) if is_task(event) else event for event in events]
+    return [_without_rank(event) if is_task(event) else event for event in events]
 
 
-def _of_no_rank(event: Event[Any]) -> Event[Any]:
+def _without_rank(event: Event[Any]) -> Event[Any]:
     what = replace(event.what, tasks=()) if isinstance(event.what, ProcessExit) else event.what
     return replace(event, what=what, who=replace(event.who, rank=None))
 

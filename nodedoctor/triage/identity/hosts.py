@@ -1,4 +1,4 @@
-"""Which host a file is from: the one that its lines name, or the name of a host in the file's own name.
+"""Which host a file is from, by its lines or by its own name.
 
 `rank_41_gpu-005.log` names the host gpu-005, `rank_41_stage-5.log` a stage and `rank_41_run-005.log` a run.
 So a word of a file's name is a host's only when all files of the same form show it: it differs among them,
@@ -20,14 +20,14 @@ from nodedoctor.triage.model import Identity
 
 MOST_PER_HOST = 16
 """GPUs of the largest node: more files of one word are not those of the ranks of one host."""
-_ELSE = re.compile(
+_OTHER_NUMBERS = re.compile(
     r"(?:global|local|node)?[-_]?rank[-_]?\d+|\d{4}-\d\d-\d\d|\d{2}[-_]\d\d[-_]\d\d"
     r"|(?:slurm|job|jobid|sge|pbs|lsf|task|pid|attempt)[-_.]?\d+",
     re.IGNORECASE,
 )
-"""What stands in names of files beside hosts, with its number: ranks, dates, jobs, processes."""
+"""What else has a number in names of files: ranks, dates, jobs, processes."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*")
-_PLAIN = re.compile(
+_LOG_WORDS = re.compile(
     r"^(?:(?:log|logs|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump|fr)-+)+"
     r"|(?<!-)(?:-+(?:log|out|output|err|error|stdout|stderr|train|training|nccl|debug|trace|dump))+$",
     re.IGNORECASE,
@@ -42,7 +42,7 @@ _NO_HOST = frozenset(
     """.split()  # noqa: SIM905
 )
 """Words whose number counts something else than hosts. `gpu-005` is a host: an index is not padded."""
-_HOSTLY = re.compile(
+_HOST_WORDS = re.compile(
     r"node|host|machine|server|compute|worker|dgx|hgx|pod|^ip|^vm|^cn|^nid|^n$|gpu|[abhv]\d00|mi\d00"
 )
 _DIGITS = re.compile(r"\d+")
@@ -52,24 +52,26 @@ _REPLICA = re.compile(r"-(master|worker)-(\d{1,6})$")
 
 
 def ranks_from_hosts(sources: Sources, world: int | None) -> dict[str, int]:
-    """One process per host: the number in the hosts' names, where it is that of a whole world."""
-    seats = {seat for stats in sources.values() for seat in stats.seats}
+    """Ranks by the number in the hosts' names, where each host has one process."""
+    locations = {location for stats in sources.values() for location in stats.locations}
     ranks: dict[str, set[int]] = defaultdict(set)
-    for seat in seats:
-        if seat.host is not None:
-            ranks[seat.host] |= {seat.rank} if seat.rank is not None else set()
-    if {seat.local_rank for seat in seats} - {None, 0} or any(len(own) > 1 for own in ranks.values()):
+    for location in locations:
+        if location.host is not None:
+            ranks[location.host] |= {location.rank} if location.rank is not None else set()
+    if {location.local_rank for location in locations} - {None, 0} or any(
+        len(own) > 1 for own in ranks.values()
+    ):
         return {}
-    known = {host: next(iter(own)) for host, own in ranks.items() if own}
+    known_ranks = {host: next(iter(own)) for host, own in ranks.items() if own}
     for numbers in [*_replica_ranks(sorted(ranks)), *numbered_names(sorted(ranks))]:
-        agreed = all(numbers[host] == rank for host, rank in known.items() if host in numbers)
-        if agreed and (known or world == len(numbers)) and is_permutation(numbers.values(), world):
+        agreed = all(numbers[host] == rank for host, rank in known_ranks.items() if host in numbers)
+        if agreed and (known_ranks or world == len(numbers)) and is_permutation(numbers.values(), world):
             return numbers
     return {}
 
 
 def _replica_ranks(hosts: Sequence[str]) -> list[dict[str, int]]:
-    """Pods of a PyTorchJob: its master is the first, and its workers are counted from 0 behind it."""
+    """Ranks of a PyTorchJob's pods: the master is 0, workers count from 1."""
     pods = {host: name for host in hosts if (name := _REPLICA.search(host))}
     if not any(name[1] == "master" for name in pods.values()):
         return []
@@ -94,7 +96,7 @@ def hosts_of(sources: Sources, owners: Mapping[str, Identity]) -> dict[str, str]
 
 
 def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
-    """For each word in which files differ that are else named alike: the files and their words."""
+    """For each word in which similar file names differ: the files and their words."""
     forms: dict[tuple[str, ...], list[tuple[str, list[str]]]] = defaultdict(list)
     for name in names:
         words = list(_host_words(name))
@@ -107,9 +109,9 @@ def _differing_words(names: Sequence[str]) -> Iterator[dict[str, str]]:
 
 
 def _host_words(path: str) -> Iterator[str]:
-    """The words with a number in a file's name and its folder's that may name a host."""
-    for word in _WORD.findall(_ELSE.sub("_", own_name(path))):
-        word = _PLAIN.sub("", word)
+    """Words with a number in a file's name and its folder's: possible hosts."""
+    for word in _WORD.findall(_OTHER_NUMBERS.sub("_", own_name(path))):
+        word = _LOG_WORDS.sub("", word)
         if _DIGITS.search(word) and len(word) <= 63:
             yield word
 
@@ -117,28 +119,30 @@ def _host_words(path: str) -> Iterator[str]:
 def _are_hosts(
     words: Mapping[str, str], ranks: Mapping[str, set[int]], hosts: Mapping[str, set[str]]
 ) -> bool:
-    """Whether the words are hosts, by how they look, by whose ranks they have, and by what the lines say."""
+    """Whether the words are hosts, by their form, their ranks and the lines."""
     first = next(iter(words.values()))
-    if not all(ranks[source] for source in words) or not _may_be(first):
+    if not all(ranks[source] for source in words) or not _looks_like_host(first):
         return False
     if not all(_lines_agree(word, hosts[source]) for source, word in words.items()):
         return False
-    if all(not hosts[source] and _is_its_rank(source, word, ranks[source]) for source, word in words.items()):
+    if all(
+        not hosts[source] and _is_rank_number(source, word, ranks[source]) for source, word in words.items()
+    ):
         return False
-    seated: dict[str, set[int]] = defaultdict(set)
+    host_ranks: dict[str, set[int]] = defaultdict(set)
     for source, word in words.items():
-        if seated[word] & ranks[source]:
+        if host_ranks[word] & ranks[source]:
             return False  # the same rank twice: two runs, not two hosts
-        seated[word] |= ranks[source]
-    blocks = list(seated.values())
+        host_ranks[word] |= ranks[source]
+    blocks = list(host_ranks.values())
     if sum(map(len, blocks)) != len(set().union(*blocks)) or max(map(len, blocks)) > MOST_PER_HOST:
         return False  # a rank on two hosts, or more ranks than a node has GPUs
-    if max(map(len, blocks)) == 1 and not _HOSTLY.search(first.lower()):
+    if max(map(len, blocks)) == 1 and not _HOST_WORDS.search(first.lower()):
         return False  # one rank each: any number would do
-    return _in_rows(blocks) or _in_turns(blocks)
+    return _are_contiguous(blocks) or _are_round_robin(blocks)
 
 
-def _may_be(word: str) -> bool:
+def _looks_like_host(word: str) -> bool:
     """Whether a word of this form can be a host's name."""
     padded = any(len(digits) > 1 and digits[0] == "0" for digits in _DIGITS.findall(word))
     letters = [part for part in re.split(r"[-\d]+", word.lower()) if part]
@@ -147,8 +151,8 @@ def _may_be(word: str) -> bool:
     return not set(letters) <= _NO_HOST and (len("".join(letters)) > 1 or letters == ["n"])
 
 
-def _is_its_rank(source: str, word: str, ranks: set[int]) -> bool:
-    """Whether the number of the word is the rank itself, which nothing else in the name says."""
+def _is_rank_number(source: str, word: str, ranks: set[int]) -> bool:
+    """Whether a word's number is the rank, which nothing else in the name is."""
     return ranks == {int(_DIGITS.findall(word)[-1])} and "rank" not in own_name(source).lower()
 
 
@@ -157,12 +161,12 @@ def _lines_agree(word: str, hosts: set[str]) -> bool:
     return not hosts or any(short_host(host) == word.lower() for host in hosts)
 
 
-def _in_rows(blocks: Sequence[set[int]]) -> bool:
+def _are_contiguous(blocks: Sequence[set[int]]) -> bool:
     """Ranks next to each other: no block reaches into another."""
     ends = sorted((min(block), max(block)) for block in blocks)
-    return all(before[1] < after[0] for before, after in itertools.pairwise(ends))
+    return all(before[1] < behind[0] for before, behind in itertools.pairwise(ends))
 
 
-def _in_turns(blocks: Sequence[set[int]]) -> bool:
+def _are_round_robin(blocks: Sequence[set[int]]) -> bool:
     """Ranks dealt out to the hosts one by one."""
     return all(len({rank % len(blocks) for rank in block}) == 1 for block in blocks)

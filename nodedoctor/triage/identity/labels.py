@@ -1,4 +1,4 @@
-"""Numbers in front of lines: which of them are ranks, by all lines of their source that have one.
+"""Which numbers in front of lines are ranks, by all lines that have one.
 
 `[rank3]:` is a rank. `3:` of `srun --label` is the rank of a task, or the number of a node when the task is
 a launcher, or the line number of `grep -n`. So each kind of number is judged by all lines that have it:
@@ -12,12 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nodedoctor.triage.identity.world import Seat
-from nodedoctor.triage.model import DEFAULT_WORLD, SEATED, STATED, Line
+from nodedoctor.triage.identity.world import RankLocation
+from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, Line
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
-SEATS_AT_MOST = 1 << 17
+LOCATIONS_AT_MOST = 1 << 17
 """Different speakers of one log that are kept; the largest runs known have some 10^5 ranks."""
 TIMED = 3
 """Lines with a time that tell when a log was written, where most have none: one may be pasted. Ours."""
@@ -25,10 +25,10 @@ _LAUNCHER = re.compile(
     r"torch[./]distributed[./](?:elastic|run|launch)|torchrun|ChildFailedError|\[default\d|deepspeed[./]launcher"
     r"|launch\.py:\d|accelerate\.commands|Root Cause \(first observed"
 )
-_ABOVE = re.compile(
+_SUPERVISOR = re.compile(
     r"(?:srun|slurmstepd(?:-[\w.-]+)?|slurmd|raylet|kubelet|kernel|salloc|sbatch|mpirun|prterun): "
 )
-"""What speaks of many processes, and is itself none of a rank."""
+"""Programs that report about many processes, and are none of a rank."""
 _FRAME = re.compile(r"\s*File \"")
 """In a traceback: a launcher's code is also below the program that it started."""
 
@@ -42,14 +42,14 @@ class LabelStats:
     rising: bool = True
     falls: bool = False
     launcher: bool = False
-    above: bool = False
-    """What started the launcher, or ended it, speaks."""
+    supervisor: bool = False
+    """A line is from what started or ended the launcher."""
     values: Counter[int] = field(default_factory=Counter)
     pids: set[int] = field(default_factory=set)
     ranks: dict[int, set[int]] = field(default_factory=dict)
 
     def observe(self, value: int, line: Line, own: bool = False) -> None:
-        """Count one line with this number; its `own` one stands behind the name of its actor."""
+        """Count a line with this number; an `own` one is behind an actor's name."""
         self.lines += 1
         self.rising = self.rising and value > self.last
         self.falls = self.falls or value < self.last  # a clock in seconds never does
@@ -61,7 +61,7 @@ class LabelStats:
         rank = line.who.rank
         if rank is not None and len(self.ranks) < KINDS_AT_MOST:
             self.ranks.setdefault(value, set()).add(rank)
-        self.above = self.above or _ABOVE.match(line.text) is not None
+        self.supervisor = self.supervisor or _SUPERVISOR.match(line.text) is not None
         self.launcher = (
             self.launcher
             or (line.who.world != DEFAULT_WORLD and not own)
@@ -69,24 +69,27 @@ class LabelStats:
         )
 
     def agrees(self) -> bool | None:
-        """Whether lines that name their rank say the same; None when too few do: a 0 agrees with anything."""
+        """Whether lines that name their rank agree; None when too few do.
+
+        A 0 agrees with anything.
+        """
         same = all(ranks == {value} for value, ranks in self.ranks.items())
         return same if not same or len(self.ranks) > 1 else None
 
 
 @dataclass(slots=True)
 class SourceStats:
-    """Who speaks in one source, as far as its lines tell, and when."""
+    """The identities that the lines of one source name, and their times."""
 
     labels: dict[str, LabelStats] = field(default_factory=lambda: defaultdict(LabelStats))
-    seats: set[Seat] = field(default_factory=set)
+    locations: set[RankLocation] = field(default_factory=set)
     first: float | None = None
     last: float | None = None
     lines: int = 0
     timed: int = 0
 
     def observe(self, line: Line) -> None:
-        """Take notice of who a line says it is from, and when."""
+        """Count the identity and the time of a line."""
         who = line.who
         self.lines += 1
         if line.time is not None:
@@ -96,46 +99,46 @@ class SourceStats:
         for kind, value in who.labels:
             self.labels[kind].observe(value, line, kind.startswith("own "))
         rank = who.rank
-        if rank is None and who.labels and who.labels[0][0] == STATED:
+        if rank is None and who.labels and who.labels[0][0] == RANK_LABEL:
             rank = who.labels[0][1]
-        seat = Seat(rank, who.local_rank, who.host)
-        if seat != NO_SEAT and len(self.seats) < SEATS_AT_MOST:
-            self.seats.add(seat)
+        location = RankLocation(rank, who.local_rank, who.host)
+        if location != NO_LOCATION and len(self.locations) < LOCATIONS_AT_MOST:
+            self.locations.add(location)
 
     @property
     def ranks(self) -> set[int]:
-        """The ranks that speak."""
-        return {seat.rank for seat in self.seats if seat.rank is not None}
+        """The ranks that the lines name."""
+        return {location.rank for location in self.locations if location.rank is not None}
 
     @property
     def hosts(self) -> set[str]:
         """The hosts that are named in front of lines."""
-        return {seat.host for seat in self.seats if seat.host is not None}
+        return {location.host for location in self.locations if location.host is not None}
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """When its first and its last line were printed; None when hardly any line has a time."""
+        """The times of its first and last line; None when few have one."""
         if self.first is None or self.last is None or (self.timed < TIMED and 2 * self.timed < self.lines):
             return None
         return self.first, self.last
 
 
-NO_SEAT = Seat()
+NO_LOCATION = RankLocation()
 
 Sources = dict[str, SourceStats]
 """By the name of the source."""
 
 
 def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool:
-    """Whether this kind of number is the rank of the lines that have it, of so many in its source."""
+    """Whether this kind of number is the rank of the lines that have it."""
     agrees = stats.agrees()
     if agrees is False or kind == "node":
         return False
-    # Around all that a launcher or several processes print it is their seat, not a rank.
-    if kind in (STATED, SEATED):
+    # In front of all that a launcher or several processes print it is a local index, not a rank.
+    if kind in (RANK_LABEL, LOCAL_RANK_LABEL):
         alone = len(stats.values) == 1
-        only = alone and 0 in stats.values and 2 * stats.lines > lines  # as below: it tells nobody apart
-        return agrees or not (stats.launcher or stats.above or only or (alone and len(stats.pids) > 1))
+        only = alone and 0 in stats.values and 2 * stats.lines > lines  # as below: it separates no ranks
+        return agrees or not (stats.launcher or stats.supervisor or only or (alone and len(stats.pids) > 1))
     if world is not None and max(stats.values, default=0) >= world:
         return False
     if agrees or kind == "inner":
@@ -144,7 +147,7 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
     if stats.launcher or line_or_step or 2 * stats.lines < lines:
         return False
     if kind == "label":
-        return set(stats.values) != {0}  # a launcher's, or the only task's: either way it tells nobody apart
+        return set(stats.values) != {0}  # a launcher's, or the only task's: it separates no ranks
     several = stats.lines > len(stats.values) and stats.falls
     return several and is_permutation(stats.values, world)
 

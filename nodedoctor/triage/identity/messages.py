@@ -21,55 +21,55 @@ MESSAGE = 200
 
 
 def join_exit_codes(events: Iterable[Event[Any]]) -> list[Event[Any]]:
-    """Launchers say in one line who ended, and in one behind it with which code."""
-    named: dict[str, Event[Any]] = {}
-    joined = []
+    """Give an exit the code that its launcher prints in a later line."""
+    exits_without_code: dict[str, Event[Any]] = {}
+    new_events = []
     for event in events:
         if isinstance(event.what, ProcessExit):
-            before = named.get(event.place.source)
-            if not event.what.told:
-                named[event.place.source] = event
+            before = exits_without_code.get(event.place.source)
+            if not event.what.has_code:
+                exits_without_code[event.place.source] = event
             elif before is not None and _is_anonymous(event.who) and not event.what.tasks:
                 if event.place.offset - before.place.offset < CODE:
                     event = replace(event, who=before.who, what=replace(event.what, tasks=before.what.tasks))
-                del named[event.place.source]
-        joined.append(event)
-    return joined
+                del exits_without_code[event.place.source]
+        new_events.append(event)
+    return new_events
 
 
 def _is_anonymous(who: Identity) -> bool:
-    """True where nothing tells which process is meant."""
+    """True where the identity names no process."""
     return who.rank is None and who.pid is None and who.local_rank is None
 
 
 def join_full_gpus(events: Iterable[Event[Any]]) -> list[Event[Any]]:
-    """The message of a full GPU may be broken in front of the GPU that it names."""
-    joined: list[Event[Any]] = []
+    """Give a full GPU its number, where the message was broken in front of it."""
+    new_events: list[Event[Any]] = []
     full: dict[str, int] = {}
     for event in events:
         source, at = event.place.source, full.get(event.place.source)
         if isinstance(event.what, GpuFull):
-            full[source] = len(joined)
-        elif event.what is Mark.OF_GPU and at is not None and joined[at].who.gpu is None:
-            near = event.place.offset - joined[at].place.offset < MESSAGE
+            full[source] = len(new_events)
+        elif event.what is Mark.OF_GPU and at is not None and new_events[at].who.gpu is None:
+            near = event.place.offset - new_events[at].place.offset < MESSAGE
             gpu = event.who.gpu if near else None
-            joined[at] = replace(joined[at], who=replace(joined[at].who, gpu=gpu))
-        joined.append(event)
-    return joined
+            new_events[at] = replace(new_events[at], who=replace(new_events[at].who, gpu=gpu))
+        new_events.append(event)
+    return new_events
 
 
 def join_ray_tasks(events: Iterable[Event[Any]]) -> list[Event[Any]]:
-    """Ray prints the exception of a task behind a line that names its process."""
+    """Give the exception of a Ray task its process, which an earlier line names."""
     tasks: dict[str, Event[Any]] = {}
     printers: dict[str, int | None] = {}
-    joined = []
+    new_events = []
     for event in events:
         source, task = event.place.source, tasks.get(event.place.source)
         if isinstance(event.what, TaskFailed):
             tasks[source] = event
         elif task is not None and isinstance(event.what, (ExceptionRaised, GpuFull, CutShort)):
             same_line = event.place.offset == task.place.offset
-            itself = _speaks_for_itself(event.who, printers.get(source), task.what.teller)
+            itself = _is_other_process(event.who, printers.get(source), task.what.printer)
             if same_line and not isinstance(event.what, CutShort):
                 printers[source] = event.who.pid
             elif not itself:
@@ -77,17 +77,17 @@ def join_ray_tasks(events: Iterable[Event[Any]]) -> list[Event[Any]]:
                 event = replace(event, who=who, what=_with_task_error(event.what, task.what.error))
             if isinstance(event.what, ExceptionRaised) and not same_line:
                 del tasks[source]
-        joined.append(event)
-    return joined
+        new_events.append(event)
+    return new_events
 
 
-def _speaks_for_itself(who: Identity, printer: int | None, reporter: int | None) -> bool:
-    """True for a process that is known, and is none of those that pass a task's exception on."""
+def _is_other_process(who: Identity, printer: int | None, reporter: int | None) -> bool:
+    """True for a known process that passes on no exception of a task."""
     return who.rank is not None or who.pid not in (None, printer, reporter)
 
 
 def _with_task_error(what: Any, error: str) -> Any:
-    """A traceback that the log does not finish, of an exception that Ray names in front of it."""
+    """A cut traceback with the exception that Ray named in front of it."""
     if not isinstance(what, CutShort) or not error:
         return what
     return replace(what, error=error, echo=is_secondary(ExceptionRaised(error, "")))

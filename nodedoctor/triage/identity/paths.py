@@ -25,12 +25,15 @@ _DIGITS = re.compile(r"\d+")
 
 
 def own_name(path: str) -> str:
-    """A file's name with its folder's: `rank_3/stdout.log`. A folder further up is one of a whole run."""
+    """A file's name with its folder's: `rank_3/stdout.log`.
+
+    A folder further up is one of a whole run.
+    """
     return "/".join(path.split("/")[-2:])
 
 
 def identities_from_paths(sources: Sources, world: int | None) -> dict[str, Identity]:
-    """Who each file is from: by the word in front of its number, or by the number that tells them apart."""
+    """The identity of each file, by a named number or by the one that differs."""
     owners = {source: _identity_from_path(source) for source in sources}
     for numbers in numbered_names(list(sources)):
         contradicted = any(sources[source].ranks - {number} for source, number in numbers.items())
@@ -59,19 +62,19 @@ def _identity_from_path(path: str) -> Identity:
 
 
 def rank_of_dump(path: str) -> int | None:
-    """The rank in a flight recorder's file name: prefix and rank, and some add the host."""
+    """The rank in a flight recorder's file name."""
     match = _DUMP.search(os.path.basename(path))
     return int(match[1] or match[2]) if match else None
 
 
 def _written_together(logs: Sequence[SourceStats]) -> bool:
-    """True for logs that were written at the same time: those of attempts follow each other."""
+    """True for logs of one time; those of attempts follow each other."""
     spans = [span for log in logs if (span := log.span)]
-    return all(begin <= other and start <= end for begin, end in spans for start, other in spans)
+    return all(begin <= stop and start <= end for begin, end in spans for start, stop in spans)
 
 
 def numbered_names(names: Sequence[str]) -> list[dict[str, int]]:
-    """For each number in which some names differ that are else alike: the names and their numbers."""
+    """For each number in which similar names differ: the names and their numbers."""
     forms: dict[str, list[tuple[str, list[int]]]] = defaultdict(list)
     for name in names:
         numbers = [int(digits) for digits in _DIGITS.findall(name) if len(digits) < 12]

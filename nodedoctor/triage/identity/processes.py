@@ -1,4 +1,4 @@
-"""Ranks by process id, PCI bus and GPU: one line names the rank of a process, another what happened to it."""
+"""Ranks by process id, PCI bus and GPU, from other lines of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANY, ADDRESS, NAME = "any place", "any address", "any name"
 
 
 class ProcessTable:
-    """Ranks by process id and place, two of each at most: only a single one is of use.
+    """Ranks by process id and place; only a single one is of use.
 
     A place is a host, "" where none is named, or ANY, ADDRESS and NAME for all, all with an address and all
     with a name.
@@ -35,7 +35,7 @@ class ProcessTable:
                 self._add_roster(event.what)
 
     def rank_of(self, who: Identity) -> int | None:
-        """The rank of a process, when only one fits: containers on several hosts give the same process ids.
+        """The rank of a process when only one fits: hosts may share process ids.
 
         Two hosts differ by their names, or by their addresses; an address and a name may be of the same one.
         """
@@ -54,7 +54,7 @@ class ProcessTable:
                 ranks.add(rank)
 
     def _add_roster(self, roster: PidRoster) -> None:
-        """A list of process ids is in the order of ranks where two or more that are known agree."""
+        """Take a list of process ids as ranks where two known ones agree."""
         ranks = {pid: rank for rank, pid in enumerate(roster.pids)}
         sure = [pid for pid in ranks if (pid, ANY) in self._ranks]
         if len(sure) > 1 and all(self._ranks[pid, ANY] == {ranks[pid]} for pid in sure):
@@ -87,7 +87,7 @@ class BusTable:
         }
 
     def rank_on(self, host: str | None, bus: int) -> int | None:
-        """The rank on a GPU; a kernel's log without a host is of the only one that has a GPU on that bus."""
+        """The rank on a GPU; without a host, that of the only one there."""
         if host is not None:
             return self._ranks.get((short_host(host), bus))
         ranks = [rank for (_, bus_number), rank in self._ranks.items() if bus_number == bus]
@@ -111,7 +111,7 @@ class GpuTable:
     def rank_on(self, who: Identity) -> int | None:
         """The rank of a process that says only which GPU it used.
 
-        It is that of the GPU's number where several tell of GPUs and those with a rank are on the one of
+        It is that of the GPU's number where several name GPUs and those with a rank are on the one of
         their number, and where the rank of this number failed. Each rank of a node takes the GPU of its own
         number, or sees no other than its own: that is GPU 0 to all of them, so that a 0 counts only where
         rank 0 alone failed.

@@ -1,4 +1,4 @@
-"""Whose a traceback is: launchers and loggers tell at its head, or in front of it, and not in each line."""
+"""Which process a traceback is of, by its head or the line above it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IN_LIST = re.compile(r"^(\s+)traceback *:(?: (?=Traceback \(most recent)|$)")
 
 
 def attribute_lines(lines: Iterable[Line]) -> Iterable[Line]:
-    """The lines of one log, each with all that the lines around it tell of who speaks."""
+    """The lines of one log, each with the identity that the lines around it give."""
     lines = join_broken(lines)
     for owner in (SpawnTraceOwner(), PrefixOnceTraceOwner(), CheckpointTraceOwner(), ElasticTraceOwner()):
         lines = map(owner.line, lines)
@@ -35,7 +35,7 @@ class CheckpointTraceOwner:
         self._of: dict[str, int] = {}
 
     def line(self, line: Line) -> Line:
-        """The line as the rank said it whose traceback it is in."""
+        """The line with the rank whose traceback it is in."""
         head = _GATHERED.match(line.text) if line.text.startswith("Traceback") else None
         if head is not None:
             self._of[line.key] = int(head[1])
@@ -49,7 +49,7 @@ class CheckpointTraceOwner:
 
 
 class SpawnTraceOwner:
-    """mp.spawn shows what a process raised behind a line that names it: the traceback is of that rank."""
+    """Gives tracebacks of mp.spawn the rank that the line in front names."""
 
     def __init__(self) -> None:
         self._next: tuple[str, int] | None = None
@@ -67,7 +67,7 @@ class SpawnTraceOwner:
 
 
 class PrefixOnceTraceOwner:
-    """Loggers put their prefix before the first line of a traceback only: the rest is of the same process."""
+    """Gives tracebacks the identity of their first line, which alone has a prefix."""
 
     def __init__(self) -> None:
         self._first: Line | None = None
@@ -92,15 +92,15 @@ class PrefixOnceTraceOwner:
         return replace(line, who=first.who, key=first.key, time=first.time)
 
 
-def _is_compatible(who: Identity, known: Identity) -> bool:
-    """True when an identity says nothing that another one does not say, too: collectors mark all lines."""
+def _is_compatible(who: Identity, owner: Identity) -> bool:
+    """True when an identity adds nothing to the owner's: collectors mark all lines."""
     return who == NOBODY or (
-        who.filled(known) == replace(known, labels=who.labels) and who.labels in ((), known.labels)
+        who.fill_from(owner) == replace(owner, labels=who.labels) and who.labels in ((), owner.labels)
     )
 
 
 class ElasticTraceOwner:
-    """An entry of torchelastic's list ends in what its rank raised, indented: its lines are of that rank."""
+    """Gives tracebacks in torchelastic's list the rank of their entry."""
 
     def __init__(self) -> None:
         self._block = ElasticBlock()
@@ -108,7 +108,7 @@ class ElasticTraceOwner:
         self._indent: str | None = None
 
     def line(self, line: Line) -> Line:
-        """The line as the process of the entry said it, where it is of the entry's traceback."""
+        """The line with the entry's identity, where it is of the entry's traceback."""
         line = line if self._of is None else self._attribute(line, self._of)
         entry = self._block.read(line)
         if entry is not None:
@@ -123,7 +123,7 @@ class ElasticTraceOwner:
         elif self._indent is None:
             return line
         elif line.text.startswith((_HEAD, self._indent)) and not ENTRY.match(line.text):
-            text = line.text.removeprefix(self._indent)  # the reader has begun a line with the head
+            text = line.text.removeprefix(self._indent)  # a line that begins with the head was split off
         else:
             self._of = self._indent = None
             return line

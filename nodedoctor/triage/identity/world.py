@@ -1,4 +1,4 @@
-"""The size of a job and its nodes: how many ranks, one node or several, what a host is called."""
+"""The size of a job, its number of nodes, the names of hosts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""
 
 
-class Seat(NamedTuple):
-    """Where a process is, as far as a line tells: its rank in the job, that on its node, and its host."""
+class RankLocation(NamedTuple):
+    """Rank, local rank and host of a process, as far as its line says."""
 
     rank: int | None = None
     local_rank: int | None = None
@@ -23,28 +23,28 @@ class Seat(NamedTuple):
 
 
 def world_size(events: Sequence[Event[Any]]) -> int | None:
-    """The number of ranks that most lines name; None when a rank is heard that is not below it."""
+    """The number of ranks that most lines name; None when a rank is beyond."""
     sizes = Counter(e.what.ranks for e in events if isinstance(e.what, (WorldSize, Communicator)))
     size = max(sizes, key=lambda size: (sizes[size], size), default=0)
     return size if size > max((event.who.rank or 0 for event in events), default=0) else None
 
 
-def is_one_node(people: Iterable[Identity | Seat], world: int | None) -> bool:
-    """True when nothing speaks of a second node: then a local rank is the global one.
+def is_one_node(people: Iterable[Identity | RankLocation], world: int | None) -> bool:
+    """True when no line is of a second node: then local ranks are ranks.
 
     A second node shows in its name, in a rank that differs from its local rank, and in a world that is larger
     than a node, unless each of its ranks is a local rank, too.
     """
     people = list(people)
     hosts = {short_host(who.host) for who in people if who.host is not None}
-    seats = {who.local_rank for who in people if who.local_rank is not None}
+    local_ranks = {who.local_rank for who in people if who.local_rank is not None}
     differ = any(None not in (who.rank, who.local_rank) and who.rank != who.local_rank for who in people)
     largest = max([world or 0, *(who.rank + 1 for who in people if who.rank is not None)])
-    return len(hosts) < 2 and not differ and (largest <= PER_NODE or seats == set(range(largest)))
+    return len(hosts) < 2 and not differ and (largest <= PER_NODE or local_ranks == set(range(largest)))
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is given by its address or as localhost, which is no name of its own."""
+    """Whether a host is an address or localhost, which is no name of its own."""
     return host.replace(".", "").isdigit() or ":" in host or host == "localhost"
 
 

@@ -1,1 +1,1 @@
-"""Lines of any origin as the processes printed them: envelopes, prefixes and broken lines are undone."""
+"""Lines as the processes printed them, without envelopes, prefixes and broken ends."""

@@ -1,4 +1,4 @@
-"""What the lines of one file have in common in front, learned from its first lines."""
+"""The common prefix of a file's lines, learned from the first ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from nodedoctor.triage.lines.envelopes import pairs
 from nodedoctor.triage.lines.prefix_pattern import (
-    ALL,
     FEWEST,
     MANY,
+    NEARLY_ALL,
     block_indent,
     common_indent,
     learn_pattern,
@@ -32,7 +32,7 @@ LAYERS = 3
 
 
 def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> CommonPrefix:
-    """What the lines have in common in front, behind the prefixes that are known.
+    """The common prefix of the lines, behind the prefixes that are known.
 
     `meaning`: what a line by itself says, which no prefix may take away.
     """
@@ -46,35 +46,40 @@ def learn_prefix(texts: list[str], meaning: Callable[[str], frozenset[str]]) -> 
         rest = [
             without_prefixes(pattern.sub("", text, count=1) if pattern.match(text) else text) for text in rest
         ]
-    habit = CommonPrefix(tuple(patterns), blanks)
+    common = CommonPrefix(tuple(patterns), blanks)
     texts = [text for text in texts if text.strip()]
-    labeled = len(rest) > FEWEST and sum(map(is_labeled, rest)) >= ALL * len(rest)
-    leveled, shared, usual = _usual_severity(texts, habit)
-    seated = len(texts) > FEWEST and _is_forwarded(texts)
-    return replace(habit, leveled=leveled, shared=shared, usual=usual, labeled=labeled, seated=seated)
+    has_severity, shared, usual = _usual_severity(texts, common)
+    return replace(
+        common,
+        has_severity=has_severity,
+        shared_severity=shared,
+        usual_severity=usual,
+        has_labels=len(rest) > FEWEST and sum(map(is_labeled, rest)) >= NEARLY_ALL * len(rest),
+        has_ranks=len(texts) > FEWEST and _is_forwarded(texts),
+    )
 
 
 def _is_forwarded(texts: list[str]) -> bool:
-    """Whether one rank stands in front of every line because somebody passes them on.
+    """Whether one rank is in front of every line because a launcher put it there.
 
     Torch puts one in front of its own messages and of tracebacks: a log that begins with them may be a
     rank's own.
     """
     front = forwarded_label(texts[0])
-    if not front or sum(forwarded_label(text) == front for text in texts) < ALL * len(texts):
+    if not front or sum(forwarded_label(text) == front for text in texts) < NEARLY_ALL * len(texts):
         return False
     return any(is_passed_on(text, index == 0) for index, text in enumerate(texts))
 
 
-def _usual_severity(texts: list[str], habit: CommonPrefix) -> tuple[bool, str, str]:
-    """Whether nearly every line has a severity in front, which if all have the same, and the usual one.
+def _usual_severity(texts: list[str], common: CommonPrefix) -> tuple[bool, str, str]:
+    """Whether nearly every line has a severity; the shared one; the usual one.
 
     Most logs say no in their first lines.
     """
-    may_lack = len(texts) - ALL * len(texts)
+    may_lack = len(texts) - NEARLY_ALL * len(texts)
     levels: Counter[str] = Counter()
     for text in texts:
-        level = leading_severity(text, habit)
+        level = leading_severity(text, common)
         levels[level] += bool(level)
         may_lack -= not level
         if may_lack < 0:

@@ -1,4 +1,4 @@
-"""Bytes in any encoding as UTF-8: byte order marks, UTF-16 and UTF-32, files that begin or are full of NULs.
+"""Bytes in any encoding as UTF-8: byte order marks, UTF-16, UTF-32, NULs.
 
 Everything behind this works on UTF-8 and only looks for ASCII words, so an unknown 8-bit encoding needs
 nothing: its odd characters become replacement characters and the words stay.
@@ -19,17 +19,17 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_MOST = 0.6
+_NUL_SHARE = 0.6
 """Share of every second byte that is NUL in UTF-16 of mostly ASCII; in a log it is nearly all of them."""
 _FEW = 0.05
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1b\x08\x07"))
 """Control characters that no log holds; NUL is among them."""
-_BINARY = 0.02
+_BINARY_SHARE = 0.02
 """Share of control characters from which bytes are no text: a model or an image has a tenth and more."""
 
 
 _JOURNAL = (b"__CURSOR=", b"__REALTIME_TIMESTAMP=")
-"""How a journal's export begins: lengths of texts stand in it as eight bytes."""
+"""How a journal's export begins, which writes lengths of texts as eight bytes."""
 
 
 class ReadableStream(Protocol):
@@ -40,7 +40,7 @@ class ReadableStream(Protocol):
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding of a file by its first bytes; `utf-8` stands for every encoding that contains ASCII."""
+    """The encoding of a file by its first bytes; `utf-8` for all that contain ASCII."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name
@@ -49,10 +49,12 @@ def encoding_of(head: bytes) -> str:
     half = len(head) // 2
     if half < 8:
         return "utf-8"
-    even, odd = head[0 : half * 2 : 2].count(0) / half, head[1::2].count(0) / half
-    if odd > _MOST and even < _FEW and _is_printable(head[0::2]):
+    even_nuls, odd_nuls = head[0 : half * 2 : 2].count(0) / half, head[1::2].count(0) / half
+    if odd_nuls > _NUL_SHARE and even_nuls < _FEW and _is_printable(head[0::2]):
         return "utf-16-le"
-    return "utf-16-be" if even > _MOST and odd < _FEW and _is_printable(head[1::2]) else "utf-8"
+    return (
+        "utf-16-be" if even_nuls > _NUL_SHARE and odd_nuls < _FEW and _is_printable(head[1::2]) else "utf-8"
+    )
 
 
 def _is_printable(sample: bytes) -> bool:
@@ -66,8 +68,8 @@ def is_text(sample: bytes) -> bool:
         return not sample
     if encoding_of(body) != "utf-8" or body.startswith(_JOURNAL):
         return True
-    odd = len(body) - len(body.translate(None, _CONTROLS))
-    return odd <= _BINARY * len(body)
+    controls = len(body) - len(body.translate(None, _CONTROLS))
+    return controls <= _BINARY_SHARE * len(body)
 
 
 def decode_stream(read: Read, encoding: str) -> Read:

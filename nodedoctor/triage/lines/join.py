@@ -1,4 +1,4 @@
-"""Lines that were broken are put together: at the width of a terminal, of `fold`, or of a column of rich."""
+"""Joins lines that were broken at the width of a terminal, `fold` or rich."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ OFTEN = 3
 """Lines of the full width that make it a width and not a coincidence."""
 TERMINALS = frozenset((72, 76, 78, 79, 80, 100, 120, 132, 160))
 """Widths that people and fold(1) use."""
-WALLED = 0.6
+BORDER_SHARE = 0.6
 """Share of the rows that end in a border; rules between them do not. Ours."""
-_FRAMES = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
+_PADDING_ENDS = " │┃|+╮╯╭╰┐┘┤├─━═=-_*#"
 """Ends of lines that were filled up to a width and not broken at it."""
 _HEAD = re.compile(r"\d+|\s+")
 _NUMBER = re.compile(r"\d+")
 
 
 def broken_width(texts: Sequence[str]) -> int:
-    """The width at which the lines of a file were broken; 0 when they were not.
+    """The width at which a file's lines were broken; 0 if they were not.
 
     Then no line is longer, several different ones are exactly as long, hardly any is one or two shorter, and
     what follows them does not begin like the other lines do.
@@ -36,36 +36,38 @@ def broken_width(texts: Sequence[str]) -> int:
         return 0
     if len({_NUMBER.sub("0", text) for text in texts if len(text) == widest}) < often:
         return 0  # ranks that say the same
-    if sum(text[-1] in _FRAMES for text in texts if len(text) == widest) * 2 > lengths[widest]:
+    if sum(text[-1] in _PADDING_ENDS for text in texts if len(text) == widest) * 2 > lengths[widest]:
         return 0  # filled up with blanks
     full = [index for index, text in enumerate(texts[:-1]) if len(text) == widest]
-    after = {index + 1 for index in full}
-    heads = {_line_head(text) for index, text in enumerate(texts) if index not in after}
-    odd = sum(_line_head(texts[index + 1]) not in heads for index in full)
-    return widest if odd * 2 > len(full) else 0
+    next_rows = {index + 1 for index in full}
+    heads = {_line_head(text) for index, text in enumerate(texts) if index not in next_rows}
+    unusual = sum(_line_head(texts[index + 1]) not in heads for index in full)
+    return widest if unusual * 2 > len(full) else 0
 
 
 def padded_width(texts: Sequence[str]) -> int:
-    """The width of a terminal whose rows were copied with the blanks behind them; 0 for other texts."""
+    """The width of a terminal whose padded rows were copied; 0 for other texts."""
     wide = {len(text) for text in texts if text.strip()}
-    filled = sum(text[-1:] == " " for text in texts)
-    return wide.pop() if len(wide) == 1 and min(wide) >= NARROWEST and filled * 2 > len(texts) > OFTEN else 0
+    padded = sum(text[-1:] == " " for text in texts)
+    return wide.pop() if len(wide) == 1 and min(wide) >= NARROWEST and padded * 2 > len(texts) > OFTEN else 0
 
 
 _RULE = re.compile(r"[|+](?:[-:=]+[|+])+\s*$")
-_WALL = re.compile(r"(?<!\s)\s+\|\s*$")
+_RIGHT_BORDER = re.compile(r"(?<!\s)\s+\|\s*$")
 
 
 def has_table_border(texts: Sequence[str]) -> bool:
     """Whether most texts end in the right border of a table."""
-    return sum(_WALL.search(text) is not None for text in texts) >= max(OFTEN, WALLED * len(texts))
+    return sum(_RIGHT_BORDER.search(text) is not None for text in texts) >= max(
+        OFTEN, BORDER_SHARE * len(texts)
+    )
 
 
 def strip_table_border(text: str) -> str | None:
     """A row without the borders at its sides; None for a rule of the table."""
     if _RULE.match(text):
         return None
-    row = _WALL.sub("", text)
+    row = _RIGHT_BORDER.sub("", text)
     return row[1:].removeprefix(" ") if row[:1] == "|" and row != text else row
 
 
@@ -81,12 +83,12 @@ _PLACE = re.compile(r"(?<! ) +((?:[\w.-]+\.\w{1,4}|<[\w-]+>):\d+)$")
 
 
 def rich_column(texts: Sequence[str]) -> int:
-    """Where the column begins into which rich broke the texts; 0 where it did not print them."""
+    """The column at which rich's texts begin; 0 where rich did not print."""
     wide = max(map(len, texts), default=0)
-    begins = Counter(found.end() for text in texts if (found := _ROW.match(text)))
+    begins = Counter(match.end() for text in texts if (match := _ROW.match(text)))
     if not begins:
-        placed = (text for text in texts if len(text) == wide and _PLACE.search(text))
-        begins = Counter(found.end() for text in placed if (found := _CLOCKED.match(text)))
+        place_rows = (text for text in texts if len(text) == wide and _PLACE.search(text))
+        begins = Counter(match.end() for text in place_rows if (match := _CLOCKED.match(text)))
     begin = begins.most_common(1)[0][0] if begins else 0
     rows = RichColumn(begin, wide)
     often = sum(rows.is_head(text) for text in texts) if begin else 0
@@ -97,7 +99,10 @@ def rich_column(texts: Sequence[str]) -> int:
 
 
 class RichColumn:
-    """Texts broken at words into a column: what would have fitted into the row above is a line of its own."""
+    """Texts that rich broke at words into a column.
+
+    What would have fitted into the row above is a line of its own.
+    """
 
     def __init__(self, begin: int, wide: int) -> None:
         self._begin, self._wide = begin, wide
@@ -105,14 +110,14 @@ class RichColumn:
 
     def is_head(self, row: str) -> bool:
         """Whether a text begins in this row."""
-        found = _ROW.match(row)
-        if found is None and len(row) == self._wide and _PLACE.search(row):
-            found = _CLOCKED.match(row)
-            return not row[: self._begin].strip() or (found is not None and found.end() == self._begin)
-        return found is not None and found.end() == self._begin
+        match = _ROW.match(row)
+        if match is None and len(row) == self._wide and _PLACE.search(row):
+            match = _CLOCKED.match(row)
+            return not row[: self._begin].strip() or (match is not None and match.end() == self._begin)
+        return match is not None and match.end() == self._begin
 
     def head(self, row: str) -> str:
-        """The first row of a text, without the place that stands at its right."""
+        """The first row of a text, without the place at its right."""
         place = _PLACE.search(row) if len(row) >= self._wide else None
         self._room = self._wide - self._begin - (len(place[1]) + 1 if place else 0)
         row = (row[: place.start()] if place else row).rstrip()
@@ -120,11 +125,11 @@ class RichColumn:
         return row.lstrip() if row[: self._begin].strip() else self._last
 
     def inside(self, row: str) -> str:
-        """A row that is a line of its own; one of the column without the blanks in front of it."""
+        """A row that is a line of its own, without the column's blanks."""
         return row if row[: self._begin].strip() else row[self._begin :].rstrip()
 
     def between(self, row: str) -> str | None:
-        """What was between the row above and this one; None when this is a line of its own."""
+        """The blank between the row above and this one; None for separate lines."""
         if not self._last or row[: self._begin].strip() or not row.strip():
             self._last = ""
             return None
@@ -136,14 +141,14 @@ class RichColumn:
         return None if fits else "" if folded else " "
 
 
-_WALLS = "│┃║"
+_FRAME_SIDES = "│┃║"
 _BORDER = re.compile(r"[╭╰┌└├┏┗╔╚].*[╮╯┐┘┤┓┛╗╝]$")
 
 
 def frame_width(texts: Sequence[str]) -> int:
     """How wide the texts are that rich drew a frame around; 0 without one."""
     rows = [text for text in texts if text.strip()]
-    walls = Counter(len(text) for text in rows if text[0] in _WALLS and text[-1] in _WALLS)
+    walls = Counter(len(text) for text in rows if text[0] in _FRAME_SIDES and text[-1] in _FRAME_SIDES)
     wide, often = walls.most_common(1)[0] if walls else (0, 0)
     borders = sum(_BORDER.match(text) is not None for text in rows)
     return wide - 4 if borders and wide > NARROWEST and often + borders == len(rows) else 0
@@ -153,7 +158,7 @@ def strip_frame(text: str) -> str | None:
     """A row without the frame around it; None for the frame's own rows."""
     if _BORDER.match(text):
         return None
-    return text[2:-2].rstrip() if text[:1] in _WALLS and text[-1:] in _WALLS and text else text
+    return text[2:-2].rstrip() if text[:1] in _FRAME_SIDES and text[-1:] in _FRAME_SIDES and text else text
 
 
 class RichFrame(RichColumn):

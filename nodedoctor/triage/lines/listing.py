@@ -1,4 +1,4 @@
-"""Logs that were printed as data: a list of quoted lines, or records whose fields have lines of their own."""
+"""Logs that were printed as data: quoted lines in lists, or fields of records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from nodedoctor.triage.lines.envelopes.pairs import unquote_text
 from nodedoctor.triage.lines.envelopes.records import TEXT
-from nodedoctor.triage.lines.prefix_pattern import ALL, FEWEST
+from nodedoctor.triage.lines.prefix_pattern import FEWEST, NEARLY_ALL
 
 FIELDS = 0.8
 """Share of the lines that are fields of records, from which a log is a list of these. Ours."""
@@ -22,33 +22,35 @@ _FIELD = re.compile(
 
 
 def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None:
-    """What takes the log's line out of a line of such a list, None where it has none; None for other logs."""
+    """The function that takes log lines out of such a list; None for other logs."""
     rows = [text for text in texts if not _EMPTY.fullmatch(text.strip())]
     quoted = sum(_quoted_line(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
     framed = quoted == len(rows) < len([text for text in texts if text.strip()])
-    if quoted >= ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
+    if quoted >= NEARLY_ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
         return lambda text: None if _EMPTY.fullmatch(text.strip()) else _quoted_line(text) or text
     names = Counter(name for text in rows if (name := _record_field(text)[0]))
     if sum(names.values()) < FIELDS * len(rows):
         return None
-    begun = sum(text.lstrip().startswith("- ") for text in rows)
-    begun += texts.count("---")  # documents of YAML
-    sure = begun > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
+    item_starts = sum(text.lstrip().startswith("- ") for text in rows)
+    item_starts += texts.count("---")  # documents of YAML
+    sure = item_starts > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
     alone = len(names) == 1 and all(_record_field(text)[1][:1] in ("'", '"') for text in rows)
-    least = 1 if alone else min(begun, FEWEST + 1) if sure else FEWEST + 1
+    least = 1 if alone else min(item_starts, FEWEST + 1) if sure else FEWEST + 1
     name = next((name for name in TEXT if names[name] >= least > 0), "")
-    beside = alone or any(count * 2 >= names[name] for other, count in names.items() if other != name)
+    beside = alone or any(
+        count * 2 >= names[name] for other_name, count in names.items() if other_name != name
+    )
     return (lambda text: _record_text(text, name)) if name and beside else None
 
 
 def _quoted_line(text: str) -> str | None:
     """A line as Python prints it in a list, or YAML."""
-    found = _ITEM.match(text)
-    return _quoted_value(found["text"]).rstrip("\r\n") if found else None
+    match = _ITEM.match(text)
+    return _quoted_value(match["text"]).rstrip("\r\n") if match else None
 
 
 def _quoted_value(text: str) -> str:
-    """What quotes hold. YAML doubles the mark within marks; Python turns to the other mark then."""
+    """The quoted text; YAML doubles the quote mark, Python uses the other one."""
     if len(text) > 2 and text[0] == text[-1] == "'" and "''" in text[1:-1]:
         return text[1:-1].replace("''", "'")
     value = unquote_text(text)
@@ -56,14 +58,14 @@ def _quoted_value(text: str) -> str:
 
 
 def _record_field(text: str) -> tuple[str, str]:
-    found = _FIELD.match(text)
-    if found is None:
+    match = _FIELD.match(text)
+    if match is None:
         return "", ""
-    return (found["name"] or found["tag"]).lower(), found["value"] if found["name"] else found["inner"]
+    return (match["name"] or match["tag"]).lower(), match["value"] if match["name"] else match["inner"]
 
 
 def _record_text(text: str, name: str) -> str | None:
-    """The text of a record; None for its other fields. What is no field at all is kept."""
+    """The text of a record; None for its other fields."""
     if _EMPTY.fullmatch(text.strip()):
         return None
     field, value = _record_field(text)

@@ -1,4 +1,4 @@
-"""One way for every line: out of its envelope, put together when it was broken, its prefixes taken off."""
+"""Every line out of its envelope, joined if it was broken, without its prefixes."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from nodedoctor.triage.lines.listing import list_line_reader
 from nodedoctor.triage.lines.pieces import (
     STREAM,
     LinePiece,
+    extract_texts,
     join_pieces,
     join_rich_column,
     newest_first,
-    taken_out,
 )
-from nodedoctor.triage.lines.prefix_pattern import ALL, MANY
+from nodedoctor.triage.lines.prefix_pattern import MANY, NEARLY_ALL
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import NOBODY, SERIOUS, Line, Place
 
 SAMPLE = 512
-"""Lines at the beginning of a file from which its habits are learned; the head of a large one has them."""
-TURNED = 100_000
-"""Lines of a log with its newest line first that are turned round at most: they are all kept. Ours."""
+"""Lines at the beginning of a file from which its common prefix and widths are learned."""
+MOST_REVERSED = 100_000
+"""Lines that are reversed at most, of a log with its newest line first: all are in memory. Ours."""
 FRONT = 200
 """Characters in front of an object in a line."""
 CLOCKS_DIFFER = 300.0
 """Seconds from which two clocks in one line are not the same one: pipes and collectors are faster. Ours."""
-_STAMPED = re.compile(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+")
+_C10_TIME = re.compile(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+")
 """What c10 prints in front of its lines: the clock of the process."""
 _GARBLED = 0.3
 """Share of characters that are none in any encoding we know: such a line was not read."""
@@ -53,7 +53,7 @@ _PARTIAL = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:stdout|std
 
 @record
 class RawLine:
-    """One line as it stands in a file, or one record of a document."""
+    """One line of a file, or one record of a document."""
 
     place: Place
     data: bytes = b""
@@ -62,54 +62,61 @@ class RawLine:
 
 @dataclass(slots=True)
 class LostLines:
-    """How many lines could not be read, and how many are too old in a log with the newest line first."""
+    """Counts of lines that are unreadable, or too old in a newest-first log."""
 
     lines: int = 0
     older: int = 0
 
 
 def normalise_lines(
-    raws: Iterator[RawLine], lost: LostLines, meaning: Callable[[str], frozenset[str]]
+    raws: Iterator[RawLine], losses: LostLines, meaning: Callable[[str], frozenset[str]]
 ) -> Iterator[Line]:
-    """The lines of a log as its processes printed them; `meaning` is what a line by itself says."""
-    pieces = _unwrap_envelopes(raws, lost)
+    """The lines of a log as its processes printed them.
+
+    `meaning` is what a line by itself says.
+    """
+    pieces = _unwrap_envelopes(raws, losses)
     sample = list(islice(pieces, SAMPLE))
     if take := list_line_reader([piece.entry.text for piece in sample]):
-        sample, pieces = list(taken_out(sample, take)), taken_out(pieces, take)
+        sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
     texts = [piece.entry.text for piece in sample]
     if wide := frame_width(texts):
-        boxed = RichFrame(wide)
-        sample = list(join_rich_column(taken_out(sample, strip_frame), boxed))
-        pieces = join_rich_column(taken_out(pieces, strip_frame), boxed)
+        frame = RichFrame(wide)
+        sample = list(join_rich_column(extract_texts(sample, strip_frame), frame))
+        pieces = join_rich_column(extract_texts(pieces, strip_frame), frame)
         texts = [piece.entry.text for piece in sample]
     if has_table_border(texts):
-        sample, pieces = list(taken_out(sample, strip_table_border)), taken_out(pieces, strip_table_border)
+        sample, pieces = (
+            list(extract_texts(sample, strip_table_border)),
+            extract_texts(pieces, strip_table_border),
+        )
         texts = [piece.entry.text for piece in sample]
     if begin := rich_column(texts):
         rows = RichColumn(begin, max(map(len, texts)))
         sample, pieces = list(join_rich_column(iter(sample), rows)), join_rich_column(pieces, rows)
         texts = [piece.entry.text for piece in sample]
     if newest_first(sample):
-        sample = [*sample, *islice(pieces, TURNED)][::-1]
-        lost.older += sum(1 for _ in pieces)  # behind the newest they would tell of what never followed
+        sample = [*sample, *islice(pieces, MOST_REVERSED)][::-1]
+        losses.older += sum(1 for _ in pieces)  # read last, they would seem to be the end
         texts = [piece.entry.text for piece in sample]
-    filled = padded_width(texts)
-    wide = filled or broken_width(texts)
-    rest = list(join_pieces(iter(sample), wide, filled > 0))
-    habit = learn_prefix([piece.entry.text for piece in rest], meaning)
-    behind = _clocks_differ(rest)
-    tail = chain(rest, join_pieces(pieces, wide, filled > 0))
-    told = [piece.entry.level for piece in rest if piece.entry.level]
-    usual, often = Counter(told).most_common(1)[0] if told else ("", 0)
-    shared = usual if len(told) >= MANY and often >= ALL * len(rest) else ""  # says nothing of a line
-    mild = () if often == len(rest) else ("W",) if len(told) > len(rest) / 2 else ("W", "I", "D")
+    row_width = padded_width(texts)
+    wide = row_width or broken_width(texts)
+    rest = list(join_pieces(iter(sample), wide, row_width > 0))
+    common = learn_prefix([piece.entry.text for piece in rest], meaning)
+    clock_offset = _clock_offset(rest)
+    tail = chain(rest, join_pieces(pieces, wide, row_width > 0))
+    levels = [piece.entry.level for piece in rest if piece.entry.level]
+    usual, often = Counter(levels).most_common(1)[0] if levels else ("", 0)
+    # a severity that all lines share says nothing of one
+    shared = usual if len(levels) >= MANY and often >= NEARLY_ALL * len(rest) else ""
+    mild = () if often == len(rest) else ("W",) if len(levels) > len(rest) / 2 else ("W", "I", "D")
     own = {*SERIOUS, *mild} - {shared}  # collectors put a level by stream, I or E, around every line
     for piece in tail:
         entry = piece.entry
-        for line in _unwrap_lines(parse_line(entry.text, piece.place, habit, entry.who), lost):
-            if behind and not _STAMPED.search(entry.text):
+        for line in _unwrap_lines(parse_line(entry.text, piece.place, common, entry.who), losses):
+            if clock_offset and not _C10_TIME.search(entry.text):
                 time = line.time if line.time is not None else entry.time
-                line = replace(line, time=time + behind if time is not None else None)
+                line = replace(line, time=time + clock_offset if time is not None else None)
             level = line.level or (entry.level if entry.level in own else "")
             if level != line.level or (entry.time is not None and line.time is None):
                 time = entry.time if line.time is None else line.time
@@ -118,36 +125,36 @@ def normalise_lines(
                 yield line
 
 
-def _clocks_differ(pieces: list[LinePiece]) -> float:
-    """Seconds by which a process's own clock is ahead of the one in front of its lines; 0 when they agree.
+def _clock_offset(pieces: list[LinePiece]) -> float:
+    """Seconds by which a process's clock is ahead of its prefixes; 0 without.
 
     A log that was collected or printed again later has the time of that in front of every line, and some
-    lines have one of their own: what came before what can only be told by one clock.
+    lines have one of their own: only times of one clock can be compared.
     """
     for piece in pieces:
         entry = piece.entry
-        found = _STAMPED.search(entry.text)
-        if found is None:
+        match = _C10_TIME.search(entry.text)
+        if match is None:
             continue
-        own = next(parse_line(entry.text[found.start() :], piece.place)).time
-        front = next(parse_line(f"{entry.text[: found.start()]} .", piece.place)).time
+        own = next(parse_line(entry.text[match.start() :], piece.place)).time
+        front = next(parse_line(f"{entry.text[: match.start()]} .", piece.place)).time
         front = front if front is not None else entry.time
         if own is not None and front is not None:
             return own - front if abs(own - front) > CLOCKS_DIFFER else 0.0
     return 0.0
 
 
-def _unwrap_lines(lines: Iterator[Line], lost: LostLines) -> Iterator[Line]:
-    """The lines, those out of their envelope that stand in one behind a prefix."""
+def _unwrap_lines(lines: Iterator[Line], losses: LostLines) -> Iterator[Line]:
+    """The lines; one in an envelope behind a prefix is taken out of it."""
     for line in lines:
         text = line.text
         enclosed = text.lstrip()[:1] in ("{", '"') or ("=" in text[:12] and pairs.has_text(text))
-        records = _open_envelope(text, lost) if enclosed else None
+        records = _open_envelope(text, losses) if enclosed else None
         if records is None:
             yield line
             continue
         for entry in records:
-            for inner in parse_line(entry.text, line.place, who=entry.who.filled(line.who)):
+            for inner in parse_line(entry.text, line.place, who=entry.who.fill_from(line.who)):
                 time = next((t for t in (inner.time, entry.time, line.time) if t is not None), None)
                 yield replace(
                     inner,
@@ -157,7 +164,7 @@ def _unwrap_lines(lines: Iterator[Line], lost: LostLines) -> Iterator[Line]:
                 )
 
 
-def _unwrap_envelopes(raws: Iterator[RawLine], lost: LostLines) -> Iterator[LinePiece]:
+def _unwrap_envelopes(raws: Iterator[RawLine], losses: LostLines) -> Iterator[LinePiece]:
     """Every line out of its envelope."""
     for raw in raws:
         if raw.entry is not None:
@@ -165,13 +172,13 @@ def _unwrap_envelopes(raws: Iterator[RawLine], lost: LostLines) -> Iterator[Line
             continue
         text = _decode_lines(raw.data)
         if text.count("\ufffd") > _GARBLED * len(text):
-            lost.lines += 1
+            losses.lines += 1
             continue
-        records = _open_envelope(text, lost)
+        records = _open_envelope(text, losses)
         if records is None:
             yield LinePiece(raw.place, EnvelopeRecord(text))
         else:
-            last = max(len(raw.data) - 1, 0)  # each has a place of its own, and all stand in this line
+            last = max(len(raw.data) - 1, 0)  # each has its own place within this line
             places = (replace(raw.place, offset=raw.place.offset + min(n, last)) for n in range(len(records)))
             yield from map(LinePiece, places, records)
 
@@ -184,12 +191,12 @@ def _decode_lines(data: bytes) -> str:
     return data[:most].decode("utf-8", "replace")
 
 
-def _open_envelope(text: str, lost: LostLines) -> list[EnvelopeRecord] | None:
+def _open_envelope(text: str, losses: LostLines) -> list[EnvelopeRecord] | None:
     """The records in a line; None for one without an envelope."""
     head = text.lstrip(" \t,[\x1e")[:2]
     if head == '{"' or head == "{'":
         records = objects.line_records(text)
-        lost.lines += records is None and text.rstrip()[-1:] != "}"
+        losses.lines += records is None and text.rstrip()[-1:] != "}"
         return records
     if head[:1] == "<" and (entry := pairs.element_text(text)):
         return [entry]
@@ -210,5 +217,5 @@ def _open_envelope(text: str, lost: LostLines) -> list[EnvelopeRecord] | None:
         if inner:
             return inner
     if stream and _PARTIAL.match(text):
-        return [EnvelopeRecord(text, NOBODY, whole=False)]
+        return [EnvelopeRecord(text, NOBODY, complete=False)]
     return None

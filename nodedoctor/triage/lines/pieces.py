@@ -1,4 +1,4 @@
-"""Pieces of a log put in order: broken lines joined, parts of one stream together, the oldest first."""
+"""Pieces of a log in order: broken lines joined, the oldest first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from itertools import pairwise
 from nodedoctor.record import record
 from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
 from nodedoctor.triage.lines.join import RichColumn
-from nodedoctor.triage.lines.prefix_pattern import MANY, SHOWN
+from nodedoctor.triage.lines.prefix_pattern import MANY, PREFIX_LENGTH
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import Place
 
 EDGE = 8
-"""Lines at either end of a sample by which it is told whether it is worth asking all of it."""
+"""Lines at either end of a sample that decide whether its other times are read."""
 PARTS = 64
 """Parts of one line at most: collectors cut at 16 KiB and more. Ours."""
 STREAM = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?P<stream>stdout|stderr) [FP] ")
@@ -29,8 +29,8 @@ class LinePiece:
     entry: EnvelopeRecord
 
 
-def taken_out(pieces: Iterable[LinePiece], take: Callable[[str], str | None]) -> Iterator[LinePiece]:
-    """The pieces with what `take` takes out of their text, without those in which it finds none."""
+def extract_texts(pieces: Iterable[LinePiece], take: Callable[[str], str | None]) -> Iterator[LinePiece]:
+    """The pieces with the text that `take` finds, without the others."""
     for piece in pieces:
         text = take(piece.entry.text)
         if text is not None:
@@ -38,31 +38,31 @@ def taken_out(pieces: Iterable[LinePiece], take: Callable[[str], str | None]) ->
 
 
 def _piece_time(piece: LinePiece) -> float | None:
-    """When a piece was written, by its envelope or what stands in front of it."""
+    """When a piece was written, by its envelope or its own prefix."""
     if piece.entry.time is not None:
         return piece.entry.time
-    return next((line.time for line in parse_line(piece.entry.text[:SHOWN], piece.place)), None)
+    return next((line.time for line in parse_line(piece.entry.text[:PREFIX_LENGTH], piece.place)), None)
 
 
 def newest_first(pieces: list[LinePiece]) -> bool:
-    """Whether a log was saved from a page that shows the newest lines first: its times only fall."""
+    """Whether a log has its newest line first: its times only fall."""
     ends = [piece for piece in (*pieces[:EDGE], *pieces[-EDGE:]) if piece.entry.text.strip()]
-    told = [time for piece in ends if (time := _piece_time(piece)) is not None]
-    if len(told) < len(ends) or len(set(told)) < MANY or told[0] <= told[-1]:
+    end_times = [time for piece in ends if (time := _piece_time(piece)) is not None]
+    if len(end_times) < len(ends) or len(set(end_times)) < MANY or end_times[0] <= end_times[-1]:
         return False
     times = [_piece_time(piece) for piece in pieces if piece.entry.text.strip()]
     return None not in times and all(a >= b for a, b in pairwise(filter(None, times)))
 
 
-def _in_streams(pieces: Iterator[LinePiece]) -> Iterator[LinePiece]:
-    """The pieces, the parts of a line behind each other: its last part, with what came between in front."""
+def _gather_parts(pieces: Iterator[LinePiece]) -> Iterator[LinePiece]:
+    """The pieces; parts of one line follow each other, behind the pieces between them."""
     open_lines: dict[str, list[LinePiece]] = {}
     for piece in pieces:
-        if piece.entry.whole and not open_lines:
+        if piece.entry.complete and not open_lines:
             yield piece
             continue
         stream = _piece_stream(piece.entry)
-        if piece.entry.whole:
+        if piece.entry.complete:
             yield from open_lines.pop(stream, ())
             yield piece
             continue
@@ -75,52 +75,52 @@ def _in_streams(pieces: Iterator[LinePiece]) -> Iterator[LinePiece]:
 
 
 def _piece_stream(entry: EnvelopeRecord) -> str:
-    """Which stream of a container a line is of: parts of lines of both may stand in turn."""
-    found = STREAM.match(entry.text)
-    return found["stream"] if found else entry.stream
+    """The container's stream of a line; parts of lines of both streams may alternate."""
+    match = STREAM.match(entry.text)
+    return match["stream"] if match else entry.stream
 
 
-def join_pieces(pieces: Iterator[LinePiece], wide: int, filled: bool) -> Iterator[LinePiece]:
-    """Pieces of one line put together: cut by a collector, or broken at the width of a terminal.
+def join_pieces(pieces: Iterator[LinePiece], wide: int, padded: bool) -> Iterator[LinePiece]:
+    """The pieces of lines, joined where a collector or a terminal broke them.
 
-    Where rows are `filled` up with blanks, those that were broken show less than two at their end.
+    Where rows are `padded` with blanks, those that were broken show less than two at their end.
     """
-    begun: LinePiece | None = None
-    full = False
-    for piece in _in_streams(pieces):
+    open_piece: LinePiece | None = None
+    continues = False
+    for piece in _gather_parts(pieces):
         entry = piece.entry
-        open_ended = not entry.whole or 0 < wide == len(entry.text)
-        if filled and not entry.text[-2:].strip():
+        open_ended = not entry.complete or 0 < wide == len(entry.text)
+        if padded and not entry.text[-2:].strip():
             open_ended = False
-        if begun is not None and full:
-            text = begun.entry.text + (
-                STREAM.sub("", entry.text, count=1) if not begun.entry.whole else entry.text
+        if open_piece is not None and continues:
+            text = open_piece.entry.text + (
+                STREAM.sub("", entry.text, count=1) if not open_piece.entry.complete else entry.text
             )
-            piece = LinePiece(begun.place, replace(begun.entry, text=text[: 4 * LONGEST]))
-        elif begun is not None:
-            yield begun
-        begun, full = piece, open_ended
-    if begun is not None:
-        yield begun
+            piece = LinePiece(open_piece.place, replace(open_piece.entry, text=text[: 4 * LONGEST]))
+        elif open_piece is not None:
+            yield open_piece
+        open_piece, continues = piece, open_ended
+    if open_piece is not None:
+        yield open_piece
 
 
 def join_rich_column(pieces: Iterator[LinePiece], rows: RichColumn) -> Iterator[LinePiece]:
-    """Pieces of one text put together that rich's handler broke into a column."""
-    begun: LinePiece | None = None
+    """The pieces of texts, joined where rich broke them into a column."""
+    open_piece: LinePiece | None = None
     for piece in pieces:
         text = piece.entry.text
         if rows.is_head(text):
-            if begun is not None:
-                yield begun
-            begun = LinePiece(piece.place, replace(piece.entry, text=rows.head(text)))
+            if open_piece is not None:
+                yield open_piece
+            open_piece = LinePiece(piece.place, replace(piece.entry, text=rows.head(text)))
             continue
-        between = rows.between(text) if begun is not None else None
-        if begun is not None and between is not None:
-            text = begun.entry.text + between + text.strip()
-            begun = LinePiece(begun.place, replace(begun.entry, text=text[: 4 * LONGEST]))
+        between = rows.between(text) if open_piece is not None else None
+        if open_piece is not None and between is not None:
+            text = open_piece.entry.text + between + text.strip()
+            open_piece = LinePiece(open_piece.place, replace(open_piece.entry, text=text[: 4 * LONGEST]))
             continue
-        if begun is not None:
-            yield begun
-        begun = LinePiece(piece.place, replace(piece.entry, text=rows.inside(text)))
-    if begun is not None:
-        yield begun
+        if open_piece is not None:
+            yield open_piece
+        open_piece = LinePiece(piece.place, replace(piece.entry, text=rows.inside(text)))
+    if open_piece is not None:
+        yield open_piece

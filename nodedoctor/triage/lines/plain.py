@@ -1,4 +1,4 @@
-"""A line's text without what only a screen, a page or a chat needs: colours, tags, characters of no width."""
+"""Texts without colours, tags and invisible characters, as screens and pages have them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
 
 
 def plain_text(text: str) -> str:
-    """A text without colours, the marks of a page or a chat, and blanks behind it."""
+    """A text without colours, markup, and blanks at its end."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     if "[" in text:
@@ -41,7 +41,7 @@ def plain_text(text: str) -> str:
     if (text[:1] == "<" or text[-1:] == ">") and _MARKED_UP.search(text):
         text = _TAGS.sub("", _CELLS.sub("\t", _NUMBER.sub("", text)))
     if "&" in text:
-        text = _ENTITIES.sub(lambda found: html.unescape(found[0]).replace("\xa0", " "), text)
+        text = _ENTITIES.sub(lambda match: html.unescape(match[0]).replace("\xa0", " "), text)
         text = _COLOUR.sub("", text) if "\x1b" in text else text
     if "**" in text:
         text = _BOLD.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""What a file's lines have in common in front is no text of the program: it is learned from the file.
+"""Learns the prefix that a file's lines have in common, which no program printed.
 
 `ts`, `date`, `grep -Hn`, `cat -n`, `parallel --tag`, a collector and a colleague's editor all put something
 in front of every line. Digits, severities and names of months differ from line to line, the rest does not.
@@ -14,19 +14,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 
-MOST = 0.6
+PREFIX_SHARE = 0.6
 """Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
-SAME = 0.85
+SAME_SHARE = 0.85
 """Share of those that go on alike behind a possible end of the prefix: then it ends later. Ours."""
 FEWEST = 2
 """Different shapes from which something can be learned, and that follow a prefix."""
-TRIED = 50
+LINES_TRIED = 50
 """Lines that are asked whether a known prefix follows."""
-MANY, ALL = 8, 0.95
+MANY, NEARLY_ALL = 8, 0.95
 """So many shapes, of which nearly all begin with the same plain word, begin with a name; ALL is that."""
 FEW = 4
 """Shapes of so few must all have it."""
-SHOWN = 160
+PREFIX_LENGTH = 160
 """Characters in front of a line in which a prefix ends."""
 LEVELS = (
     "DEBUG", "INFO", "NOTICE", "WARNING", "WARN", "ERROR", "ERR", "CRITICAL", "FATAL", "TRACE", "SUCCESS",
@@ -63,32 +63,34 @@ _PIECES = {
     "S": "[-:]",
     "M": r"(?:" + "|".join(_MONTHS) + r")",
 }
-_NOT_IN_ONE = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
-"""What stands at the beginning of texts and never in front of them."""
-COUNTS = "TrainingStep"
+_TEXT_WORD = re.compile(r"\w*(?:Error|Exception|Warning)|Traceback|NCCL|File$")
+"""What begins texts and is never a prefix of them."""
+STEP_MEANING = "TrainingStep"
 """What a line about progress means."""
 LABEL = r" *(\d+)[-:]\ "
 """What `srun --label` prints is known already, and means more."""
 
 
 def learn_pattern(
-    texts: Sequence[str], known: Callable[[str], bool], means: Callable[[str], frozenset[str]]
+    texts: Sequence[str], is_known: Callable[[str], bool], meaning: Callable[[str], frozenset[str]]
 ) -> re.Pattern[str] | None:
-    """The prefix of most different lines, as a pattern with a group for each number; None without one.
+    """The common prefix as a pattern with a group for each number, or None.
 
-    It ends where a prefix begins that is `known`, and nothing that a line `means` is lost without it.
+    It ends where a prefix begins that `is_known`, and no line loses any `meaning` without it.
     """
-    shapes = list({_line_shape(text) for text in {_NUMBER.sub("0", text[:SHOWN]) for text in texts}} - {()})
+    shapes = list(
+        {_line_shape(text) for text in {_NUMBER.sub("0", text[:PREFIX_LENGTH]) for text in texts}} - {()}
+    )
     common, ends = _common_beginning(shapes) if len(shapes) >= FEWEST and len(texts) > FEWEST else ([], [])
     for end in ends:
         if end < len(common) and common[end] == " ":
             continue
         pattern = re.compile("".join(map(_token_pattern, common[:end])))
-        rests = [text[found.end() :] for text in texts[:TRIED] if (found := pattern.match(text))]
-        if end == len(common) or sum(map(known, rests)) * 2 > len(rests) > 0:
-            if (before := _shorter_prefix(pattern, common, ends, texts, known)) is not None:
+        rests = [text[match.end() :] for text in texts[:LINES_TRIED] if (match := pattern.match(text))]
+        if end == len(common) or sum(map(is_known, rests)) * 2 > len(rests) > 0:
+            if (before := _shorter_prefix(pattern, common, ends, texts, is_known)) is not None:
                 pattern = before
-            lossy = pattern.pattern == LABEL or _loses_meaning(pattern, texts, means)
+            lossy = pattern.pattern == LABEL or _loses_meaning(pattern, texts, meaning)
             return None if lossy else pattern
     return None
 
@@ -98,31 +100,31 @@ def _shorter_prefix(
     common: Sequence[str],
     ends: Iterable[int],
     texts: Sequence[str],
-    known: Callable[[str], bool],
+    is_known: Callable[[str], bool],
 ) -> re.Pattern[str] | None:
-    """A shorter prefix, where what most lines that have this one go on with behind it is a known prefix."""
-    mine = list(islice((text for text in texts if pattern.match(text)), TRIED))
+    """A shorter prefix, where most lines go on with a known prefix behind it."""
+    mine = list(islice((text for text in texts if pattern.match(text)), LINES_TRIED))
     for end in ends:
         shorter = re.compile("".join(map(_token_pattern, common[:end])))
-        rests = [text[found.end() :] for text in mine if (found := shorter.match(text))]
-        if shorter.pattern != pattern.pattern and sum(map(known, rests)) * 2 > len(rests) > 0:
+        rests = [text[match.end() :] for text in mine if (match := shorter.match(text))]
+        if shorter.pattern != pattern.pattern and sum(map(is_known, rests)) * 2 > len(rests) > 0:
             return shorter
     return None
 
 
 def _loses_meaning(
-    pattern: re.Pattern[str], texts: Iterable[str], means: Callable[[str], frozenset[str]]
+    pattern: re.Pattern[str], texts: Iterable[str], meaning: Callable[[str], frozenset[str]]
 ) -> bool:
-    """Whether a line says less without this prefix: then it is no prefix. It may well say something else.
+    """Whether a line says less without this prefix: then it is no prefix.
 
     What is the same in front of all lines counts nothing: `[Step 1/1]` is no progress.
     """
     texts = list(texts)
-    fronts = {found[0] for text in texts if (found := pattern.match(text))}
-    nothing = frozenset({COUNTS}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
-    for found in islice((found for text in texts if (found := pattern.match(text))), TRIED * 4):
-        whole, rest = means(found.string) - nothing, means(found.string[found.end() :])
-        if whole - rest and not rest - whole:
+    fronts = {match[0] for text in texts if (match := pattern.match(text))}
+    nothing = frozenset({STEP_MEANING}) if len(fronts) == 1 < FEWEST < len(texts) else frozenset()
+    for match in islice((match for text in texts if (match := pattern.match(text))), LINES_TRIED * 4):
+        with_prefix, without_prefix = meaning(match.string) - nothing, meaning(match.string[match.end() :])
+        if with_prefix - without_prefix and not without_prefix - with_prefix:
             return True
     return False
 
@@ -136,7 +138,7 @@ def _mask_token(token: str) -> bool:
 
 
 def _line_shape(text: str) -> tuple[str, ...]:
-    """The tokens of a line's beginning, those that differ from line to line masked; of numbers any digit."""
+    """The tokens of a line's beginning, with numbers, severities and months masked."""
     tokens: list[str] = []
     for token in _TOKEN.findall(text):
         if token[-1].isdigit():
@@ -158,24 +160,24 @@ def _common_beginning(shapes: Sequence[tuple[str, ...]]) -> tuple[list[str], lis
     Behind the prefix the shapes part: what only some of them go on with is text.
     """
     rest, common, ends, last = list(shapes), list[str](), list[int](), 0
-    least = len(shapes) if len(shapes) <= FEW else max(MOST * len(shapes), FEWEST)
+    least = len(shapes) if len(shapes) <= FEW else max(PREFIX_SHARE * len(shapes), FEWEST)
     while True:
         votes = Counter(shape[len(common)] for shape in rest if len(shape) > len(common))
         token, count = votes.most_common(1)[0] if votes else ("", 0)
         in_json = token == '"' and common[-1:] == ["{"]  # an envelope is no part of what is in front of it
-        if count < least or in_json or _NOT_IN_ONE.match(token):
+        if count < least or in_json or _TEXT_WORD.match(token):
             return common[:last], [end for end in ends if end <= last]
         rest = [shape for shape in rest if len(shape) > len(common) and shape[len(common)] == token]
         common.append(token)
         sure = len(shapes) >= MANY or any(token[0] in "0-_[(<|" for token in common)
-        if _may_end_prefix(common) or (token == " " and sure and len(rest) >= ALL * len(shapes)):
+        if _may_end_prefix(common) or (token == " " and sure and len(rest) >= NEARLY_ALL * len(shapes)):
             ends.append(len(common))
             if len({shape[len(common) : len(common) + 2] for shape in rest}) >= FEWEST:
-                last, least = len(common), max(least, SAME * len(rest))
+                last, least = len(common), max(least, SAME_SHARE * len(rest))
 
 
 def _may_end_prefix(common: Sequence[str]) -> bool:
-    """Whether a prefix may end here: at punctuation or a tab, or at a blank that follows no plain word."""
+    """Whether a prefix may end here: at punctuation, a tab, or some blanks."""
     last, before = common[-1], common[-2] if len(common) > 1 else ""
     if last.isspace() and all(token.isspace() for token in common):
         return False
@@ -186,22 +188,22 @@ def _may_end_prefix(common: Sequence[str]) -> bool:
 
 
 def repeating_numbers(pattern: re.Pattern[str], texts: Iterable[str]) -> frozenset[int]:
-    """Which numbers of a prefix come again and again: a rank does, the number of a line does not."""
-    seen: dict[int, Counter[str]] = {}
+    """The columns of numbers that repeat, as ranks do and line numbers do not."""
+    columns: dict[int, Counter[str]] = {}
     for text in texts:
-        found = pattern.match(text)
-        for index, digits in enumerate(found.groups() if found else ()):
-            seen.setdefault(index, Counter())[digits] += 1
-    clocks = _of_clocks(pattern)
+        match = pattern.match(text)
+        for index, digits in enumerate(match.groups() if match else ()):
+            columns.setdefault(index, Counter())[digits] += 1
+    clocks = _clock_columns(pattern)
     return frozenset(
         index
-        for index, counts in seen.items()
+        for index, counts in columns.items()
         if index not in clocks and 2 * len(counts) <= sum(counts.values())
     )
 
 
-def _of_clocks(pattern: re.Pattern[str]) -> frozenset[int]:
-    """Which numbers of a prefix are of a clock: three with one mark between them, or two of a fraction."""
+def _clock_columns(pattern: re.Pattern[str]) -> frozenset[int]:
+    """The columns of a clock: three with equal separators, or two of a fraction."""
     between = pattern.pattern.split(r" *(\d+)")[1:-1]
     threes = (
         first
@@ -219,8 +221,8 @@ HEADINGS = 8
 """Lines above an indented block at most. Ours."""
 
 
-def block_indent(texts: Sequence[str], known: Callable[[str], bool]) -> int:
-    """White space in front of all lines below a heading: a block of YAML, a status of kubectl; 0 without.
+def block_indent(texts: Sequence[str], is_known: Callable[[str], bool]) -> int:
+    """The indent of an indented block, of YAML or kubectl; 0 without one.
 
     Between sentences the log's own lines must show that it is one: a stack is indented, too.
     """
@@ -233,14 +235,14 @@ def block_indent(texts: Sequence[str], known: Callable[[str], bool]) -> int:
     first, last = (next((i for i, depth in enumerate(side) if depth), 0) for side in (depths, depths[::-1]))
     inside, outside = rows[first : len(rows) - last], rows[:first] + rows[len(rows) - last :]
     below = min((len(text) - len(text.lstrip(" ")) for text in inside), default=0)
-    if not below or first + last > HEADINGS or any(_begins_output(text, known) for text in outside):
+    if not below or first + last > HEADINGS or any(_begins_output(text, is_known) for text in outside):
         return 0
-    return below if any(_begins_output(text[below:], known) for text in inside) else 0
+    return below if any(_begins_output(text[below:], is_known) for text in inside) else 0
 
 
-def _begins_output(text: str, known: Callable[[str], bool]) -> bool:
+def _begins_output(text: str, is_known: Callable[[str], bool]) -> bool:
     """Whether a text is the first of what a process prints."""
-    return text.startswith("Traceback (most recent") or (text[:1] != "#" and known(text))
+    return text.startswith("Traceback (most recent") or (text[:1] != "#" and is_known(text))
 
 
 def common_indent(texts: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""Who said a line, and when: launchers, loggers and terminals all put something in front of it.
+"""Which process printed a line, and when, by the prefixes in front of it.
 
 The order matters: `[rank3]:` is the global rank, `[default3]:` and `3:` are not, and `[Rank 3]` inside the
 text is a rank within one process group. Nothing here raises, whatever the bytes are.
@@ -13,23 +13,23 @@ from dataclasses import replace
 from nodedoctor.record import record
 from nodedoctor.triage.lines.plain import plain_text
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
-from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, Take, with_identity
+from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, with_identity
 from nodedoctor.triage.lines.redraws import split_redraws
 from nodedoctor.triage.lines.required_literals import required_literals
-from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, SERIOUS, STATED, Identity, Line, Place
+from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, RANK_LABEL, SERIOUS, Identity, Line, Place
 from nodedoctor.whole_numbers import whole_number
 
 LONGEST = 16384
 """Characters of one line that are looked at; every known message fits, a line of gigabytes does not."""
-_PLACED = re.compile(r"(?<! ) {2,}[\w.-]{1,99}\.\w{1,4}:\d+$")
+_SOURCE_PLACE = re.compile(r"(?<! ) {2,}[\w.-]{1,99}\.\w{1,4}:\d+$")
 """Where a message was printed, as loggers put it at the right margin."""
 _LABEL = re.compile(r" {0,4}(\d{1,5}): (?:(?! *\d)|(?= *\d{1,5}: \S))")
 _LABELED = re.compile(r" {0,4}(\d{1,5}): ")
-_SEATED = re.compile(r"[ \t]{0,8}\[(?:rank|default)\d{1,6}\]:? ?")
-_OF_TORCH = re.compile(r"\s|$|Traceback \(most|\[[EWIF]\d{0,4}\b|During handling of|The above exception")
-_STATES = re.compile(r"(?:rank|RANK)=(\d{1,6}) ")
+_RANK_LABEL = re.compile(r"[ \t]{0,8}\[(?:rank|default)\d{1,6}\]:? ?")
+_TORCH_TEXT = re.compile(r"\s|$|Traceback \(most|\[[EWIF]\d{0,4}\b|During handling of|The above exception")
+_RANK_FIELD = re.compile(r"(?:rank|RANK)=(\d{1,6}) ")
 _REPEATED = re.compile(r"(?<!\s)\s*\[repeated (\d{1,9})x across (?:cluster|all nodes)\].*$")
-_INNER = re.compile(r"\[Rank (\d{1,6})\]")
+_GROUP_RANK = re.compile(r"\[Rank (\d{1,6})\]")
 _SPLIT = re.compile(
     r"\[(?:rank|default)\d{1,6}\]:(?=[ \[])"
     r"|\[(?:INFO|WARNING|ERROR):[\w.-]{1,60}\] (?=Traceback \(most recent call last\):$)"
@@ -45,46 +45,47 @@ _SPLITS = required_literals(_SPLIT.pattern) or ("",)
 
 @record
 class CommonPrefix:
-    """What the lines of one file have in common in front: learned prefixes, blanks, and a severity.
+    """The common prefix of a file's lines: learned patterns, an indent, a severity.
 
-    With each prefix stands which of its numbers may be ranks. A severity in front of every line, `leveled`,
-    is that of whoever passes the lines on, and where all have the same, `shared`, it says nothing; one that
-    is not the `usual` one does, unless a whole traceback has it: some call all of stderr a warning. With a
-    task's label in front of every line, `labeled`, one may stand in front of a number, too. Where every line
-    has a rank in front, `seated`, whoever passes them on may have put it there.
+    A severity in front of every line is that of a collector that passes the lines on.
     """
 
-    learned: tuple[tuple[re.Pattern[str], frozenset[int]], ...] = ()
-    margin: int = 0
-    leveled: bool = False
-    shared: str = ""
-    usual: str = ""
-    labeled: bool = False
-    seated: bool = False
+    patterns: tuple[tuple[re.Pattern[str], frozenset[int]], ...] = ()
+    """Learned prefixes, each with those of its numbers that may be ranks."""
+    indent: int = 0
+    has_severity: bool = False
+    shared_severity: str = ""
+    """The severity that all lines have: it says nothing of one."""
+    usual_severity: str = ""
+    """Another one does, unless a whole traceback has it: some collectors call all of stderr a warning."""
+    has_labels: bool = False
+    """A task's label is in front of every line, and so may be in front of a number, too."""
+    has_ranks: bool = False
+    """A rank is in front of every line, where a launcher may have put it."""
 
 
-NO_HABIT = CommonPrefix()
+NO_PREFIX = CommonPrefix()
 
 
 def parse_line(
-    raw: str, place: Place, habit: CommonPrefix = NO_HABIT, who: Identity = NOBODY
+    raw: str, place: Place, common: CommonPrefix = NO_PREFIX, who: Identity = NOBODY
 ) -> Iterator[Line]:
-    """The lines in one line: a progress bar's carriage returns and glued ranks are taken apart.
+    """The lines in one raw line: bars are cut at carriage returns, ranks apart.
 
     `who` is what an envelope said; the line's own prefixes know better.
     """
-    for drawn in split_redraws(raw) if "\r" in raw else (raw,):
-        text = plain_text(drawn[:LONGEST])
+    for drawing in split_redraws(raw) if "\r" in raw else (raw,):
+        text = plain_text(drawing[:LONGEST])
         if text:
-            yield from _split_glued(text, place, habit, who)
+            yield from _split_glued(text, place, common, who)
 
 
 def without_prefixes(text: str) -> str:
-    """A line without the prefixes that are known, labels aside: they may be numbers of lines."""
-    said = PrefixInfo(NOBODY)
+    """A line without its known prefixes; labels stay, as they may be line numbers."""
+    prefix = PrefixInfo(NOBODY)
     text = plain_text(text.rpartition("\r")[2][:LONGEST])
     for _ in range(10):
-        rest = _take_prefix(text, said)
+        rest = _take_prefix(text, prefix)
         if rest is None:
             return text
         text = rest
@@ -103,36 +104,36 @@ def is_labeled(text: str) -> bool:
 
 def forwarded_label(text: str) -> str:
     """The `[rank3]:` or `[default3]:` in front of a line, '' without one."""
-    found = _SEATED.match(text)
-    return found[0].strip() if found else ""
+    match = _RANK_LABEL.match(text)
+    return match[0].strip() if match else ""
 
 
 def is_passed_on(text: str, first: bool) -> bool:
-    """Whether a line behind its seat is none in front of which torch itself puts a rank.
+    """Whether a launcher, and not torch itself, put the rank in front of a line.
 
     Torch does so in tracebacks and in c10's messages; anything may follow the first line of an exception's
     message that has no prefix of its own.
     """
-    found = _SEATED.match(text)
-    rest = text[found.end() :] if found else text
-    return _OF_TORCH.match(rest) is None and (first or is_known(rest))
+    match = _RANK_LABEL.match(text)
+    rest = text[match.end() :] if match else text
+    return _TORCH_TEXT.match(rest) is None and (first or is_known(rest))
 
 
-def leading_severity(text: str, habit: CommonPrefix) -> str:
-    """The severity in front of a line that may be that of whoever passes the line on; '' without one."""
-    said = PrefixInfo(NOBODY)
-    _parse_prefixed(plain_text(text.rpartition("\r")[2][:LONGEST]), Place("", 0), said, habit)
-    return said.level if said.severities[:1] == (True,) else ""
+def leading_severity(text: str, common: CommonPrefix) -> str:
+    """The severity in front of a line that may be a collector's; '' without one."""
+    prefix = PrefixInfo(NOBODY)
+    _parse_prefixed(plain_text(text.rpartition("\r")[2][:LONGEST]), Place("", 0), prefix, common)
+    return prefix.level if prefix.severities[:1] == (True,) else ""
 
 
-def _split_glued(text: str, place: Place, habit: CommonPrefix, who: Identity) -> Iterator[Line]:
-    """Two ranks may write at once, and the second one's prefix then stands inside the first one's line."""
-    first = _parse_prefixed(text, place, PrefixInfo(who, seated=habit.seated), habit)
-    cut = _begins_anew(first.text)
-    if cut is None:
+def _split_glued(text: str, place: Place, common: CommonPrefix, who: Identity) -> Iterator[Line]:
+    """The lines of two ranks that wrote into one at once."""
+    first = _parse_prefixed(text, place, PrefixInfo(who, common_rank=common.has_ranks), common)
+    split = _find_split(first.text)
+    if split is None:
         yield first
         return
-    head, tail = first.text[: cut.start()], first.text[cut.start() :]
+    head, tail = first.text[: split.start()], first.text[split.start() :]
     if head.strip():
         yield replace(first, text=head.rstrip())
     same = not tail.startswith("[")
@@ -140,8 +141,8 @@ def _split_glued(text: str, place: Place, habit: CommonPrefix, who: Identity) ->
     yield from _split_again(tail, place, second)
 
 
-def _begins_anew(text: str) -> re.Match[str] | None:
-    """Where another process begins to speak inside of a line."""
+def _find_split(text: str) -> re.Match[str] | None:
+    """Where the text of another process begins inside of a line."""
     for word in _SPLITS:
         if word in text:
             return _SPLIT.search(text, 1)
@@ -150,48 +151,62 @@ def _begins_anew(text: str) -> re.Match[str] | None:
 
 def _split_again(text: str, place: Place, inherited: PrefixInfo) -> Iterator[Line]:
     line = _parse_prefixed(text, place, inherited)
-    while (cut := _begins_anew(line.text)) is not None:
-        yield replace(line, text=line.text[: cut.start()].rstrip())
-        line = _parse_prefixed(line.text[cut.start() :], place, replace(inherited))
+    while (split := _find_split(line.text)) is not None:
+        yield replace(line, text=line.text[: split.start()].rstrip())
+        line = _parse_prefixed(line.text[split.start() :], place, replace(inherited))
     yield line
 
 
-def _parse_prefixed(text: str, place: Place, said: PrefixInfo, habit: CommonPrefix = NO_HABIT) -> Line:
+def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonPrefix = NO_PREFIX) -> Line:
     repeated = _REPEATED.search(text) if "[repeated " in text else None
     if repeated:
         text = text[: repeated.start()]
-    if habit.margin and not text[: habit.margin].strip():
-        text = text[habit.margin :]
+    if common.indent and not text[: common.indent].strip():
+        text = text[common.indent :]
     layer = 0
     for _ in range(12):
-        rest = _take_prefix(text, said)
-        while rest is None and layer < len(habit.learned):
-            rest = _take_common_prefix(text, habit, layer, said)
+        rest = _take_prefix(text, prefix)
+        while rest is None and layer < len(common.patterns):
+            rest = _take_common_prefix(text, common, layer, prefix)
             layer += 1
-        if rest is None and (label := (_LABELED if habit.labeled else _LABEL).match(text)):
-            _read_label(label, said)
+        if rest is None and (label := (_LABELED if common.has_labels else _LABEL).match(text)):
+            _read_label(label, prefix)
             rest = text[label.end() :]
         if rest is None or rest == text:
             break
         text = rest
-    if said.severities and text.startswith(":"):  # `ERROR:2026-11-07 10:41:22,123:text`
+    if prefix.severities and text.startswith(":"):  # `ERROR:2026-11-07 10:41:22,123:text`
         text = text[1:]
-    if said.logged and text.endswith(tuple("0123456789")):
-        text = _PLACED.sub("", text)
-    who = said.who
-    if said.labels:
-        who = with_identity(who, (("labels", said.labels),))
-    stated = bool(said.labels) and said.labels[0][0] == STATED
-    inner = (_INNER.match(text) or _STATES.match(text)) if who.rank is None else None
-    if inner:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
-        fact = ("labels", (*said.labels, ("inner", int(inner[1])))) if stated else ("rank", int(inner[1]))
+    if prefix.logged and text.endswith(tuple("0123456789")):
+        text = _SOURCE_PLACE.sub("", text)
+    who = prefix.who
+    if prefix.labels:
+        who = with_identity(who, (("labels", prefix.labels),))
+    has_rank_label = bool(prefix.labels) and prefix.labels[0][0] == RANK_LABEL
+    group_rank = (_GROUP_RANK.match(text) or _RANK_FIELD.match(text)) if who.rank is None else None
+    if group_rank:  # up to torch 2.1 nothing else tells; a rank in its group, which mostly is the whole job
+        fact = (
+            ("labels", (*prefix.labels, ("inner", int(group_rank[1]))))
+            if has_rank_label
+            else ("rank", int(group_rank[1]))
+        )
         who = with_identity(who, (fact,))
     speaker = who.pid, who.host, who.labels[:1] if who.rank is None else ()
     key = f"{place.source}|{who.world}|{who.rank}|{who.local_rank}|{speaker if who.rank is None else ''}"
     count = int(repeated[1]) if repeated else 0
-    passed_on = habit.leveled and said.severities == (True,) and not _is_own(said.level, text, habit)
+    passed_on = (
+        common.has_severity and prefix.severities == (True,) and not _is_own(prefix.level, text, common)
+    )
     return Line(
-        text, place, who, said.time, said.origin, count, key, "" if passed_on else said.level, said.cited
+        text,
+        place,
+        who,
+        prefix.time,
+        prefix.origin,
+        count,
+        key,
+        "" if passed_on else prefix.level,
+        prefix.cited,
     )
 
 
@@ -200,23 +215,23 @@ _OF_A_TRACEBACK = re.compile(
 )
 
 
-def _is_own(level: str, text: str, habit: CommonPrefix) -> bool:
-    """Whether a line has its severity from its program although every line has one in front."""
+def _is_own(level: str, text: str, common: CommonPrefix) -> bool:
+    """Whether a line's severity is its program's, although every line has one."""
     if level in SERIOUS:
-        return level != habit.shared
-    return level == "W" and habit.usual not in ("", "W") and not _OF_A_TRACEBACK.match(text)
+        return level != common.shared_severity
+    return level == "W" and common.usual_severity not in ("", "W") and not _OF_A_TRACEBACK.match(text)
 
 
-def _take_prefix(text: str, said: PrefixInfo) -> str | None:
+def _take_prefix(text: str, prefix: PrefixInfo) -> str | None:
     """Take one prefix off and note what it says; None when there is no more."""
     if not text:
         return None
     for pattern, read in _BY_FIRST.get(text[0]) or _prefix_readers(text[0]):
-        found = pattern.match(text)
-        if found and found.end():
-            read(found, said)
-            return text[found.end() :]
-    ends = loggers.name_ends(text, said) if said.logged else 0
+        match = pattern.match(text)
+        if match and match.end():
+            read(match, prefix)
+            return text[match.end() :]
+    ends = loggers.name_ends(text, prefix) if prefix.logged else 0
     return text[ends:] if ends else None
 
 
@@ -225,25 +240,25 @@ _ENDS_IN_LABEL = re.compile(r"(?:^|\\[ \])|]|>) \*\(\\d\+\):\\ $")
 is a word of its own: in `gpu017: ` it is a part of a host's name."""
 
 
-def _take_common_prefix(text: str, habit: CommonPrefix, layer: int, said: PrefixInfo) -> str | None:
-    """Take off what all lines of the file have in front; `identity` decides whether its numbers are ranks."""
-    pattern, columns = habit.learned[layer]
-    found = pattern.match(text)
-    if found is None:
+def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: PrefixInfo) -> str | None:
+    """Take off the common prefix, and keep its numbers as labels."""
+    pattern, columns = common.patterns[layer]
+    match = pattern.match(text)
+    if match is None:
         return None
-    own = "own " if said.who.world != DEFAULT_WORLD else ""
-    if said.who.rank is None:
-        last = found.re.groups - 1 if _ENDS_IN_LABEL.search(pattern.pattern) else -1
+    own = "own " if prefix.who.world != DEFAULT_WORLD else ""
+    if prefix.who.rank is None:
+        last = match.re.groups - 1 if _ENDS_IN_LABEL.search(pattern.pattern) else -1
         numbers = (
-            (f"{own}label" if i == last else f"{own}prefix {layer}.{i}", whole_number(found[i + 1]))
+            (f"{own}label" if i == last else f"{own}prefix {layer}.{i}", whole_number(match[i + 1]))
             for i in sorted(columns)
         )
-        said.labels += tuple((name, value) for name, value in numbers if value is not None)
-    return text[found.end() :]
+        prefix.labels += tuple((name, value) for name, value in numbers if value is not None)
+    return text[match.end() :]
 
 
-def _read_label(found: re.Match[str], said: PrefixInfo) -> None:
-    said.labels = (("label", int(found[1])),)
+def _read_label(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.labels = (("label", int(match[1])),)
 
 
 _READERS: tuple[Reader, ...] = (
@@ -265,7 +280,7 @@ _READERS: tuple[Reader, ...] = (
     loggers.PRIORITY,
     launchers.COMPOSER,
     launchers.TEE,
-    launchers.SEAT,
+    launchers.HOST_RANK,
     loggers.UCX,
     launchers.RAY,
     launchers.SKY,
@@ -280,12 +295,12 @@ _READERS: tuple[Reader, ...] = (
 )
 """The prefixes in the order in which a line is asked for them; by its first character only for a few."""
 
-_BY_FIRST: dict[str, tuple[tuple[re.Pattern[str], Take], ...]] = {}
+_BY_FIRST: dict[str, tuple[tuple[re.Pattern[str], ReadPrefix], ...]] = {}
 
 
-def _prefix_readers(first: str) -> tuple[tuple[re.Pattern[str], Take], ...]:
+def _prefix_readers(first: str) -> tuple[tuple[re.Pattern[str], ReadPrefix], ...]:
     """The prefixes that begin with a character."""
-    found = tuple((pattern, read) for pattern, read, firsts in _READERS if first in firsts)
+    readers = tuple((pattern, read) for pattern, read, firsts in _READERS if first in firsts)
     if first.isascii():
-        _BY_FIRST[first] = found
-    return found
+        _BY_FIRST[first] = readers
+    return readers

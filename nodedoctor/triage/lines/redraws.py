@@ -1,4 +1,4 @@
-"""A bar is drawn again and again in one line: of a thousand drawings the few are kept that can matter."""
+"""Of a thousand drawings of a progress bar, the few that can matter."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _LETTERS = re.compile(r"[^A-Za-z]+")
 
 
 def split_redraws(line: str) -> list[str]:
-    """What was drawn in a line, at each carriage return anew; of many, the ends and what may be trouble.
+    """The texts between carriage returns; of many, only those that can matter.
 
-    What was printed while the bar stood on the screen begins behind it, and is kept by its words; a bar that
+    What was printed while the bar was on the screen begins behind it, and is kept by its words; a bar that
     has such a word in every drawing (`error=0.5`) is kept where its letters change.
     """
-    drawn = line.split("\r")
-    if len(drawn) <= FIRST + LAST:
-        return drawn
-    shapes = {_LETTERS.sub(" ", text) for text in drawn}
-    if len(shapes) * 2 > len(drawn):  # no bar: lines that end so
-        return drawn
-    kept = drawn[:FIRST]
-    known: set[str] = set()
-    for text in drawn[FIRST:-LAST]:
-        if _WANTED.search(text) and (shape := _LETTERS.sub(" ", text)) not in known:
-            known.add(shape)
-            kept.append(text)
-    return kept + drawn[-LAST:]
+    drawings = line.split("\r")
+    if len(drawings) <= FIRST + LAST:
+        return drawings
+    shapes = {_LETTERS.sub(" ", text) for text in drawings}
+    if len(shapes) * 2 > len(drawings):  # no bar: lines that end so
+        return drawings
+    chosen_drawings = drawings[:FIRST]
+    chosen_shapes: set[str] = set()
+    for text in drawings[FIRST:-LAST]:
+        if _WANTED.search(text) and (shape := _LETTERS.sub(" ", text)) not in chosen_shapes:
+            chosen_shapes.add(shape)
+            chosen_drawings.append(text)
+    return chosen_drawings + drawings[-LAST:]

@@ -1,4 +1,4 @@
-"""Literal words that every match of a pattern contains: a search for them finds every line that can match.
+"""Words that every match of a pattern contains, for a fast search.
 
 They are read from the parsed pattern, so that a search can never exclude what the pattern itself allows.
 """
@@ -23,29 +23,29 @@ _EMPTY: Words = frozenset(("",))
 
 
 def required_literals(pattern: str, shortest: int = SHORTEST) -> tuple[str, ...]:
-    """Words of which every match of the pattern has at least one; none when it promises no word."""
+    """Words of which every match has at least one; none where none exist."""
     exact, best = _sequence_literals(sre.parse(pattern))
-    found = _better_set(best, exact)
-    return tuple(sorted(found)) if found and min(map(len, found)) >= shortest else ()
+    literals = _better_set(best, exact)
+    return tuple(sorted(literals)) if literals and min(map(len, literals)) >= shortest else ()
 
 
 def _sequence_literals(items: Iterable[Any]) -> tuple[Words | None, Words | None]:
-    """All texts that the items can match, if they are few, and the best words that each match contains."""
+    """All possible texts of the items, if few, and their best required words."""
     run: Words | None = _EMPTY
-    whole: Words | None = _EMPTY
+    sequence: Words | None = _EMPTY
     best: Words | None = None
     for item in items:
         exact, inner = _item_literals(item)
         best = _better_set(best, inner)
-        joined = _join_literals(run, exact)
-        if joined is None:
+        longer = _join_literals(run, exact)
+        if longer is None:
             best = _better_set(best, run)
-            whole = None
+            sequence = None
             run = exact if exact is not None else _EMPTY
         else:
-            run = joined
-        whole = _join_literals(whole, exact)
-    return whole, _better_set(best, run)
+            run = longer
+        sequence = _join_literals(sequence, exact)
+    return sequence, _better_set(best, run)
 
 
 def _item_literals(item: tuple[Any, Any]) -> tuple[Words | None, Words | None]:
@@ -60,7 +60,7 @@ def _item_literals(item: tuple[Any, Any]) -> tuple[Words | None, Words | None]:
         return _branch_literals(value[1])
     if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         return _repeat_literals(value)
-    if kind == "ASSERT":  # what stands around a match stands in its line all the same
+    if kind == "ASSERT":  # what surrounds a match is in its line all the same
         exact, best = _sequence_literals(value[1])
         return _EMPTY, _better_set(best, exact)
     if kind in ("AT", "ASSERT_NOT"):
@@ -80,10 +80,10 @@ def _branch_literals(branches: Iterable[Iterable[Any]]) -> tuple[Words | None, W
     exact: Words | None = frozenset()
     best: Words | None = frozenset()
     for branch in branches:
-        one, words = _sequence_literals(branch)
-        exact = exact | one if exact is not None and one is not None else None
-        found = _better_set(words, one)
-        best = best | found if best is not None and found else None
+        branch_exact, words = _sequence_literals(branch)
+        exact = exact | branch_exact if exact is not None and branch_exact is not None else None
+        branch_best = _better_set(words, branch_exact)
+        best = best | branch_best if best is not None and branch_best else None
     if exact is not None and len(exact) > AT_MOST:
         exact = None
     return exact, best if best and len(best) <= AT_MOST else None
@@ -102,7 +102,7 @@ def _repeat_literals(value: tuple[int, int, Iterable[Any]]) -> tuple[Words | Non
 def _join_literals(first: Words | None, second: Words | None) -> Words | None:
     if first is None or second is None or len(first) * len(second) > AT_MOST:
         return None
-    return frozenset(one + other for one in first for other in second)
+    return frozenset(head + tail for head in first for tail in second)
 
 
 def _better_set(first: Words | None, second: Words | None) -> Words | None:

@@ -10,24 +10,24 @@ _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 
 def year_seconds(month: int, day: int, hour: int, minute: int, second: int, fraction: str | None) -> float:
-    """Seconds since New Year of a leap year: comparable between lines with and without a year."""
+    """Seconds since New Year of a leap year, with or without a year."""
     days = _DAYS_BEFORE[(month - 1) % 12] + day
     return days * 86400.0 + hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}")
 
 
 def parse_time(value: Any) -> float | None:
-    """A time, written or as a count since 1970 in any unit, as `seconds` counts; None for others."""
+    """A written time, or a count since 1970, in seconds since New Year."""
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         number = _epoch_seconds(value)
         try:
             if number is not None:
                 when = datetime.fromtimestamp(number, timezone.utc)
             elif isinstance(value, str):
-                found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", value)
-                if not found:
+                match = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?", value)
+                if not match:
                     return None
-                when = datetime.fromisoformat(f"{found[1]} {found[2]}")
-                base = year_seconds(when.month, when.day, when.hour, when.minute, when.second, found[3])
+                when = datetime.fromisoformat(f"{match[1]} {match[2]}")
+                base = year_seconds(when.month, when.day, when.hour, when.minute, when.second, match[3])
                 return base
             else:
                 return None
@@ -39,7 +39,7 @@ def parse_time(value: Any) -> float | None:
 
 
 def _epoch_seconds(value: float | str) -> float | None:
-    """Seconds since 1970 of a count of seconds, milli-, micro- or nanoseconds between 2001 and 2096."""
+    """Seconds since 1970 of a count in any unit; None outside 2001 to 2096."""
     try:
         number = float(value)
     except (ValueError, OverflowError):

@@ -1,1 +1,1 @@
-"""A job that runs or ran here: its processes while it hangs, and whether logs come from this machine."""
+"""A job that hangs here, and whether logs come from this machine."""

@@ -1,4 +1,4 @@
-"""Looks at a job that black boxes kept while it hung, found in a folder of one or many of them."""
+"""Looks at a hanging job that black boxes saved, from one folder or many."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob
 from nodedoctor.wording import count_with_noun, singular_or_plural
 
-APART = 3600.0
+MOST_APART = 3600.0
 """Seconds between two looks at one hang, at most: nodes notice it at different times, by their own steps."""
 
 
 @record
-class KeptJob:
-    """The newest hang as one job, and notes about what was not read; `older` are folders of earlier ones."""
+class CapturedJob:
+    """The newest hang as one job, with notes; `older` are folders of earlier hangs."""
 
     live: LiveJob
     notes: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class KeptJob:
         return any(path.startswith(folder + os.sep) for folder in self.older)
 
 
-def read_captures(paths: Iterable[str]) -> KeptJob | None:
+def read_captures(paths: Iterable[str]) -> CapturedJob | None:
     """The looks in these documents as one job; None when there is none."""
     looks: list[tuple[str, LiveJob]] = []
     notes: list[str] = []
@@ -51,20 +51,20 @@ def read_captures(paths: Iterable[str]) -> KeptJob | None:
             "earlier hang, and "
             f"{singular_or_plural(count, 'was', 'were')} left out: {', '.join(older[:3])}"
         )
-    return KeptJob(saved.merge_looks(newest), tuple(notes), tuple(older))
+    return CapturedJob(saved.merge_looks(newest), tuple(notes), tuple(older))
 
 
 def _newest_looks(looks: Sequence[tuple[str, LiveJob]]) -> tuple[list[LiveJob], list[str]]:
-    """The last look of each node at each job, and the folders of which nothing is left."""
+    """The last look of each node at each job, and the folders of older ones."""
     latest = max(look.time for _, look in looks)
-    known: set[tuple[str, str]] = set()
+    jobs: set[tuple[str, str]] = set()
     newest: list[LiveJob] = []
     older: list[str] = []
     for folder, look in sorted(looks, key=lambda pair: pair[1].time, reverse=True):
-        fresh = tuple(one for one in look.processes if (look.host, one.job) not in known)
-        if latest - look.time > APART or (look.processes and not fresh):
+        fresh = tuple(process for process in look.processes if (look.host, process.job) not in jobs)
+        if latest - look.time > MOST_APART or (look.processes and not fresh):
             older.append(folder)
             continue
-        known |= {(look.host, one.job) for one in fresh}
+        jobs |= {(look.host, process.job) for process in fresh}
         newest.append(replace(look, processes=fresh))
     return newest, older

@@ -1,4 +1,4 @@
-"""What to do about a rank that holds a running job up: look while it is there, then decide."""
+"""What to do about a rank that holds a running job up: look, then decide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 2
 
 
 def live_fixes(live: LiveJob, culprits: Iterable[Identity]) -> tuple[Fix, ...]:
-    """The fixes for the processes that hold the job up; none where nobody was found."""
+    """The fixes for the processes that hold the job up; none without culprits."""
     pids = {who.pid for who in culprits}
     guilty = [process for process in live.processes if process.pid in pids][:SHOWN]
     return tuple(fix for process in guilty for fix in _fix_for(process))

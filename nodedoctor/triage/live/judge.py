@@ -1,4 +1,4 @@
-"""Who holds a running job up: the rank that is not where the others wait, judged by state, stack and RAS."""
+"""Finds the rank that holds up a running job, by state, stack and RAS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.progress import read_liveness as read_progress
 from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
-from nodedoctor.triage.verdict.causes.stacks import held_up, waited_for
+from nodedoctor.triage.verdict.causes.stacks import are_awaited, describe_holdup
 from nodedoctor.wording import comma_list, singular_or_plural
 
 _LONG = re.compile(
@@ -30,9 +30,9 @@ _LONG = re.compile(
 """Functions that take minutes and may keep one stack for all of them, by their names in Transformers, TRL,
 Lightning, torch and the Hub's client."""
 _NOT_LONG = re.compile(r"train", re.IGNORECASE)
-"""What is named after the whole of a program, as train_and_evaluate is, says nothing of a part of it."""
+"""A function named after a whole program, such as train_and_evaluate, shows no part of it."""
 _PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
-"""Wait channels of who waits for a pipe's other end (linux, fs/pipe.c): no work, whatever it saves."""
+"""Wait channels of a process at a pipe whose other end is awaited (linux, fs/pipe.c): it does no work."""
 _RECOMPUTES = re.compile(
     r"torch/utils/checkpoint\.py|checkpoint_wrapper\.py|activation_checkpointing/|tensor_parallel/random\.py"
 )
@@ -52,22 +52,22 @@ _PLURAL = {"is": "are", "hangs": "hang", "has": "have"}
 _DEAD = ("Z", "gone")
 _STOPPED = ("T", "t", FROZEN)
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
-_UNNAMED = re.compile(r"synchronize|wait")
+_GPU_WAIT = re.compile(r"synchronize|wait")
 IDLE_TICKS = 6
 """Hundredths of a second of CPU between two looks that are nothing: 3 % of two seconds, for watchdogs."""
 _RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
 def live_candidates(live: LiveJob) -> list[Candidate]:
-    """Causes that the processes' standing speaks for."""
+    """Causes that the states and stacks of the processes speak for."""
     rules = (
         _abnormal_states,
-        _ranks_gone,
-        _locked,
+        _missing_processes,
+        _waits_for_lock,
         _outside_collective,
         _different_calls,
-        _only_one_runs,
-        _odd_one_out,
+        _lone_method,
+        _differing_rank,
     )
     return [candidate for rule in rules for candidate in rule(live)]
 
@@ -78,14 +78,14 @@ def abnormal(live: LiveJob) -> list[RankProcess]:
     That a rank is dead counts where the others wait for it or it is not seen what they do: at the end of a
     job one after another comes to its end.
     """
-    found = [process for process in live.processes if _standstill(process) or process.lock]
-    if any(_standstill(process) in _DEAD for process in found) and not _may_wait(live):
-        return [process for process in found if _standstill(process) not in _DEAD]
-    return found
+    processes = [process for process in live.processes if _standstill(process) or process.lock]
+    if any(_standstill(process) in _DEAD for process in processes) and not _may_wait(live):
+        return [process for process in processes if _standstill(process) not in _DEAD]
+    return processes
 
 
 def _standstill(process: RankProcess) -> str:
-    """The state in which a process stands still for the kernel; '' for one that only sleeps or runs."""
+    """The kernel state of a process that cannot run, '' for any other state."""
     if process.frozen:
         return FROZEN
     first, second = process.states
@@ -93,18 +93,18 @@ def _standstill(process: RankProcess) -> str:
 
 
 def _may_wait(live: LiveJob) -> bool:
-    """True unless the stacks of all living ranks were read and none of them waits in a collective."""
+    """True unless all living ranks' stacks were read and none is in a collective."""
     living = [process for process in live.processes if process.states[1] not in _DEAD]
     waits = any(process.collective and not process.moved for process in living)
     return waits or not all(process.threads for process in living)
 
 
 def live_events(live: LiveJob) -> list[Event[Any]]:
-    """What every process does, and what RAS says; counts that moved between the two answers prove life."""
-    told = [_process_event(live, process, _describe_activity(process)) for process in live.processes]
+    """What every process does, and what RAS says; moving counts prove life."""
+    events = [_process_event(live, process, _describe_activity(process)) for process in live.processes]
     first, second = live.ras
     if first and second and ras_counts(first) != ras_counts(second):
-        told.append(
+        events.append(
             Event(
                 Mark.RAS_RUNNING,
                 Place("NCCL RAS", 0),
@@ -115,17 +115,17 @@ def live_events(live: LiveJob) -> list[Event[Any]]:
         )
     elif second:
         lines = [line for raw in second.split("\n") for line in parse_line(raw, Place("NCCL RAS", 0))]
-        told += [event for event in read_events(lines) if event.what is not Mark.RAS_RUNNING]
-    return told + list(_of_kernel(live))
+        events += [event for event in read_events(lines) if event.what is not Mark.RAS_RUNNING]
+    return events + list(_kernel_events(live))
 
 
-def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
-    """What the kernel said of this job's processes; of a node with several jobs the rest is about others."""
-    known = {(process.host or live.host, process.pid): process for process in live.processes}
+def _kernel_events(live: LiveJob) -> Iterator[Event[Any]]:
+    """What the kernel said of this job's processes, not of other jobs on the node."""
+    by_pid = {(process.host or live.host, process.pid): process for process in live.processes}
     for host, raw in live.kernel:
         for event in read_events(parse_line(raw, Place("kernel log", 0))):
             killed = event.what.pid if isinstance(event.what, HostOom) else None
-            process = known.get((host, event.who.pid or killed or -1))
+            process = by_pid.get((host, event.who.pid or killed or -1))
             if process is not None:
                 yield replace(event, who=_process_identity(live, process))
 
@@ -133,21 +133,21 @@ def _of_kernel(live: LiveJob) -> Iterator[Event[Any]]:
 def _abnormal_states(live: LiveJob) -> Iterator[Candidate]:
     """A stopped, frozen, unkillable or dead process, seen so both times.
 
-    What all of them do is no rank's fault, unless they are stopped or frozen: nobody can go on then.
+    What all of them do is no rank's fault, unless they are stopped or frozen: none can go on then.
     """
-    known = abnormal(live)
-    held = [process for process in known if _standstill(process)]
-    if held and (len(held) < len(live.processes) or all(_standstill(p) in _STOPPED for p in held)):
-        who = tuple(_process_identity(live, process) for process in held)
-        state = _standstill(held[0])
+    processes = abnormal(live)
+    stuck = [process for process in processes if _standstill(process)]
+    if stuck and (len(stuck) < len(live.processes) or all(_standstill(p) in _STOPPED for p in stuck)):
+        who = tuple(_process_identity(live, process) for process in stuck)
+        state = _standstill(stuck[0])
         cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
         verb, _, rest = _STATES[state].partition(" ")
         headline = f"{describe_identities(who)} {singular_or_plural(len(who), verb, _PLURAL[verb])} {rest}"
-        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in held[:4])
+        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in stuck[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
 
 
-def _locked(live: LiveJob) -> Iterator[Candidate]:
+def _waits_for_lock(live: LiveJob) -> Iterator[Candidate]:
     """A process that the kernel lists behind the holder of a file lock, both times."""
     behind = [process for process in live.processes if process.lock]
     if behind and len(behind) < len(live.processes):
@@ -160,8 +160,8 @@ def _locked(live: LiveJob) -> Iterator[Candidate]:
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
 
-def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
-    """A node should have so many ranks, and some of them are not there."""
+def _missing_processes(live: LiveJob) -> Iterator[Candidate]:
+    """Ranks that a launcher started on a node and that have no process there."""
     if any(process.states[1] in _DEAD for process in live.processes):
         return
     who: list[Identity] = []
@@ -182,7 +182,7 @@ def _ranks_gone(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _absent_ranks(here: Sequence[RankProcess]) -> list[int]:
-    """The ranks a launcher started on a node that have no process there; none where that is not certain."""
+    """The ranks of a node that have no process there; none where that is uncertain."""
     sizes = {process.local_world_size for process in here}
     size = sizes.pop() if len(sizes) == 1 else None
     if size is None or any(process.rank is None for process in here):
@@ -197,24 +197,24 @@ def _absent_ranks(here: Sequence[RankProcess]) -> list[int]:
 
 
 def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
-    """All but a few ranks stand still in a collective: the few are waited for."""
-    known = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
-    waiting = [process for process in known if process.collective and not process.moved]
-    others = [process for process in known if not process.collective]
+    """All but a few ranks wait in a collective for the few."""
+    ranks = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
+    waiting = [process for process in ranks if process.collective and not process.moved]
+    others = [process for process in ranks if not process.collective]
     stuck = [process for process in others if not process.moved]
-    if not stuck or not waited_for(others, waiting):
+    if not stuck or not are_awaited(others, waiting):
         return
     who = tuple(_process_identity(live, process) for process in stuck)
     work = next(filter(None, map(long_work, stuck)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
-    headline = held_up(
+    headline = describe_holdup(
         describe_identities(who),
         _describe_activity(stuck[0]),
         len(waiting),
         waiting[0].collective,
         gil=gil,
-        more=_held_by(stuck[0]),
+        more=_holder_text(stuck[0]),
     )
     evidence = tuple(
         _process_event(live, process, _describe_activity(process)) for process in (*stuck[:3], *waiting[:2])
@@ -225,63 +225,64 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _different_calls(live: LiveJob) -> Iterator[Candidate]:
-    """Every rank of the job waits in a collective, nobody is elsewhere, and they wait in different ones.
+    """All ranks of the job wait in collectives, but in different ones.
 
     What only waits for the GPU (`synchronize`, `wait`) does not say for which collective.
     """
-    known = live.processes
-    complete = len(known) > 1 and len(known) == max((p.world_size or 0 for p in known), default=0)
-    if not complete or any(p.moved or not p.collective or _UNNAMED.search(p.collective) for p in known):
+    processes = live.processes
+    complete = len(processes) > 1 and len(processes) == max((p.world_size or 0 for p in processes), default=0)
+    if not complete or any(p.moved or not p.collective or _GPU_WAIT.search(p.collective) for p in processes):
         return
     calls: dict[str, list[RankProcess]] = {}
-    for process in known:
+    for process in processes:
         calls.setdefault(process.collective, []).append(process)
     if len(calls) < 2:
         return
     few, *others = sorted(calls.values(), key=len)
     outvoted = len(calls) == 2 and len(few) < len(others[0])
     who = tuple(_process_identity(live, process) for process in few) if outvoted else ()
-    told = [
+    descriptions = [
         f"{describe_identities(_process_identity(live, p) for p in group)} in {name}"
         for name, group in calls.items()
     ]
-    headline = f"the ranks wait for each other in different collectives: {comma_list(told, most=4)}"
+    headline = f"the ranks wait for each other in different collectives: {comma_list(descriptions, most=4)}"
     evidence = tuple(
         _process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3])
     )
     yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
 
 
-def _only_one_runs(live: LiveJob) -> Iterator[Candidate]:
-    """Of Ray's actors one alone runs a method, in which it does nothing: its driver waits for it."""
+def _lone_method(live: LiveJob) -> Iterator[Candidate]:
+    """One of Ray's actors alone runs a method, and does nothing: its driver waits."""
     runs = [process for process in live.processes if not _has_no_task(process)]
     idle = len(live.processes) - 1
     if idle < 1 or len(runs) != 1 or not runs[0].threads:
         return
-    (one,) = runs
-    if one.moved or one.collective or one.ticks > IDLE_TICKS or long_work(one):
+    (runner,) = runs
+    if runner.moved or runner.collective or runner.ticks > IDLE_TICKS or long_work(runner):
         return
-    who = (_process_identity(live, one),)
+    who = (_process_identity(live, runner),)
     alone = f"the other {idle} {singular_or_plural(idle, 'actor has', 'actors have')} nothing to do"
     evidence = tuple(
         _process_event(live, process, _describe_activity(process)) for process in live.processes[:4]
     )
-    headline = f"{describe_identities(who)} {_describe_activity(one)}, and {alone}"
+    headline = f"{describe_identities(who)} {_describe_activity(runner)}, and {alone}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
 
 
-def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
-    """Nobody is seen in a collective, as ranks talk to each other by means we do not know, or without stacks:
-    a rank that stands elsewhere than all others is suspected. The function tells it, or else the line in it,
-    or else the place in the kernel.
+def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
+    """A rank that is elsewhere than all others, where none is in a known collective.
+
+    Ranks talk to each other by means we do not know, or their stacks are missing. It is a suspicion: by the
+    function, else the line in it, else the place in the kernel.
     """
-    told = [p for p in live.processes if p.states[1] not in _STATES and not _is_idle_worker(p)]
-    if len(told) < 3 or any(process.moved or process.collective for process in told):
+    ranks = [p for p in live.processes if p.states[1] not in _STATES and not _is_idle_worker(p)]
+    if len(ranks) < 3 or any(process.moved or process.collective for process in ranks):
         return
-    read = all(process.threads for process in told)
-    for place, shown in _PLACES if read else _PLACES[-1:]:
+    all_stacks = all(process.threads for process in ranks)
+    for place, shown in _PLACES if all_stacks else _PLACES[-1:]:
         places: dict[str, list[RankProcess]] = {}
-        for process in told:
+        for process in ranks:
             places.setdefault(place(process), []).append(process)
         if len(places) != 2 or "" in places:
             continue
@@ -295,7 +296,7 @@ def _odd_one_out(live: LiveJob) -> Iterator[Candidate]:
             evidence = tuple(
                 _process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3])
             )
-            alone = shown is _in_kernel  # and who sleeps elsewhere in the kernel may be the one that waits
+            alone = shown is _wait_channel  # a rank elsewhere in the kernel may be the one that waits
             yield Candidate(
                 "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone
             )
@@ -312,16 +313,16 @@ def _source_line(process: RankProcess) -> str:
     return f"{frame.function} ({frame.file}:{frame.line})" if frame is not None else ""
 
 
-def _in_kernel(process: RankProcess) -> str:
+def _wait_channel(process: RankProcess) -> str:
     return process.wchan
 
 
-_PLACES = ((_function_name, _source_line), (_source_line, _source_line), (_in_kernel, _in_kernel))
+_PLACES = ((_function_name, _source_line), (_source_line, _source_line), (_wait_channel, _wait_channel))
 """What tells ranks apart, and how it is shown: the coarsest first, as loops have several lines."""
 
 
 def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
-    """Data loaders that are at work, and where: idle ones wait in a queue of multiprocessing's."""
+    """Data loaders at work, and where: idle ones wait in a queue of multiprocessing's."""
     for child in process.workers:
         main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
         if main is not None and not _IDLE.search(main.frames[0].file):
@@ -329,8 +330,8 @@ def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
             yield child.pid, own
 
 
-def _held_by(process: RankProcess) -> str:
-    """What else holds a rank, as the rest of a sentence: a pipe's other end, or a busy data loader."""
+def _holder_text(process: RankProcess) -> str:
+    """What else holds a rank: a pipe's other end, or a busy data loader."""
     if _PIPE.match(process.wchan):
         return f"; it waits for the other end of a pipe ({process.wchan})"
     for pid, frame in _busy_loaders(process):
@@ -339,13 +340,13 @@ def _held_by(process: RankProcess) -> str:
 
 
 def _own_frame(process: RankProcess) -> StackFrame | None:
-    """The innermost frame of the thread that matters."""
+    """The innermost frame of the main thread."""
     thread = main_thread(process.threads)
     return thread.frames[0] if thread is not None else None
 
 
 def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
-    """The thread that matters: the one with the lock, else the one that began the program."""
+    """The thread that holds the lock, else the one that began the program."""
 
     def order_of(thread: PythonThread) -> tuple[bool, bool, bool, int]:
         began = thread.frames[-1].function == "<module>"
@@ -355,12 +356,12 @@ def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
 
 
 def own_frame(frames: Iterable[StackFrame]) -> StackFrame | None:
-    """The innermost frame of the job's own code: neither the standard library nor an installed package."""
+    """The innermost frame of the job's own code, outside the standard library and packages."""
     return next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
 
 
 def _calling_line(process: RankProcess) -> str:
-    """The job's own line that led there, as the end of a sentence; '' where none is between libraries."""
+    """The job's own line that called a library, to end a sentence, or ''."""
     for thread in (main_thread(process.threads), *process.threads):
         frames = thread.frames if thread is not None else ()
         own = own_frame(frames)
@@ -378,21 +379,21 @@ def _has_no_task(process: RankProcess) -> bool:
 
 
 def _is_idle_worker(process: RankProcess) -> bool:
-    """True for a process that is no rank as far as is known, and has nothing to do."""
+    """True for a process without a known rank that has nothing to do."""
     return process.rank is None and _has_no_task(process)
 
 
 def long_work(process: RankProcess) -> str:
-    """The function of long work that has to be done which the main thread is in, by its name; else ''.
+    """The name of the long-work function that the main thread is in, or ''.
 
-    Whoever saves into a pipe waits for who reads it, and does no work.
+    A process that saves into a pipe waits for its reader, and does no work.
     """
     thread = main_thread(process.threads) if not _PIPE.match(process.wchan) else None
     for frame in thread.frames if thread is not None else ():
         if _RECOMPUTES.search(frame.file) or _NOT_LONG.search(frame.function):
             continue
-        told = read_progress(frame.function.replace("_", " "))
-        if _LONG.search(frame.function) or isinstance(told, LongWork):
+        progress = read_progress(frame.function.replace("_", " "))
+        if _LONG.search(frame.function) or isinstance(progress, LongWork):
             return frame.function
     return ""
 
@@ -420,15 +421,15 @@ def _describe_activity(process: RankProcess) -> str:
 
 
 def group_activities(live: LiveJob) -> list[RankGroupActivity]:
-    """What the ranks do, in groups; the smallest stands first."""
+    """What the ranks do, in groups, the smallest first."""
     return group_by_activity(
-        (process.rank, process.host, _in_a_list(_describe_activity(process) + _held_by(process)))
+        (process.rank, process.host, _as_list_item(_describe_activity(process) + _holder_text(process)))
         for process in live.processes
     )
 
 
-def _in_a_list(doing: str) -> str:
-    """The end of a sentence as it reads behind a colon, whether of one rank or of many."""
+def _as_list_item(doing: str) -> str:
+    """The end of a sentence, made to follow a colon, of one or many ranks."""
     for verb, participle in (("is ", ""), ("waits ", "waiting "), ("hangs ", "hanging "), ("has been ", ""),
                              ("has ", "")):  # fmt: skip
         if doing.startswith(verb):
@@ -446,7 +447,9 @@ def _process_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
     busy += f", GPU {process.gpu_percent} % busy" if process.gpu_percent is not None else ""
     place = Place(f"process {process.pid}", 0)
-    return Event(ProcessState("live-process"), place, who, None, f"{name} {text}{busy}{_held_by(process)}")
+    return Event(
+        ProcessState("live-process"), place, who, None, f"{name} {text}{busy}{_holder_text(process)}"
+    )
 
 
 def ras_counts(text: str) -> list[str]:

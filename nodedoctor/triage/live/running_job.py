@@ -1,4 +1,4 @@
-"""A job that runs now: its processes, their stacks and NCCL's own view; `blackbox/capture.py` looks at it."""
+"""A job that runs now: its processes, their stacks and NCCL's own view of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ChildProcess:
 
 @record
 class RankProcess:
-    """One rank's process over two looks. `threads` are empty when its stacks could not be read.
+    """One rank's process over two looks. `threads` are empty without readable stacks.
 
     `ticks` is the CPU time it used between the looks, in hundredths of a second, `gpu_percent` how busy its
     GPU is, `workers` are its data loaders. `computing` is for how many seconds it has gone on in one
@@ -71,7 +71,7 @@ class RankProcess:
 
 @record
 class LiveJob:
-    """What was seen of a job: its processes and two answers of RAS, empty where there is none.
+    """What was seen of a job: its processes and two answers of RAS, or empty ones.
 
     `silent` are the nodes of the job that were asked and gave no answer, each with the reason. `kernel` are a
     node and a line of its kernel's log since the job began, about memory, GPUs or stalls. `time`
@@ -90,10 +90,10 @@ class LiveJob:
 def parse_threads(printed: str) -> tuple[PythonThread, ...]:
     """The threads in py-spy's JSON; nothing when it is not that."""
     try:
-        found = loaded(printed)
+        value = loaded(printed)
     except ValueError:
         return ()
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     return tuple(
         PythonThread(_parse_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active")))
         for row in rows
@@ -111,10 +111,10 @@ def _parse_frames(value: Any) -> tuple[StackFrame, ...]:
 
 
 async def ask_ras(host: str, port: int, seconds: float) -> str:
-    """What NCCL's RAS service says there; '' when it does not answer within so many seconds."""
+    """What NCCL's RAS service says there; '' when it does not answer in time."""
     argv = child("cluster/nccl_ras", host, str(port), str(seconds))
-    seen = await child_process.run("nccl-ras", Command(argv), seconds + 2)
-    return text(document(seen) or {}, "text")
+    answer = await child_process.run("nccl-ras", Command(argv), seconds + 2)
+    return text(document(answer) or {}, "text")
 
 
 def _parse_number(value: Any) -> int | None:

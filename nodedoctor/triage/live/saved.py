@@ -1,4 +1,4 @@
-"""A look at a running job that was kept (`nodedoctor.capture/1`) and read again, of one node or several."""
+"""A saved look at a running job (`nodedoctor.capture/1`), of one node or several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 64 << 20
 
 
 def look_document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
-    """The look as plain data; `resumed` once the job went on again, so that it explains no later end."""
+    """The look as plain data; a `resumed` one explains no later end of the job."""
     return {
         "schema": SCHEMA,
         "host": live.host,
@@ -30,38 +30,38 @@ def look_document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
 
 
 def read_look(data: bytes) -> LiveJob | None:
-    """The look in a document; None when it is none, or of a hang that the job got over."""
+    """The look in a document; None for another document, or a hang that passed."""
     try:
-        found = loaded(data)
+        document = loaded(data)
     except ValueError:
         return None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or found.get("resumed") is True:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA or document.get("resumed") is True:
         return None
-    host = text(found, "host")
-    ras = texts(found, "ras")
+    host = text(document, "host")
+    ras = texts(document, "ras")
     return LiveJob(
         host,
-        tuple(_read_process(row, host) for row in objects(found.get("processes"))),
+        tuple(_read_process(row, host) for row in objects(document.get("processes"))),
         (ras[0], ras[1]) if len(ras) == 2 else ("", ""),
-        texts(found, "notes"),
-        kernel=tuple((host, line) for line in texts(found, "kernel")),
-        time=number(found.get("time")) or 0.0,
+        texts(document, "notes"),
+        kernel=tuple((host, line) for line in texts(document, "kernel")),
+        time=number(document.get("time")) or 0.0,
     )
 
 
 def merge_looks(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()) -> LiveJob:
-    """The looks of several nodes as one job; `silent` are those that gave none, and why."""
-    every, without = list(looks), tuple(silent)
-    if len(every) == 1 and not without:
-        return every[0]
-    ras = next((look.ras for look in every if look.ras[1]), ("", ""))
+    """The looks of several nodes as one job; `silent` are nodes without one."""
+    all_looks, silent_nodes = list(looks), tuple(silent)
+    if len(all_looks) == 1 and not silent_nodes:
+        return all_looks[0]
+    ras = next((look.ras for look in all_looks if look.ras[1]), ("", ""))
     return LiveJob(
         "",
-        tuple(replace(process, host=look.host) for look in every for process in look.processes),
+        tuple(replace(process, host=look.host) for look in all_looks for process in look.processes),
         ras,
-        tuple(f"{look.host}: {note}" for look in every for note in look.notes),
-        without,
-        tuple((look.host, line) for look in every for _, line in look.kernel),
+        tuple(f"{look.host}: {note}" for look in all_looks for note in look.notes),
+        silent_nodes,
+        tuple((look.host, line) for look in all_looks for _, line in look.kernel),
     )
 
 
@@ -133,9 +133,9 @@ def _read_threads(value: Any) -> tuple[PythonThread, ...]:
 
 
 def _read_frames(value: Any) -> tuple[StackFrame, ...]:
-    found = []
+    frames = []
     for row in as_list(value)[:200]:
         if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[2], str):
             line = row[1] if isinstance(row[1], int) and 0 <= row[1] < 1 << 31 else 0
-            found.append(StackFrame(row[0], line, row[2]))
-    return tuple(found)
+            frames.append(StackFrame(row[0], line, row[2]))
+    return tuple(frames)

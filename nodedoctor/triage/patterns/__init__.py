@@ -1,4 +1,4 @@
-"""Lines into typed events: one family of signs per module, tried on the lines a fast search has found."""
+"""Lines into typed events: one family of patterns per module, in one reader."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ SIDE_FACTS = (
     Mark.RESOURCE_TRACKER_WARNING,
     UnclassifiedError,
 )
-"""What a line tells in passing: it may still be one about progress."""
+"""Facts that a line has besides: it may still be one about progress."""
 
 NON_ERRORS = SIDE_FACTS + LIVENESS
-"""What a line may tell without speaking of trouble."""
+"""Events that are no trouble."""
 
 ENDS = (ExceptionRaised, exits.ProcessExit, exits.LauncherSignalled, Mark.FORCE_KILLED, watchdog.TimedOut)
-"""Behind which somebody may have started the program again."""
+"""Ends, behind which the program may have been started again."""
 
 SUSPICIONS = (
     Symptom, cuda.GpuFull, machine.HostOom, ExceptionRaised, nccl.NcclError, store.PeerGone,
     *corruption.SUSPICIONS,
 )  # fmt: skip
-"""What may be handled by the program that says it, so that it matters how it is said."""
+"""Errors that the program may have handled: the words around them decide."""
 
 ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
@@ -103,10 +103,10 @@ ERRORS_LOGGED_AS_WARNING = (
     machine.XidReported, ras.RasCount, Mark.RAS_RUNNING,
     Mark.RAS_PROCESS, Mark.ACTOR_PID, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
-"""What torchelastic, Ray, the kernel's loggers and NCCL tell at the level of a warning or below."""
+"""Errors that torchelastic, Ray, the kernel's loggers and NCCL print at the level of a warning or below."""
 
 ALSO_AT_WARNING = (*NON_ERRORS, *ERRORS_LOGGED_AS_WARNING)
-"""What stays as it is in a line whose exception is handled."""
+"""Events that keep their manner in a line whose exception is handled."""
 
 NEEDLES: tuple[str, ...] = (
     *(
@@ -133,14 +133,14 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
 
 
 class Detector(Protocol):
-    """Sees all lines, and says at one of them what several together tell."""
+    """Reads all lines, and finds at one of them what only several together show."""
 
     def read(self, line: Line) -> object | None:
         """What is clear with this line."""
 
 
 class EventReader:
-    """Reads one stream of lines: what each of them says, and what only several together tell."""
+    """Reads the events of one stream of lines, also those of several lines."""
 
     def __init__(self) -> None:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
@@ -153,55 +153,55 @@ class EventReader:
         self._last: Line | None = None
 
     def read(self, line: Line) -> Iterator[Event[Any]]:
-        """What a line says, and what it makes clear about those before it."""
+        """The events of a line, and those of earlier lines that it decides."""
         if "(default_pg) Rank " in line.text:
             line = replace(line, who=rank_in_words(line.who, _DEFAULT_GROUP, line.text))
         self._last = line
         self._prose.read(line)
         yield from self._dumps.read(line)
         yield from self._stalls.read(line)
-        shape = _SHAPES.of(line.text)
-        events = self._said(line, shape)
-        yield from self._open_errors.told(line)
+        shape = _SHAPES.shape_of(line.text)
+        events = self._own_events(line, shape)
+        yield from self._open_errors.read(line)
         if self._last_error.read(line, erred=any(e.kind not in NON_ERRORS for e in events)):
             yield Event.at(line, Mark.SURVIVED_ERROR)
-        counted = self._trials.read(line.text) or next(
-            (found for read in shape.counters if (found := read(line.text))), None
+        count = self._trials.read(line.text) or next(
+            (value for read in shape.counters if (value := read(line.text))), None
         )
         yield from _detected(line, self._asides)
-        restarts = () if counted is not None else (self._restarts,)
+        restarts = () if count is not None else (self._restarts,)
         for event in _detected(line, (*restarts, self._recovery)):
-            yield from self._open_errors.released()
+            yield from self._open_errors.release()
             yield event
-        decided = yield from self._hand_out(line, events, counted)
+        decided = yield from self._emit_events(line, events, count)
         if not decided:
-            yield from self._read_rest(line, shape, counted)
+            yield from self._read_rest(line, shape, count)
 
     def flush(self) -> Iterator[Event[Any]]:
-        """What is open when the lines end."""
-        yield from self._open_errors.released()
+        """The events that are open when the lines end."""
+        yield from self._open_errors.release()
         yield from self._counters.flush()
-        yield from self._traces.left()
+        yield from self._traces.flush()
         yield from self._dumps.flush()
         if self._last is not None and self._prose.is_article:
             yield Event(Mark.NOT_A_LOG, self._last.place, Identity(), None, self._last.text)
 
-    def _said(self, line: Line, shape: LineShape) -> list[Event[Any]]:
-        """What a line says by itself."""
-        events = self._last_warning.told(line, list(_line_events(line, shape, self._traces, self._block)))
+    def _own_events(self, line: Line, shape: LineShape) -> list[Event[Any]]:
+        """The events of a line by itself."""
+        events = self._last_warning.read(line, list(_line_events(line, shape, self._traces, self._block)))
         if self._retries.detail(line) and all(event.what is Mark.UNREAD_TROUBLE for event in events):
             return [replace(event, what=UnclassifiedError(aside=True)) for event in events]
         return events
 
-    def _hand_out(
-        self, line: Line, events: list[Event[Any]], counted: Count | None
+    def _emit_events(
+        self, line: Line, events: list[Event[Any]], count: Count | None
     ) -> Generator[Event[Any], None, bool]:
-        """The events of a line, once it is clear how; True where nothing else is looked for in it."""
+        """Emit the events of a line; True where nothing else is read from it."""
         if not events:
             return False
         if any(event.kind in ENDS for event in events):
-            self._restarts.ended(line)
-        yield from self._open_errors.released()
+            self._restarts.note_failure(line)
+        yield from self._open_errors.release()
         if any(isinstance(event.what, ExceptionRaised) for event in events):
             yield from self._counters.flush()
             self._open_errors.hold(line, events)
@@ -210,21 +210,21 @@ class EventReader:
             yield from events
             return False
         works = all(event.kind in LIVENESS for event in events)
-        if counted is not None and works and parse_bar(line.text) is None:  # no bar of that work
-            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
+        if count is not None and works and parse_bar(line.text) is None:  # no bar of that work
+            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *count)
         yield from self._counters.flush()
         yield from events
         return True
 
-    def _read_rest(self, line: Line, shape: LineShape, counted: Count | None) -> Iterator[Event[Any]]:
+    def _read_rest(self, line: Line, shape: LineShape, count: Count | None) -> Iterator[Event[Any]]:
         """Counters, what a server answers, and words of failure that no pattern reads."""
-        if counted is not None:
-            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *counted)
-            self._traces.stepped()
+        if count is not None:
+            self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *count)
+            self._traces.count_step()
         if shape.answers and progress.is_request_served(line.text):
-            self._counters.answered(line, line.who)
+            self._counters.count_answer(line, line.who)
         elif shape.answers and progress.REFUSED.search(line.text):
-            yield from self._open_errors.released()
+            yield from self._open_errors.release()
             yield Event.at(line, Mark.REQUEST_REFUSED)
         complains = shape.complains and not self._traces.holds(line)
         complaint = unclassified_error(line) if complains else None
@@ -245,33 +245,33 @@ _DEFAULT_GROUP = re.compile(r"\[PG [^\]]{0,60}\(default_pg\) Rank (?P<rank>\d{1,
 _SAYS_RANK = re.compile(r"\b[Rr]ank[ =:]{1,2}(?P<rank>\d{1,6})\b")
 """How programs without a prefix report progress in their own words: `rank=3 finished`."""
 _OWN_RANK = re.compile(r"^\[?[Rr]ank[ :=]?(?P<rank>\d{1,7})(?:\]?: |, node )")
-"""The label with which an exception's message begins, `Rank 3: found NaN`: programs so say who speaks."""
+"""The label with which an exception's message begins, `Rank 3: found NaN`: the rank of the program."""
 
 
 def _line_events(
     line: Line, shape: LineShape, traces: TracebackReader, block: ElasticBlock
 ) -> Iterator[Event[Any]]:
     """What one line says, other than how far a counter is."""
-    listed = block.read(line)
-    ended = [] if listed is not None else list(traces.read(line))
-    passing = any(from_helper_process(raised) or how == "handled" for raised, how in ended)
-    caught = next((how for _, how in ended if how != "plain"), "")
-    found = False
+    listed_exit = block.read(line)
+    exceptions = [] if listed_exit is not None else list(traces.read(line))
+    passing = any(from_helper_process(raised) or how == "handled" for raised, how in exceptions)
+    caught = next((how for _, how in exceptions if how != "plain"), "")
+    has_event = False
     for event in _pattern_events(line, shape.signs):
         if passing and isinstance(event.what, store.PeerGone):
             continue
         if caught and event.asserted and event.kind not in ALSO_AT_WARNING:
             event = replace(event, manner=caught)  # one line says one thing in one way
-        found = found or event.kind not in SIDE_FACTS
+        has_event = has_event or event.kind not in SIDE_FACTS
         yield event
-    if listed is not None:
-        yield listed
+    if listed_exit is not None:
+        yield listed_exit
         return
-    for raised, how in ended:
+    for raised, how in exceptions:
         who = rank_in_words(line.who, _OWN_RANK, raised.message)
         yield Event.at(line, raised, who=who, manner=how)
-        found = True
-    if found:
+        has_event = True
+    if has_event:
         return
     alive = progress.read_liveness(line.text) if shape.alive else None
     begins = line.text.startswith("Traceback (most recent")
@@ -283,16 +283,16 @@ def _line_events(
 
 def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[Any]]:
     for sign in signs:
-        said = sign.read(line.text)
-        if not said:
+        reading = sign.read(line.text)
+        if not reading:
             continue
-        what, match = said
-        how = assertion_of(line, match.start(), match.end(), _words_at(sign, match))
+        what, match = reading
+        how = assertion_of(line, match.start(), match.end(), _words_begin(sign, match))
         if isinstance(what, Symptom) and "NCCL INFO " in line.text[: match.start()]:
             how = "warning"  # it looks for libraries that it can do without
         elif kind_of(what) in SIDE_FACTS:
             how = "plain"
-        elif how == "warning" and _level_alone(what, line, match):
+        elif how == "warning" and _only_level_warns(what, line, match):
             how = "retold" if names_error(line.text[: match.end()]) else "plain"
         elif how == "quoted" or (how == "described" and kind_of(what) in SUSPICIONS):
             continue
@@ -302,37 +302,37 @@ def _pattern_events(line: Line, signs: Iterable[LogPattern]) -> Iterator[Event[A
             or (how == "retold" and isinstance(what, watchdog.TimedOut))
         ):
             how = "plain"
-        elif how == "plain" and line.level == "W" and _can_be_missed(what):
+        elif how == "plain" and line.level == "W" and _is_optional(what):
             how = "warning"
-        # A dead actor is told of by another process: what stands in front of the line is not the dead one.
+        # Another process reports a dead actor: the prefix of the line is not the dead one's.
         of_another = kind_of(what) in (*ray.OF_ANOTHER, Mark.REPEAT_DIFFERS) or (
             isinstance(what, Symptom) and what.of_another
         )
-        told_by = Identity(world=line.who.world) if of_another else line.who
+        speaker = Identity(world=line.who.world) if of_another else line.who
         if isinstance(what, ray.TaskFailed):
-            what = replace(what, teller=line.who.pid)
-        yield Event.at(line, what, who=identify_speaker(told_by, match), manner=how)
+            what = replace(what, printer=line.who.pid)
+        yield Event.at(line, what, who=identify_speaker(speaker, match), manner=how)
 
 
-def _words_at(sign: LogPattern, match: re.Match[str]) -> int:
-    """Where in its line a sign's first words stand: its pattern may begin with what is in front of them."""
+def _words_begin(sign: LogPattern, match: re.Match[str]) -> int:
+    """Where a pattern's words begin; its match may begin in front of them."""
     places = (match.string.find(needle, *match.span()) for needle in sign.needles)
     return min((place for place in places if place >= 0), default=match.start())
 
 
-def _level_alone(what: object, line: Line, match: re.Match[str]) -> bool:
-    """True for what its program tells as a warning although it is none, if only the level says so."""
+def _only_level_warns(what: object, line: Line, match: re.Match[str]) -> bool:
+    """True for an error whose level alone makes it a warning."""
     own = kind_of(what) in ERRORS_LOGGED_AS_WARNING or (isinstance(what, Symptom) and what.as_warning)
     return own and not is_warning(line.text, match.end())
 
 
 def _is_report(what: object, line: Line, match: re.Match[str]) -> bool:
-    """True for what a launcher or a library reports of others and then goes on by itself."""
+    """True for what a launcher or library reports of others and survives."""
     own = isinstance(what, exits.ProcessExit) and not what.helper
-    return own or _level_alone(what, line, match)
+    return own or _only_level_warns(what, line, match)
 
 
-def _can_be_missed(what: object) -> bool:
-    """True for a library or a driver that does not fit: the program that only warns of it does without."""
+def _is_optional(what: object) -> bool:
+    """True for a library or driver that a program can do without."""
     missed = ("version_mismatch", "driver_problem")
     return isinstance(what, Symptom) and what.cause in missed and not what.as_warning

@@ -1,6 +1,6 @@
-"""What a program shows of its work where it counts nothing: a loss that changes, results that it saved.
+"""Signs of work without step counters: a changing loss, results that were saved.
 
-It is less than a counter: it shows that there was work, and nothing that a failure could be overcome by.
+It is less than a counter: it shows that there was work, and never that a failure was overcome.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _WORDS = ("aved", "ritten", "rote", "tored", "aving")
 
 @record
 class TrainingActivity:
-    """The program was at work, as `how` tells."""
+    """The program was at work, as `how` says."""
 
     how: str
 
 
 class ActivityDetector:
-    """Whether a program shows again and again, or with what it saved, that it worked."""
+    """Whether a program's losses or saved results show that it worked."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -39,14 +39,14 @@ class ActivityDetector:
         self._saved = False
 
     def read(self, line: Line) -> TrainingActivity | None:
-        """Once at the line with which a loss has changed often enough, and once at the first results."""
+        """The activity at the line with enough losses, and at the first results."""
         text = line.text
         if not self._saved and any(word in text for word in _WORDS) and _SAVED.search(text):
             self._saved = True
             return TrainingActivity("saved results")
-        found = _LOSS.search(text) if self._left and "oss" in text.lower() else None
-        if found is None or found[1] == self._last:
+        match = _LOSS.search(text) if self._left and "oss" in text.lower() else None
+        if match is None or match[1] == self._last:
             return None
-        self._last = found[1]
+        self._last = match[1]
         self._left -= 1
         return None if self._left else TrainingActivity("printed a loss that changes")

@@ -1,4 +1,4 @@
-"""How a line says what it says: as an error, as a warning, as something handled, or as a mere quotation.
+"""The manner of a line: as an error, a warning, handled, or quoted.
 
 A program that warns goes on, and a message in a configuration, a help text or a list is no event at all. The
 words around a message tell; the message itself is the same.
@@ -57,7 +57,7 @@ _OPENS = ("=", "'", '"', "(")
 """What opens a value or a quotation."""
 _MARKS = frozenset(".=*")
 """Punctuation that no label has between its end and the name of an error."""
-_ASIDE = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
+_OUTCOME = re.compile(r"\s(?:\||->|=>)\s+[a-z]{3,}|\s\([a-z]{2,20}(?:,? [a-z']{2,20}){1,8}\)$")
 """What became of an error, behind its message."""
 _COMMENT = re.compile(r"(?:^|\s)#+\s")
 _COMMENT_BEHIND = re.compile(r"\s{2}#\s")
@@ -75,18 +75,18 @@ _SETTING = re.compile(
     r"^(?:\s{2,}|\s*- )?['\"]?(?P<key>[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*)['\"]?\s*(?::\s+|=\s*)\S"
 )
 """`retry_on: ...`: a lower-case name, indented or made of several words."""
-_TOLD_KEYS = re.compile(
+_EVENT_KEYS = re.compile(
     r"(?:error|exception|reason|message|msg|detail|status|state|cause|what|kernel|stderr|stdout|exit|exitcode|code"
     r"|signal|output|log|text|event|warning|failed|pid|rank|host|node|name)s?$"
 )
 """Keys whose values are what happened."""
 _VARIABLE = re.compile(r"(?:export |declare -x |set )?(?P<key>[A-Z_][A-Z0-9_]*)=(?!=)")
 """A line of `env`, which job scripts print: the value of a variable is no event."""
-_TOLD_IN = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
+_EVENT_VARIABLES = re.compile(r"(?:ERROR|EXCEPTION|REASON|MESSAGE|CAUSE)S?$")
 """Names of variables whose values are what happened."""
-_TO_DO = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
+_ACTION_KEYS = re.compile(r"^(?:on|retry|skip|ignore|restart)_|patterns?$")
 """Settings that end in such a word."""
-_OF_A_SCREEN = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
+_X_SERVER_LINE = re.compile(r"(?:\[ *\d+\.\d{3}\] )?\((?:EE|WW|II|!!|\?\?)\) ")
 """How an X server marks its lines (`man Xorg`, its log), which bug reports hold: it is no part of a job."""
 _REPORTS = re.compile(r"\S+:\d+: |(?:fatal |internal )?error: ")
 """What compilers and asserts print behind the name of a program, which may look like that of a setting."""
@@ -103,13 +103,13 @@ def is_warning(text: str, end: int) -> bool:
 
 
 def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> Assertion:
-    """How a line asserts its text from `start` to `end`; its first word may begin at `words` only."""
+    """The manner of a line's text, `start` to `end`; its words may begin at `words`."""
     text = line.text
     if is_warning(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
     if line.level != "F" and is_handled(text):  # what ends a program is not handled, whatever it says
         return "handled"
-    if _OPTION.match(text) or _OF_A_SCREEN.match(text) or _is_setting(text, end):
+    if _OPTION.match(text) or _X_SERVER_LINE.match(text) or _is_setting(text, end):
         return "quoted"
     if not line.level and is_prose_about_error(text, start if words is None else words, end):
         return "quoted"
@@ -145,7 +145,7 @@ def names_error(text: str) -> bool:
 
 
 def _is_caught(text: str, end: int, *, below_error: bool) -> bool:
-    """True where a program puts words of its own before an error's name, which tell of no end: it caught it.
+    """True where a program's own words precede an error's name: it caught it.
 
     One word may be a label; below the level of an error it is enough.
     """
@@ -157,20 +157,20 @@ def _is_caught(text: str, end: int, *, below_error: bool) -> bool:
 
 
 def is_heading(text: str) -> bool:
-    """True for words of a program that show what follows, and tell neither of an error nor of an end."""
+    """True for a heading in a program's words, about neither error nor end."""
     words = text.endswith(":") and len(_OWN_WORD.findall(text)) >= RETOLD
     return words and not _LABEL.search(text) and not _ENDS.search(text)
 
 
 def _is_mentioned(line: Line, name: int, end: int) -> bool:
-    """True where a program speaks of an error by name: what the interpreter prints begins with the name.
+    """True where a program mentions an error: the interpreter prints the name first.
 
     An error's own logger level, or a word of an end, leaves open that it was the end.
     """
     text = line.text
     if line.level in SERIOUS or _SEVERE.search(text, 0, end):  # NCCL's mark is one, too
         return False
-    if line.cited or line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _ASIDE.search(text, end):
+    if line.cited or line.level in ("W", "I", "D") or _MILD_LETTER.match(text) or _OUTCOME.search(text, end):
         return True
     begin = _labels_end(text, name)
     if text[max(begin, name - 1) : name] in _OPENS or set(text[begin:name]) & _MARKS:
@@ -179,12 +179,12 @@ def _is_mentioned(line: Line, name: int, end: int) -> bool:
 
 
 def _labels_end(text: str, end: int) -> int:
-    """The place in a text until `end` where its labels end and the words of the program begin."""
+    """Where the labels in front of `end` stop and the program's words begin."""
     return max((label.end() for label in _LABELS_END.finditer(text, 0, end)), default=0)
 
 
 def _name_begin(text: str, end: int) -> int | None:
-    """The place of an error's name, with its module, in a text until `end`; None where there is no name."""
+    """Where an error's name with its module begins, until `end`; None without one."""
     match = _NAME.search(text[:end])
     if match is None:
         return None
@@ -195,16 +195,16 @@ def _name_begin(text: str, end: int) -> int | None:
 
 
 def _is_setting(text: str, end: int) -> bool:
-    """True when a line begins with the name of a setting, before the text that ends at `end`."""
+    """True when a line begins with a setting's name, in front of `end`."""
     variable = _VARIABLE.match(text)
     if variable is not None and variable.end() <= end:
-        return _TOLD_IN.search(variable["key"]) is None
-    found = _SETTING.match(text)
-    if found is None or found.end("key") > end or _REPORTS.match(text, found.end() - 1):
+        return _EVENT_VARIABLES.search(variable["key"]) is None
+    match = _SETTING.match(text)
+    if match is None or match.end("key") > end or _REPORTS.match(text, match.end() - 1):
         return False
-    key = found["key"]
-    told = _TOLD_KEYS.search(key) is not None and not _TO_DO.search(key)
-    return not told and ("_" in key or text[:1] in " -")
+    key = match["key"]
+    holds_event = _EVENT_KEYS.search(key) is not None and not _ACTION_KEYS.search(key)
+    return not holds_event and ("_" in key or text[:1] in " -")
 
 
 def _split_quotes(lead: str, rest: str) -> tuple[str, bool]:
@@ -212,9 +212,9 @@ def _split_quotes(lead: str, rest: str) -> tuple[str, bool]:
     outside: list[str] = []
     quote, before = "", " "
     for index, char in enumerate(lead):
-        after = lead[index + 1 : index + 2] or rest[:1] or " "
+        next_char = lead[index + 1 : index + 2] or rest[:1] or " "
         if quote:
-            if char == quote and not after.isalnum():
+            if char == quote and not next_char.isalnum():
                 quote = ""
         elif char in "'\"" and not before.isalnum() and before not in "])":
             quote = char

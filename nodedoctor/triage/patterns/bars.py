@@ -1,4 +1,4 @@
-"""Bars of progress: how far each is, and its name, so that two bars are two counters."""
+"""Progress bars: how far each is, and its name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ BAR = re.compile(
     r"(?:/(?P<total>\d{1,12}|\?)(?:\.\d+)? \[(?:\d+:)?\d+:\d\d<(?P<left>[\d:?]+)"
     r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
 )
-"""A bar, and one of work whose length nobody knows: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
-DRAWN = re.compile(r"(?:━ |─ |╸ |╺ )(?P<done>\d{1,12})/(?P<total>\d{1,12})\b")
-"""A bar of rich or of ultralytics: the count stands behind it."""
+"""A bar, and one of unknown length: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
+RICH_BAR = re.compile(r"(?:━ |─ |╸ |╺ )(?P<done>\d{1,12})/(?P<total>\d{1,12})\b")
+"""A bar of rich or of ultralytics, with the count behind it."""
 KERAS = re.compile(r"(?<![\d.])(?P<done>\d{1,12})/(?P<total>\d{1,12}) (?:━━|\[==|\[=>|\[>\.|\[\.\.\.)")
-"""A bar of Keras: the count stands in front of it."""
+"""A bar of Keras, with the count in front of it."""
 ETA = re.compile(
     r"^\s*(?P<name>[A-Z][\w ()-]{0,40}?:? +)?\[ *(?P<done>\d{1,12})/(?P<total>\d{1,12})\] +eta: \d"
 )
@@ -29,27 +29,27 @@ _ROW = re.compile(r"(?:[Ee]poch:? )?(?P<done>\d{1,7})/(?P<total>\d{1,7})(?:\s+(?
 _PERCENT = re.compile(r"(?<!\d)\d{1,9}(?:\.\d{1,20})?%.*")
 _VALUE = re.compile(r"[\d.]+")
 _MEASURE = re.compile(r"-?(?<!\d)\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
-"""What a bar tells in front of itself and what differs each time: a loss, a rate, a time."""
+"""Numbers in front of a bar that differ each time: a loss, a rate, a time."""
 _STEP = re.compile(r"^(\d{1,7}\|)\d{1,9}(?=\|Loss: )")
 """torchtune's title of a bar, `epoch|step|Loss: x` (recipes/full_finetune_distributed.py)."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
-BARS = (BAR, DRAWN, KERAS, ETA, COLUMN, PAIR)
-"""What `bar` reads."""
+BARS = (BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR)
+"""What `parse_bar` reads."""
 
 
 def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """How far a bar is; its name is what stands in front, so that two bars are two series."""
-    found = BAR.search(text) or DRAWN.search(text) or KERAS.search(text)
-    if found is None:
+    """How far a bar is; its name is the text in front of it."""
+    match = BAR.search(text) or RICH_BAR.search(text) or KERAS.search(text)
+    if match is None:
         pair = PAIR.match(text)
         if pair is not None:
             return "epoch, step", (float(pair["epoch"]), float(pair["done"]))
         plain = ETA.match(text) or COLUMN.match(text)
         return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
-    title = _PERCENT.sub("", text[: found.start()]).rstrip("━─╸╺ ").strip()
+    title = _PERCENT.sub("", text[: match.start()]).rstrip("━─╸╺ ").strip()
     title = "" if _DRAWING.fullmatch(title) else _STEP.sub(r"\1", title)
     row = _ROW.match(title)
-    done, total = float(found["done"]), found["total"] or "?"
+    done, total = float(match["done"]), match["total"] or "?"
     if row is not None:
         name = _VALUE.sub("0", title[row.end() :])
         return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), done)

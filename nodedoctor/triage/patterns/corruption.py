@@ -1,4 +1,4 @@
-"""Results that differ where they must be equal: signs of a GPU that computes wrongly and reports nothing."""
+"""Results that differ where they must be equal: a GPU computes wrongly."""
 
 from __future__ import annotations
 

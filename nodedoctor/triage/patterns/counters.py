@@ -1,7 +1,7 @@
-"""Progress is a counter that strictly rises: follows every counter of steps, per process and name.
+"""Progress is a counter that strictly rises: one per process and name.
 
-Redrawn bars, heartbeats and monitors print lines that look like progress and count nothing. What is handed
-out is not each line but how far a counter came between two other events: enough to judge a log of any length.
+Redrawn bars, heartbeats and monitors print lines that look like progress and count nothing. There is no event
+for each line but one for how far a counter came between two other events: enough for a log of any length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JUMP = 20
 """A counter that jumps by more than this many of its largest steps is another run's, or a part is missing."""
 SPREAD = 8
 """Steps that a counter may fall back without having begun again."""
-APART = 2
+START_SPREAD = 2
 """The same for one that falls back to where it began: ranks without a name begin together. Ours."""
 SERIES = 4096
 """Counters followed at once; a log with more names has something else than counters in it."""
@@ -32,20 +32,20 @@ class _Counter:
     stride: float = 0.0
     part: int = 0
     rises: int = 0
-    told: bool = False
+    has_line: bool = False
     line: Line | None = None
     who: Identity = NOBODY
     before: Event[TrainingStep] | None = None
 
     def begin(self, value: Value) -> None:
-        """The same name starts to count again, or somewhere else; of the parts before, one is kept."""
+        """Start a new part; of earlier parts the one with most rises is kept."""
         if self.rises > (self.before.what.rises if self.before is not None else 0):
-            self.before = self.moved()
+            self.before = self.as_event()
         self.first = self.last = value
         self.part, self.rises = self.part + 1, 0
 
     def of_another_rank(self, value: Value) -> bool:
-        """True for a value a few steps behind the last one: so far apart are ranks that print without a name.
+        """True for a value a few steps behind, as of a rank without a name.
 
         Of a bar that is drawn a thousand times not all drawings are read, so that its stride may be that
         large: one that is back where it began has begun again.
@@ -53,10 +53,10 @@ class _Counter:
         behind = self.last[-1] - value[-1]
         if value[:-1] != self.last[:-1] or behind > SPREAD * max(self.stride, 1.0):
             return False
-        at_start = value <= self.first and (value[-1] <= 1 or behind > APART * self.stride)
+        at_start = value <= self.first and (value[-1] <= 1 or behind > START_SPREAD * self.stride)
         return not at_start or behind <= SPREAD
 
-    def moved(self) -> Event[TrainingStep] | None:
+    def as_event(self) -> Event[TrainingStep] | None:
         """How far it came, at the line that was last read of it."""
         line = self.line
         if line is None:
@@ -66,7 +66,7 @@ class _Counter:
 
 
 def counter_owner(place: Place, who: Identity) -> str:
-    """Whose counter it is: the process, as far as it is told."""
+    """The process of a counter, as far as its line names it."""
     return f"{place.source}|{who.world}|{who.rank}|{who.pid}|{who.local_rank}"
 
 
@@ -75,7 +75,7 @@ class StepCounters:
 
     def __init__(self) -> None:
         self._all: dict[str, _Counter] = {}
-        self._moved: dict[str, _Counter] = {}
+        self._unreported: dict[str, _Counter] = {}
 
     def read(self, line: Line, who: Identity, name: str, value: Value) -> None:
         """Take in one value of a counter."""
@@ -96,20 +96,20 @@ class StepCounters:
             if counter.of_another_rank(value):
                 return
             counter.begin(value)
-        elif counter.told:
+        elif counter.has_line:
             return
-        counter.told = True
+        counter.has_line = True
         counter.line, counter.who = line, who
-        self._moved[key] = counter
+        self._unreported[key] = counter
 
-    def answered(self, line: Line, who: Identity) -> None:
+    def count_answer(self, line: Line, who: Identity) -> None:
         """Count a request that a server answered."""
-        known = self._all.get(f"{counter_owner(line.place, who)}|{ANSWERS}")
-        self.read(line, who, ANSWERS, (known.last[0] + 1 if known is not None else 1.0,))
+        counter = self._all.get(f"{counter_owner(line.place, who)}|{ANSWERS}")
+        self.read(line, who, ANSWERS, (counter.last[0] + 1 if counter is not None else 1.0,))
 
     def flush(self) -> Iterator[Event[TrainingStep]]:
         """How far each counter came since the last flush, the busiest first."""
-        for counter in sorted(self._moved.values(), key=lambda counter: -counter.rises):
-            yield from (event for event in (counter.before, counter.moved()) if event is not None)
+        for counter in sorted(self._unreported.values(), key=lambda counter: -counter.rises):
+            yield from (event for event in (counter.before, counter.as_event()) if event is not None)
             counter.rises, counter.before = 0, None
-        self._moved.clear()
+        self._unreported.clear()

@@ -1,4 +1,4 @@
-"""CUDA's errors by the process that saw them: a broken GPU, a full one, or a program that went wrong."""
+"""CUDA's errors: a broken GPU, a full one, or a program's own fault."""
 
 from __future__ import annotations
 
@@ -25,45 +25,54 @@ class GpuFull:
 
     @property
     def crowded(self) -> bool:
-        """True when others held most of the GPU: what this process used was not the reason."""
+        """True when other processes held most of the GPU's memory."""
         return self.others is not None and self.others > self.total / 2
 
 
 _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
-_HELD = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
+_PROCESS_MEMORY = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
 _FREE = re.compile(rf"{_SIZE} (?:is )?free")
-_OWN = (
+_OWN_PARTS = (
     re.compile(rf"{_SIZE} (?:is|already) allocated"),
     re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached)"),
 )
 _RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
 """Of the process that asked: both of the first, or since torch 1.4 the whole."""
-_ITSELF = "this process has"
+_OWN_PROCESS = "this process has"
 
 
-def _first_gib(found: re.Match[str] | None, first: int = 1) -> float | None:
+def _first_gib(match: re.Match[str] | None, first: int = 1) -> float | None:
     """The first size in a match, in GiB."""
-    if found is None:
+    if match is None:
         return None
-    number, unit = [group for group in found.groups()[first - 1 :] if group is not None][:2]
+    number, unit = [group for group in match.groups()[first - 1 :] if group is not None][:2]
     return float(number) / {"K": 1 << 20, "M": 1 << 10, "G": 1, "T": 1 / 1024}[unit]
 
 
-def _gpu_full(found: re.Match[str]) -> GpuFull:
-    """What torch's message says of who held the memory: each process since 2.1, before only its own share."""
-    wanted, text = found["wanted"] or "", found.string
+def _gpu_full(match: re.Match[str]) -> GpuFull:
+    """The full GPU in torch's message, with who held its memory.
+
+    Since torch 2.1 it lists each process, before only its own share.
+    """
+    wanted, text = match["wanted"] or "", match.string
     total, free = _first_gib(_TOTAL.search(text)), _first_gib(_FREE.search(text))
     if total is None:
         return GpuFull(wanted)
     own = _first_gib(_RESERVED.search(text)) or sum(
-        _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN
+        _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN_PARTS
     )
-    held = {int(row[1]): _first_gib(row, 2) or 0.0 for row in _HELD.finditer(text)}
-    if held and _ITSELF not in text:  # in a container torch takes its own process for another one
-        held.pop(min(held, key=lambda pid: abs(held[pid] - own)))
-    if held and sum(held.values()) <= total:  # under WSL each process has 2^64 bytes
-        return GpuFull(wanted, sum(held.values()), total, max(held, key=lambda pid: held[pid]), len(held))
+    gib_by_pid = {int(row[1]): _first_gib(row, 2) or 0.0 for row in _PROCESS_MEMORY.finditer(text)}
+    if gib_by_pid and _OWN_PROCESS not in text:  # in a container torch takes its own process for another one
+        gib_by_pid.pop(min(gib_by_pid, key=lambda pid: abs(gib_by_pid[pid] - own)))
+    if gib_by_pid and sum(gib_by_pid.values()) <= total:  # under WSL each process has 2^64 bytes
+        return GpuFull(
+            wanted,
+            sum(gib_by_pid.values()),
+            total,
+            max(gib_by_pid, key=lambda pid: gib_by_pid[pid]),
+            len(gib_by_pid),
+        )
     others = total - free - own if free is not None and own else None
     return GpuFull(wanted, others, total)
 

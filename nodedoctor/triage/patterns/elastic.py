@@ -1,4 +1,4 @@
-"""The list of failures that torchelastic prints at the end: who failed, how, and what it said of itself."""
+"""The list of failures that torchelastic prints at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANK = re.compile(r"(\d{1,6})(?: \(local_rank: (\d{1,6})\))?")
 
 
 class ElasticBlock:
-    """An entry is `rank : 1 (local_rank: 1)` and, some lines below, `exitcode : -9 (pid: 42)`."""
+    """Reads entries: `rank : 1 (local_rank: 1)` and below it `exitcode : -9 (pid: 42)`."""
 
     def __init__(self) -> None:
         self._root = False
@@ -46,8 +46,8 @@ class ElasticBlock:
             return None
         who = _list_identity(line, done)
         what = ProcessExit(int(code[1]), first=self._root, at=done.get("time", ""))
-        said = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
-        return Event.at(line, what, who=who, text=said)
+        summary = f"rank {done.get('rank', '?')} exitcode {done['exitcode']}"
+        return Event.at(line, what, who=who, text=summary)
 
 
 def _list_identity(line: Line, row: dict[str, str]) -> Identity:

@@ -34,7 +34,7 @@ _ALL = re.compile(
 )
 """The same of scripts that run several programs, or one until it works."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
-_ELSEWHERE = tuple(
+_OTHER_LANGUAGES = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")
     for words in (
         r"\b(?:[Tt]rein(?:o|amento)|[Ee]ntrenamiento|[Aa]ddestramento)"
@@ -50,10 +50,10 @@ _ELSEWHERE = tuple(
 Only what says that it is complete: scripts say that it ended whatever its end was."""
 
 
-PATTERNS = (_DONE, _TESTED, _ALL, *_ELSEWHERE)
+PATTERNS = (_DONE, _TESTED, _ALL, *_OTHER_LANGUAGES)
 """What `says_done` looks for."""
 
 
 def says_done(text: str) -> bool:
-    """True for a line with which a program says that it has done all of its work."""
+    """True for a line in which a program says that all is done."""
     return any(pattern.search(text) for pattern in PATTERNS)

@@ -1,4 +1,4 @@
-"""How processes ended: launchers, shells, MPI, schedulers and frameworks say it each in their own way."""
+"""How processes ended, in the words of launchers, shells, MPI, schedulers and frameworks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from nodedoctor.triage.patterns.rows import read_rows
 SIGTERM = SIGNALS["SIGTERM"]
 """How launchers and schedulers end a process."""
 OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
-"""A shell tells so that a command of its script was killed, and runs the next one."""
+"""A shell's line about a killed command of its script, which then runs the next one."""
 
 
 @record
 class ProcessExit:
-    """A process ended with this code: negative for a signal. `first`: its launcher saw this one first.
+    """The end of a process; its code is negative for a signal.
 
+    `first`: its launcher saw this one first.
     `at` is when, in its launcher's own words: it sorts, and is compared with nothing of another program.
     """
 
@@ -30,19 +31,19 @@ class ProcessExit:
     """Those that a scheduler lists together as ended this way."""
     helper: str = ""
     """What it was, where it was a helper of a process and took part in no collective: it loads data, say."""
-    told: bool = True
+    has_code: bool = True
     """False where its launcher says that it failed, and not with which code."""
     of_job: bool = False
     """The whole job's, as its scheduler reports it: also of one that the scheduler ended itself."""
     ends_all: bool = False
-    """It ends the job with itself, as MPI_Abort does: whoever is killed behind it was killed for it."""
+    """It ends the job with itself, as MPI_Abort does: processes killed behind it were killed for it."""
 
     @classmethod
     def from_groups(cls, code: int | None = None, signal: int | None = None, **values: Any) -> ProcessExit:
-        """The exit that a row tells of: with a code, by a signal, or without either."""
+        """The exit of a row: with a code, by a signal, or without either."""
         if code is not None:
             return cls(code, **values)
-        return cls(-signal, **values) if signal is not None else cls(1, told=False, **values)
+        return cls(-signal, **values) if signal is not None else cls(1, has_code=False, **values)
 
     @property
     def signal(self) -> int | None:
@@ -52,7 +53,7 @@ class ProcessExit:
 
 @record
 class PeersTerminated:
-    """The launcher sends the others home: whoever dies after this is no culprit.
+    """The launcher ends the other processes: one that dies after this is no culprit.
 
     `by_kill`: it does so with SIGKILL at once. `for_a_task`: because one of its tasks failed, as srun says.
     """
@@ -63,7 +64,7 @@ class PeersTerminated:
 
 @record
 class LauncherSignalled:
-    """A launcher got a signal and took its workers down: the terminal closed, or somebody ended it.
+    """A launcher got a signal from outside and ended its workers.
 
     `what`: who got it, where it was no launcher.
     """
@@ -72,25 +73,25 @@ class LauncherSignalled:
     what: str = "launcher"
 
 
-def _launcher_signalled(found: re.Match[str]) -> LauncherSignalled | CancelledByUser:
-    signal = signal_number(next(filter(None, found.groups())))
+def _launcher_signalled(match: re.Match[str]) -> LauncherSignalled | CancelledByUser:
+    signal = signal_number(next(filter(None, match.groups())))
     if signal == SIGNALS["SIGINT"]:
         return CancelledByUser("interrupted from the keyboard")
     return LauncherSignalled(signal)
 
 
-def _hydra_exit(found: re.Match[str]) -> ProcessExit:
-    """MPICH's and Intel MPI's `EXIT CODE`: what wait(2) told, where it ended by a signal.
+def _hydra_exit(match: re.Match[str]) -> ProcessExit:
+    """MPICH's and Intel MPI's `EXIT CODE`: of a signal, the status of wait(2).
 
-    Then it is the signal, with 128 beside it for a core dump; 1 and 2 are codes that programs end with.
+    That is the signal, with 128 added for a core dump; 1 and 2 are codes that programs end with.
     """
-    code = bounded_integer(found["code"])
+    code = bounded_integer(match["code"])
     return ProcessExit(-code if code in (4, 6, 7, 8, 9, 11, 15) else code)
 
 
-def _mpich_abort(found: re.Match[str]) -> ProcessExit:
+def _mpich_abort(match: re.Match[str]) -> ProcessExit:
     """MPI_Abort takes any number; a code above 127 would be that of a signal."""
-    return ProcessExit(min(bounded_integer(found["code"]), 127) or 1, first=True, ends_all=True)
+    return ProcessExit(min(bounded_integer(match["code"]), 127) or 1, first=True, ends_all=True)
 
 
 _LAUNCHERS = r"""

@@ -35,10 +35,10 @@ def is_library(frame: StackFrame) -> bool:
 
 
 def source_place(frames: Sequence[StackFrame]) -> str:
-    """Where a person begins to read: the innermost call of the program's own code, else of a package."""
+    """The innermost call of the program's own code, else of a package."""
     own = [frame for frame in frames if not is_library(frame)]
     of_packages = [frame for frame in frames if _PACKAGE.search(frame.file)]
-    frame = next((found[-1] for found in (own, of_packages) if found), None)
+    frame = next((calls[-1] for calls in (own, of_packages) if calls), None)
     if frame is None:
         return ""
     package = _PACKAGE.search(frame.file)
@@ -47,7 +47,7 @@ def source_place(frames: Sequence[StackFrame]) -> str:
 
 
 def program_file(frames: Sequence[StackFrame]) -> str:
-    """The file of the program that ran: the outermost call that is neither Python's nor a package's."""
+    """The file of the outermost call that is the program's own."""
     own = (frame for frame in frames if not is_library(frame))
     return next((frame.name for frame in own), "")
 
@@ -60,10 +60,10 @@ _ASIDE = frozenset((
 
 
 def of_onlookers(frames: Sequence[StackFrame]) -> bool:
-    """True where only Weights & Biases or a notebook's own shell ran, or what Ray's dashboard shows.
+    """True where only Weights & Biases, a notebook's shell or Ray's dashboard ran.
 
     The job does without them.
     """
-    packages = {found[1] for frame in frames if (found := _PACKAGE.search(frame.file))}
+    packages = {match[1] for frame in frames if (match := _PACKAGE.search(frame.file))}
     shown = any(_DASHBOARD.search(frame.file) for frame in frames)
     return ((packages and packages <= _ASIDE) or shown) and not program_file(frames)

@@ -1,4 +1,4 @@
-"""What frameworks say of peers that do not come: JAX, Horovod, inference engines, accelerate, Ascend."""
+"""Missing peers in the words of frameworks: JAX, Horovod, inference engines, accelerate, Ascend."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class CollectiveShape:
     shape: str
 
 
-def _missing_below(found: re.Match[str]) -> BarrierMissed | None:
-    """The ranks below the highest one that came; of those above it the list tells nothing."""
-    ready = ranks_in(found["ready"])
+def _missing_below(match: re.Match[str]) -> BarrierMissed | None:
+    """The missing ranks below the highest one that came; the list ends there."""
+    ready = ranks_in(match["ready"])
     missing = sorted(set(range(max(ready, default=0))) - set(ready))
     return BarrierMissed(tuple(missing), _OF_HOROVOD, passing=True) if missing else None
 
@@ -111,7 +111,7 @@ CollectiveFailed
 
 
 class StallReports:
-    """Horovod's newer list: a line for each missing rank, whose number stands in front like a label."""
+    """Horovod's newer list: a line for each missing rank, with its number as a label."""
 
     def __init__(self) -> None:
         self._open = False

@@ -1,4 +1,4 @@
-"""How programs say that they handled an error: a table of phrases, each the words of one way to go on.
+"""Phrases with which programs say that they handled an error.
 
 A line with such a phrase decides nothing: the program that wrote it went on. What messages of errors say
 themselves (`Expected all tensors ...`, `Caught RuntimeError in DataLoader worker`, `Watchdog caught ...`) is
@@ -14,7 +14,7 @@ from nodedoctor.record import record
 
 @record
 class HandlingPhrase:
-    """One way to say that an error was handled. `example` is a line that says so, as the tests try it."""
+    """A phrase for a handled error, and an `example` line for the tests."""
 
     name: str
     expression: str
@@ -87,12 +87,12 @@ PHRASES = (
 """Chosen by us from logs of trainers and servers. An error of level FATAL is not handled (`assertion_of`)."""
 
 _HANDLED = re.compile(rf"(?<![\w-])(?:{'|'.join(phrase.expression for phrase in PHRASES)})", re.IGNORECASE)
-_COUNTED = re.compile(
+_TRY_COUNT = re.compile(
     r"(?<![\w-])(?:retry|attempt|try)\W{0,2}(\d{1,6}) ?(?:/|of|out of) ?(\d{1,6})\b", re.IGNORECASE
 )
 """A counter of tries: before the last one the program tries again."""
 _NUMBERED = re.compile(r"(?<![\w-])(?:retry|attempt|try) ?#? ?\d{1,6}:? failed\b", re.IGNORECASE)
-"""Who numbers attempts has another one; how many is not told."""
+"""A program that numbers its attempts has another one; the line does not say how many."""
 _NOTED = re.compile(
     r"^\W{0,40}(?:note|hint|tip|fyi|example|todo|fixme|raises|fixed|fixes)\b\W|^\W{0,3}\u26a0", re.IGNORECASE
 )
@@ -100,7 +100,7 @@ _NOTED = re.compile(
 
 
 def has_phrase(text: str) -> bool:
-    """True for a line with one of the phrases; it may be about the error in the line before."""
+    """True for a line with a phrase, even about the line before."""
     return _HANDLED.search(text) is not None and not text.startswith(("Exception ignored", "nohup: "))
 
 
@@ -111,13 +111,13 @@ def counts_tries(text: str) -> bool:
 
 
 def _is_last_try(text: str) -> bool | None:
-    """Whether a line counts its try as the last one; None for a line without such a count."""
-    tries = _COUNTED.search(text)
+    """Whether a line counts its last try; None for a line without count."""
+    tries = _TRY_COUNT.search(text)
     return int(tries[1]) >= int(tries[2]) if tries else None
 
 
 def is_handled(text: str) -> bool:
-    """True for a line that says of its own error how the program went on after it."""
+    """True for a line that says how the program went on after its error."""
     if (last := _is_last_try(text)) is not None:
         return not last
-    return any(found.search(text) for found in (_NOTED, _NUMBERED)) or has_phrase(text)
+    return any(pattern.search(text) for pattern in (_NOTED, _NUMBERED)) or has_phrase(text)

@@ -16,7 +16,7 @@ class CancelledByUser:
 
     @property
     def outside(self) -> bool:
-        """True when the scheduler tells a reason of its own; a step is cancelled for a failed task, too."""
+        """True when the scheduler gives its own reason, and not a failed task."""
         return self.why in OUTSIDE or "preempt" in self.why
 
     @property
@@ -29,8 +29,8 @@ OUTSIDE = ("time limit", "job requeue", "preemption")
 """Reasons that slurmstepd tells behind CANCELLED ... DUE TO (src/slurmd/slurmstepd/req.c)."""
 
 
-def _cancelled_by_slurm(found: re.Match[str]) -> CancelledByUser | None:
-    why = found["why"] or found["lower"] or "cancelled"
+def _cancelled_by_slurm(match: re.Match[str]) -> CancelledByUser | None:
+    why = match["why"] or match["lower"] or "cancelled"
     return None if why.startswith(("NODE FAIL", "TASK FAIL")) else CancelledByUser(why.strip().lower())
 
 

@@ -1,4 +1,4 @@
-"""How a line is recognised: words that a fast search finds, then the pattern that they were read from.
+"""A pattern of a line: words for the fast search, then an expression.
 
 The named groups `rank grank local pid host gpu` of a pattern go into the event's identity by themselves.
 """
@@ -18,7 +18,7 @@ from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 @record
 class LogPattern:
-    """One thing a line can say. `make` turns the match into the family's noun, or None: not this one."""
+    """One pattern; `make` turns its match into an event's value, or None."""
 
     needles: tuple[str, ...]
     expression: str
@@ -30,13 +30,13 @@ class LogPattern:
         return _compile_pattern(self.expression)
 
     def read(self, text: str) -> tuple[object, re.Match[str]] | None:
-        """The noun and its match, when the line says it."""
-        found = self.pattern.search(text)
+        """The event's value and its match, when the line says it."""
+        match = self.pattern.search(text)
         try:
-            what = self.make(found) if found else None
+            what = self.make(match) if match else None
         except BeyondBounds:
             what = None
-        return (what, found) if found and what is not None else None
+        return (what, match) if match and what is not None else None
 
 
 @cache
@@ -61,7 +61,7 @@ class Symptom:
 
     cause: Cause
     name: str
-    says: str
+    sentence: str
     decisive: bool = True
     personal: bool = False
     of_node: bool = False
@@ -71,16 +71,16 @@ class Symptom:
     of_another: bool = False
 
 
-def quoted_text(found: re.Match[str]) -> str:
-    """What a line says from a match on, for a headline."""
-    said = shorten(found.string[found.start() :], WORDS, placeholder=" ...").rstrip(" .,;:")
-    whole_quotes = said.count("'") % 2 == 0 and said.count('"') % 2 == 0
-    return said if whole_quotes else said.rstrip("'\"")
+def quoted_text(match: re.Match[str]) -> str:
+    """The text of a line from a match on, for a headline."""
+    quote = shorten(match.string[match.start() :], WORDS, placeholder=" ...").rstrip(" .,;:")
+    whole_quotes = quote.count("'") % 2 == 0 and quote.count('"') % 2 == 0
+    return quote if whole_quotes else quote.rstrip("'\"")
 
 
-def identify_speaker(who: Identity, found: re.Match[str]) -> Identity:
-    """Who is meant: what the pattern read about it, then what the prefix said."""
-    groups = found.groupdict()
+def identify_speaker(who: Identity, match: re.Match[str]) -> Identity:
+    """The identity that a pattern's groups name, else that of the prefix."""
+    groups = match.groupdict()
     facts: dict[str, int | str] = {
         name: value
         for group, (name, most) in _NUMBERS.items()
@@ -92,7 +92,7 @@ def identify_speaker(who: Identity, found: re.Match[str]) -> Identity:
 
 
 def rank_in_words(who: Identity, pattern: re.Pattern[str], text: str) -> Identity:
-    """Who speaks, with the rank that a pattern finds in the words where no prefix tells one."""
+    """An identity with the rank in a text, where the prefix has none."""
     match = pattern.search(text) if who.rank is None else None
     return identify_speaker(who, match) if match else who
 
@@ -107,11 +107,11 @@ _NUMBERS = {
 
 
 class BeyondBounds(ValueError):
-    """A number that nothing of its kind can have: the line does not say what the pattern looks for."""
+    """A number beyond the bounds of its kind: the pattern does not match."""
 
 
 def bounded_integer(text: str, most: int = LARGEST) -> int:
-    """An integer out of a group that took part; BeyondBounds for one that is larger than `most`."""
+    """An integer from a group; BeyondBounds for one larger than `most`."""
     value = signed(text, most)
     if value is None:
         raise BeyondBounds(text[:40])
@@ -119,7 +119,7 @@ def bounded_integer(text: str, most: int = LARGEST) -> int:
 
 
 def optional_integer(text: str | None) -> int | None:
-    """An integer out of a match, None for a group that did not take part and for more than 64 bits."""
+    """An integer from a match; None for an empty group or over 64 bits."""
     return signed(text)
 
 
@@ -148,7 +148,7 @@ _LARGEST_SIGNAL = 64
 
 
 def signal_number(text: str) -> int:
-    """A signal by its name, a shell's word or its number; a name without a row is taken for SIGKILL."""
+    """A signal by its name or number; SIGKILL for an unknown name."""
     return bounded_integer(text, _LARGEST_SIGNAL) if text.isdigit() else SIGNALS.get(text, 9)
 
 
@@ -158,11 +158,11 @@ TASKS = 4096
 
 def task_numbers(text: str) -> tuple[int, ...]:
     """The numbers in `0-3,7` or in `'1', '2'`; BeyondBounds for one that no job has."""
-    told: list[int] = []
+    numbers: list[int] = []
     for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
         begin = rank_number(first)
-        told += range(begin, min(rank_number(last or first), begin + TASKS) + 1)
-    return tuple(told[:TASKS])
+        numbers += range(begin, min(rank_number(last or first), begin + TASKS) + 1)
+    return tuple(numbers[:TASKS])
 
 
 def ranks_in(text: str) -> tuple[int, ...]:

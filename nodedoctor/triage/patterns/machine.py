@@ -1,4 +1,4 @@
-"""What the machine says: Xids and hanging tasks, memory of the host, limits and disks, nodes that are lost.
+"""Faults of the machine: Xids and hung tasks, host memory, limits and disks, lost nodes.
 
 A -9 alone says nothing of memory: the kernel, a cgroup, a scheduler, Kubernetes or Ray has to say so.
 """
@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 @record
 class XidReported:
-    """The driver reported a GPU error; `code` 0 stands for an SXid of an NVSwitch."""
+    """The driver reported a GPU's Xid, or an NVSwitch's SXid (`switch`)."""
 
     code: int
     pci: str
@@ -32,12 +32,12 @@ class XidReported:
 class KernelTaskHung:
     """A task hung in the kernel, usually in storage."""
 
-    says: str
+    text: str
 
 
 @record
 class HostOom:
-    """Something was killed because host memory ran out; `said_by` is who says so, `pid` what was killed."""
+    """A process was killed for host memory; `said_by` names the reporter, `pid` the process."""
 
     said_by: str
     pid: int | None = None
@@ -47,13 +47,13 @@ class HostOom:
 
     @property
     def gigabytes(self) -> float:
-        """What of the node's memory was in use; 0 where that is not told."""
+        """How much of the node's memory was in use; 0 where no line says it."""
         return float(self.share.partition("GB")[0] or 0)
 
 
 @record
 class MemoryUser:
-    """A row of Ray's table of memory users: the first one may be the hog, not the worker that was killed."""
+    """A row of Ray's table of memory users, the largest first."""
 
     pid: int
     gigabytes: float
@@ -62,7 +62,7 @@ class MemoryUser:
 
 @record
 class NodeLost:
-    """A whole node went away, says a scheduler; `unstarted` is why it did not even start its task."""
+    """A scheduler lost a node; `unstarted` is why its task did not start."""
 
     unstarted: str = ""
 
@@ -70,17 +70,17 @@ class NodeLost:
 _DISK_FULL = Symptom("shm_or_limits", "disk-full", "a file system (or /dev/shm) is full", personal=True)
 
 
-def _disk_full(found: re.Match[str]) -> Symptom | None:
-    return None if found["watch"] else _DISK_FULL
+def _disk_full(match: re.Match[str]) -> Symptom | None:
+    return None if match["watch"] else _DISK_FULL
 
 
-def _xid_reported(found: re.Match[str]) -> XidReported:
-    code = bounded_integer(found["previous"] or found["code"])
-    return XidReported(code, found["pci"].lower(), found["kind"] == "SXid")
+def _xid_reported(match: re.Match[str]) -> XidReported:
+    code = bounded_integer(match["previous"] or match["code"])
+    return XidReported(code, match["pci"].lower(), match["kind"] == "SXid")
 
 
-def _kernel_task_hung(found: re.Match[str]) -> KernelTaskHung:
-    return KernelTaskHung(found[0][:120])
+def _kernel_task_hung(match: re.Match[str]) -> KernelTaskHung:
+    return KernelTaskHung(match[0][:120])
 
 
 MEMORY = r"""

@@ -1,4 +1,4 @@
-"""NCCL's own WARN lines and results: which of them name a fault, and which only echo a peer's end."""
+"""NCCL's WARN lines and results: faults, and echoes of a peer's end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nodedoctor.triage.patterns.store import PeerGone
 class NcclError:
     """A result code of NCCL: `ncclRemoteError` points at a peer, `ncclSystemError` at this node.
 
-    `told` is the line behind `Last error:`, NCCL's last warning of this process, where nothing else reads it.
+    `last_warning` is the line behind `Last error:`, where no pattern reads it.
     """
 
     result: str
-    told: str = ""
+    last_warning: str = ""
 
 
 @record
@@ -32,7 +32,7 @@ class DuplicateGpu:
 
 @record
 class IbFlush:
-    """A work request was flushed (status 5): the queue pair was already down, the reason is elsewhere."""
+    """A work request was flushed (status 5) after its queue pair was down."""
 
     peer: str
 
@@ -45,7 +45,7 @@ class Communicator:
     rank: int
     step: str
     bus: int = 0
-    """PCI bus number, 0 when it is not told."""
+    """PCI bus number, 0 when the line has none."""
 
 
 class LastErrors:
@@ -54,11 +54,11 @@ class LastErrors:
     def __init__(self) -> None:
         self._key: str | None = None
 
-    def told(self, line: Line, events: list[Event[Any]]) -> list[Event[Any]]:
-        """The events of a line, and what NCCL said in it if nothing was read from it."""
+    def read(self, line: Line, events: list[Event[Any]]) -> list[Event[Any]]:
+        """The events of a line, or NCCL's last warning where no pattern reads it."""
         expected, self._key = self._key == line.key, None
-        _, found, rest = line.text.partition("Last error:")
-        if found and not rest.strip():
+        _, separator, rest = line.text.partition("Last error:")
+        if separator and not rest.strip():
             self._key = line.key
         elif expected and not events and line.text.strip():
             what = NcclError("Last error", line.text.strip()[:300])
@@ -66,9 +66,9 @@ class LastErrors:
         return events
 
 
-def _make_communicator(found: re.Match[str]) -> Communicator:
-    bus = int(found["bus"], 16) >> 12 & 0xFF if found["bus"] else 0  # busId 1b000 is 00:1b:00.0
-    return Communicator(world_size(found["size"]), bounded_integer(found["inner"]), found["step"], bus)
+def _make_communicator(match: re.Match[str]) -> Communicator:
+    bus = int(match["bus"], 16) >> 12 & 0xFF if match["bus"] else 0  # busId 1b000 is 00:1b:00.0
+    return Communicator(world_size(match["size"]), bounded_integer(match["inner"]), match["step"], bus)
 
 
 SIGNS = read_rows(

@@ -57,16 +57,16 @@ diag-driver  hint  of_node  as_warning  of_another
 
 
 def _with_pair(row: LogPattern) -> LogPattern:
-    """The row, with the pair of ranks that it is about; an adapter that is hardly slower is none."""
+    """The row with its pair of ranks; none for a slightly slower adapter."""
 
-    def made(found: re.Match[str]) -> object:
-        src, dst, rate, median = map(found.groupdict().get, ("src", "dst", "rate", "median"))
+    def make_event(match: re.Match[str]) -> object:
+        src, dst, rate, median = map(match.groupdict().get, ("src", "dst", "rate", "median"))
         if rate and float(rate) >= SLOWER * float(median or 0):
             return None
-        what = row.make(found)
+        what = row.make(match)
         return replace(what, words=f"rank {src} to rank {dst}") if src else what
 
-    return replace(row, make=made)
+    return replace(row, make=make_event)
 
 
 SIGNS = tuple(map(_with_pair, read_rows(_ROWS.replace("<PAIR>", _PAIR).replace("<RANKS>", _RANKS))))

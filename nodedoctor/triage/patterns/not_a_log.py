@@ -1,4 +1,4 @@
-"""What is worth keeping without being understood: a look at a process, and announcements of trouble."""
+"""Lines that no pattern reads: announcements of trouble, prose, the state of a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodedoctor.triage.patterns.handling import is_handled
 
 @record
 class ProcessState:
-    """A process of the job was looked at; the event's text says what it does. No trouble by itself."""
+    """The state of a process of the job, which is no trouble."""
 
     name: str
 
@@ -51,19 +51,19 @@ class ProseDetector:
             return
         marked = line.time is not None or line.who != NOBODY
         self._marked += marked
-        found = self._marked_sentences if marked else self._sentences
+        sentences = self._marked_sentences if marked else self._sentences
         prose = _SENTENCE.match(line.text) and len(_SMALL_WORDS.findall(line.text)) >= 4
-        if prose and len(found) < SENTENCES_KEPT:
-            found.add(line.text[:80])
+        if prose and len(sentences) < SENTENCES_KEPT:
+            sentences.add(line.text[:80])
 
     @property
     def is_article(self) -> bool:
         """True when a quarter of the lines or more are sentences.
 
-        A time or a host in front of nearly every line is that of whoever passed the text on.
+        A time or a host in front of nearly every line is that of a collector.
         """
-        found = self._marked_sentences if self._marked >= PASSED_ON * self._filled else self._sentences
-        return len(found) >= SENTENCES and 4 * len(found) >= self._lines
+        sentences = self._marked_sentences if self._marked >= PASSED_ON * self._filled else self._sentences
+        return len(sentences) >= SENTENCES and 4 * len(sentences) >= self._lines
 
 
 ANNOUNCES = re.compile(
@@ -90,20 +90,20 @@ PASSING = re.compile(
 """What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
 what Weights & Biases says of its own trouble, in its `debug.log`, too: it sends what a job measures, and the
 job goes on without. NCCL takes sockets where there is no library for InfiniBand (`misc/ibvwrap.cc`), and
-works where nobody can ask its RAS, because another job on the node has its port. Ray goes on without the
+works without its RAS where another job on the node has that port. Ray goes on without the
 metrics of its dashboard. TensorFlow registers the libraries of CUDA once for itself and once for XLA, and
 calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
 
 
 def trouble_announced(line: Line) -> Mark | None:
     """The announcement in a line that nothing else was read from."""
-    found = ANNOUNCES.search(line.text)
+    match = ANNOUNCES.search(line.text)
     if not _WORD.search(line.text) or PASSING.search(line.text):
         return None
-    if found is not None and _LEVEL.fullmatch(found[0]) and not _WORD.search(line.text, found.end()):
+    if match is not None and _LEVEL.fullmatch(match[0]) and not _WORD.search(line.text, match.end()):
         return None  # an empty message, to set something off
-    if found is None:
+    if match is None:
         went_on = is_handled(line.text) and line.level != "F"
         return Mark.UNREAD_TROUBLE if line.level in SERIOUS and not went_on else None
-    how = assertion_of(line, found.start(), found.end())
+    how = assertion_of(line, match.start(), match.end())
     return Mark.UNREAD_TROUBLE if how in ASSERTED else None

@@ -19,8 +19,8 @@ BRIEF = 3
 """Words of a line that says how the program went on and not after what: a longer one is of something else."""
 
 _AT_EXIT = "destroy_process_group() was not called before program exit"
-"""What a process group says of a program that ends (`~ProcessGroupNCCL`): at once, where an exception ends
-it."""
+"""The warning of a process group when its program ends (`~ProcessGroupNCCL`): at once behind the exception
+that ends it."""
 
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
 _SMALL = frozenset((
@@ -30,49 +30,49 @@ _SMALL = frozenset((
     "after", "already", "been", "before", "errno", "has", "import", "imported", "new", "not", "status", "was",
     "the", "and", "for", "its", "next", "anyway", "now", "will", "then",
 ))  # fmt: skip
-"""Words that stand in any message."""
+"""Words of any message."""
 
 
 class OpenErrors:
     """Exceptions that wait for the lines behind them: these tell whether the process handled them."""
 
     def __init__(self) -> None:
-        self._held: list[Event[Any]] = []
+        self._events: list[Event[Any]] = []
         self._key = ""
-        self._left = 0
+        self._lines_left = 0
 
     def hold(self, line: Line, events: list[Event[Any]]) -> None:
-        """Keep the events of a line that ends a traceback."""
-        self._held, self._key, self._left = events, line.key, BEHIND
+        """Hold the events of a line that ends a traceback."""
+        self._events, self._key, self._lines_left = events, line.key, BEHIND
 
-    def told(self, line: Line) -> Iterator[Event[Any]]:
+    def read(self, line: Line) -> Iterator[Event[Any]]:
         """The held events, when this line decides about them."""
-        if not self._held:
+        if not self._events:
             return
         if line.key == self._key and line.time is not None and _AT_EXIT in line.text:
-            self._held = [
-                event if event.time is not None else replace(event, time=line.time) for event in self._held
+            self._events = [
+                event if event.time is not None else replace(event, time=line.time) for event in self._events
             ]
         if line.key == self._key and self._is_handler(line.text):
-            self._held = [replace(event, manner="handled") for event in self._held]
-            self._left = 0
-        self._left -= 1
-        if self._left <= 0 or line.text.startswith("Traceback (most recent"):
-            yield from self.released()
+            self._events = [replace(event, manner="handled") for event in self._events]
+            self._lines_left = 0
+        self._lines_left -= 1
+        if self._lines_left <= 0 or line.text.startswith("Traceback (most recent"):
+            yield from self.release()
 
     def _is_handler(self, text: str) -> bool:
         """True for a line that says how the program went on after the held exception."""
         if not has_phrase(text) or is_warning(text, len(text)):
             return False
-        said = _topic_words(text)
-        if len(said) <= BRIEF and not names_error(text):
+        topic = _topic_words(text)
+        if len(topic) <= BRIEF and not names_error(text):
             return True
-        return any(said & _topic_words(_describe_exception(event)) for event in self._held)
+        return any(topic & _topic_words(_describe_exception(event)) for event in self._events)
 
-    def released(self) -> Iterator[Event[Any]]:
-        """All that is held."""
-        yield from self._held
-        self._held = []
+    def release(self) -> Iterator[Event[Any]]:
+        """All held events."""
+        yield from self._events
+        self._events = []
 
 
 def _describe_exception(event: Event[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Signs of life: steps that went on, an end in good order, long work that is legitimate."""
+"""Signs of life: training steps, a good end, long legitimate work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrainingStep:
     `series` is the counter's own name and process: only the same series can go on. `part` counts how often it
     began again (a new epoch, a new run); `first` and `last` are its values in this part so far. `rises`: how
     often it passed its highest value of this part since the last event about it; a redrawn bar rises never.
-    `stride`: its largest step so far, which is 50 where a program tells of every 50th.
+    `stride`: its largest step so far, which is 50 where a program prints every 50th.
     """
 
     series: str = ""
@@ -36,21 +36,21 @@ class TrainingStep:
 
     @property
     def epochs(self) -> float:
-        """How many epochs it went through, where it counts these and the steps in them, however seldom."""
+        """How many epochs it went through; 0 where it does not count them."""
         name = self.series.rpartition("|")[2]
         return self.last[0] - self.first[0] if name.startswith("epoch ") else 0.0
 
     @property
     def begins(self) -> bool:
-        """True when this part of the counter starts where counters start: with one of its steps at most."""
+        """True when this part begins at 0 or with one step at most."""
         *outer, inner = self.first or (0.0,)
         return all(value <= BEGINNING for value in outer) and inner <= max(BEGINNING, self.stride)
 
     @property
     def length(self) -> int | None:
-        """How long the bar is that it was read from; None for a counter whose end is not told."""
-        found = _LENGTH.search(self.series)
-        return int(found[1]) if found is not None else None
+        """The length of its bar; None for a counter without an end."""
+        match = _LENGTH.search(self.series)
+        return int(match[1]) if match is not None else None
 
     @property
     def is_full(self) -> bool:
@@ -98,13 +98,13 @@ ANSWERED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 200\b')
 GENERATES = re.compile(
     r"\b[Gg]en(?:eration)? throughput(?: \(tokens?/s\))?: (?P<speed>\d{1,9}(?:\.\d{1,9})?)"
 )
-"""How fast vLLM and SGLang generate, in their own logs: what they tell of an interval in which they did."""
+"""How fast vLLM and SGLang generate, in their own logs, which print it of each interval."""
 REFUSED = re.compile(r'"POST /\S* HTTP/\d(?:\.\d)?" 4\d\d\b')
 BEGINNING = 1.0
 """Counters of steps and epochs start at 0 or 1."""
 
 _ROSTER = re.compile(r"^\[(\d{2,7}(?:, \d{2,7}){1,1023})\]$")
-COUNTED = re.compile(
+COUNTER = re.compile(
     r"(?<![\w.])(?P<name>(?:[a-z]+_)?(?:epoch|step|iter(?:ation)?|update|batch|trial)s?"
     # Swin's and its many copies': `Train: [30/300][210/2859]`; torchvision's: `Test:  [  20/124]`
     r"|(?:train|test|val|eval)(?=:? {0,2}\[ {0,6}\d{1,9}/\d{1,9}\]))"
@@ -113,7 +113,7 @@ COUNTED = re.compile(
     r"(?P<value>\d{1,12}(?:\.\d{1,20})?)(?![\w%]|\.\d)"
 )
 """In a text of small letters."""
-_OF = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
+_FRACTION = re.compile(r"(?<![\w./])(?P<done>\d{1,9}) ?/ ?(?P<total>\d{2,9})(?![\w./])")
 """How far within what a counter names: `epoch 1: 100 / 1100`, `Epoch(train) [1][ 50/500]`."""
 _SETTING = re.compile(
     r"^(?:size|per|num(?!_updates)|max|total|every|warmup|save|eval|log|accumulation|micro)_|^batches$"
@@ -156,28 +156,28 @@ _WORK = (
 _WORKS = tuple((kind, re.compile(pattern)) for kind, pattern in _WORK)
 
 PATTERNS = (*ends.PATTERNS, _SERVING, *(pattern for _, pattern in _WORKS))
-"""What `read` looks for, beside a roster."""
+"""What `read_liveness` looks for, beside a roster."""
 
 
 def read_liveness(text: str) -> object | None:
-    """The sign of life in a line: the kinds are tried in the order in which they would mislead least."""
-    listed = _ROSTER.match(text)
-    if listed:
-        return PidRoster(tuple(whole_number(pid, LARGEST_PID) or 0 for pid in listed[1].split(", ")))
+    """The sign of life in a line; the least misleading kind is tried first."""
+    roster = _ROSTER.match(text)
+    if roster:
+        return PidRoster(tuple(whole_number(pid, LARGEST_PID) or 0 for pid in roster[1].split(", ")))
     if text.startswith("wandb:"):  # its summary at the end repeats the last step's numbers
         return None
     if ends.says_done(text):
         return Mark.JOB_FINISHED
     for kind, pattern in _WORKS:
-        if pattern.search(text) and not _soon_done(text):
+        if pattern.search(text) and not _was_brief(text):
             return LongWork(kind)
     if _SERVING.search(text):
         return Mark.SERVER_READY
     return None
 
 
-def _soon_done(text: str) -> bool:
-    """True for the bar of work that came to its end before anybody who waited for it would have given up."""
+def _was_brief(text: str) -> bool:
+    """True for the bar of work that ended within the shortest timeout."""
     bar = _FULL.search(text)
     if bar is None:
         return False
@@ -185,7 +185,7 @@ def _soon_done(text: str) -> bool:
 
 
 def is_brief(text: str) -> bool:
-    """True for the bar of work that would be done before anybody who waited for it would have given up."""
+    """True for the bar of work that will end within the shortest timeout."""
     bar = _EXPECTED.search(text)
     if bar is None:
         return False
@@ -199,7 +199,7 @@ def _duration_seconds(parts: Iterable[str | None]) -> int:
 
 
 def step_counter(text: str) -> tuple[str, tuple[float, ...]] | None:
-    """Name and value of the counter of steps in a line, None when it has none."""
+    """Name and value of a line's step counter; None without one."""
     return parse_bar(text) or (None if TROUBLE.search(text) else all_counters(text))
 
 
@@ -211,33 +211,33 @@ def is_request_served(text: str) -> bool:
 
 def all_counters(text: str) -> tuple[str, tuple[float, ...]] | None:
     """The counters that a line names. An epoch counts before the step within it."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     first = len(text)
-    for match in COUNTED.finditer(text.lower()):
+    for match in COUNTER.finditer(text.lower()):
         if not _SETTING.search(match["name"]) and not _is_a_time(match):
-            found.setdefault(match["name"], float(match["value"]))
+            values.setdefault(match["name"], float(match["value"]))
             first = min(first, match.end())
-    if not found:
+    if not values:
         return None
-    within = _OF.search(text, first)
+    within = _FRACTION.search(text, first)
     done = float(within["done"]) if within is not None else 0.0
-    if within is not None and done <= float(within["total"]) and done not in found.values():
-        found[f"~{within['total']}"] = done  # sorts behind all names
-    order = sorted(found, key=lambda name: ("epoch" not in name, name))
-    return " ".join(order), tuple(found[name] for name in order)
+    if within is not None and done <= float(within["total"]) and done not in values.values():
+        values[f"~{within['total']}"] = done  # sorts behind all names
+    order = sorted(values, key=lambda name: ("epoch" not in name, name))
+    return " ".join(order), tuple(values[name] for name in order)
 
 
 def _is_a_time(match: re.Match[str]) -> bool:
-    """True for how long a batch or a step took: only epochs are counted in parts."""
+    """True for the duration of a batch or step: only epochs have fractions."""
     return "epoch" not in match["name"] and not float(match["value"]).is_integer()
 
 
-def _world_size(found: re.Match[str]) -> WorldSize:
-    return WorldSize(world_size(next(filter(None, found.groups()))))
+def _world_size(match: re.Match[str]) -> WorldSize:
+    return WorldSize(world_size(next(filter(None, match.groups()))))
 
 
-def _setting_mentioned(found: re.Match[str]) -> SettingMentioned:
-    return SettingMentioned((found.lastgroup or "").replace("_", "-"))
+def _setting_mentioned(match: re.Match[str]) -> SettingMentioned:
+    return SettingMentioned((match.lastgroup or "").replace("_", "-"))
 
 
 SIGNS = read_rows(

@@ -1,4 +1,4 @@
-"""Sentences about errors: an article, a help text, a commit message or a chat that stands in a log.
+"""Sentences about errors: articles, help texts, commit messages or chats in a log.
 
 A program says that something went wrong; a person says what it means when it does. The words of the error are
 the same, those around them are not: they are general, and of the present.
@@ -23,7 +23,7 @@ _BEGINS = re.compile(
     re.IGNORECASE,
 )
 """How a sentence begins that tells when an error comes, or what it is."""
-_BEFORE = re.compile(
+_BEFORE_ERROR = re.compile(
     r"\b(?:such as|for example|e\.g\.|i\.e\.|(?:happens?|occurs?|appears?) (?:if|when)|means?|usually|often"
     r"|typically|commonly|you (?:may|might|can|will|get|see|hit|run into|encounter)"
     r"|we (?:\w+ )?(?:saw|seen|see|get|hit)|(?:fix|solve|solving|fixing|avoid|avoiding|debugging)"
@@ -31,7 +31,7 @@ _BEFORE = re.compile(
     re.IGNORECASE,
 )
 """What such a sentence has in front of the error's words."""
-_AFTER = re.compile(
+_BEHIND_ERROR = re.compile(
     r"[^.:;({\n]{0,60}?,? (?:means?|indicates?|appears?|occurs?|happens?|which (?:usually|means|is)"
     r"|(?:is|are) (?:usually|often|typically|mostly|an?|the|printed|shown|raised|caused|consequences|only)"
     r"|(?:when|if) you|(?:can|may|might) (?:mean|happen|occur|come))\b"
@@ -48,7 +48,7 @@ SENTENCE = 60
 
 
 def is_prose_about_error(text: str, start: int, end: int) -> bool:
-    """True for a line that speaks about what stands in it from `start` to `end`, and does not report it."""
+    """True for a line that explains the error at `start`, and does not report it."""
     lead, behind = text[max(0, start - REACH) : start], text[end : end + REACH]
     while own := _OWN.search(lead):
         lead = lead[: own.start()]
@@ -63,8 +63,8 @@ def is_prose_about_error(text: str, start: int, end: int) -> bool:
     if before.endswith((":", "=", ">", "|")):
         return False
     clause = _CLAUSES.split(before)[-1]
-    if _BEFORE.search(clause) or (closing == "`" and not _REPORTED.search(clause)):
+    if _BEFORE_ERROR.search(clause) or (closing == "`" and not _REPORTED.search(clause)):
         return True
     if _BEGINS.match(f"{clause} {closing or text[start : start + SENTENCE]}") or _BEGINS.match(clause):
         return True
-    return _AFTER.match(behind) is not None
+    return _BEHIND_ERROR.match(behind) is not None

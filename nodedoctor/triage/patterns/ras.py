@@ -1,4 +1,4 @@
-"""NCCL's RAS answers, as text or JSON: which rank or process does not answer while the others run."""
+"""NCCL's RAS answers, as text or JSON: ranks that do not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RasMissing:
 
 @record
 class RasCount:
-    """How many ranks of a communicator launched up to which operation: one apart is an ordinary moment."""
+    """How many ranks launched up to which operation; one apart is ordinary."""
 
     ranks: int
     operation: int
@@ -38,13 +38,13 @@ class HangFolder:
     path: str
 
 
-def _ranks_behind(found: re.Match[str]) -> RasCount | None:
-    ranks, operation = optional_integer(found[1]), optional_integer(found[2])
+def _ranks_behind(match: re.Match[str]) -> RasCount | None:
+    ranks, operation = optional_integer(match[1]), optional_integer(match[2])
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
 
 
-def _hang_reported(found: re.Match[str]) -> RasMissing | Mark:
-    return RasMissing((rank_number(found["rank"]),)) if found["silent"] else Mark.LAUNCHED_FEWER
+def _hang_reported(match: re.Match[str]) -> RasMissing | Mark:
+    return RasMissing((rank_number(match["rank"]),)) if match["silent"] else Mark.LAUNCHED_FEWER
 
 
 SIGNS = read_rows(
@@ -74,7 +74,7 @@ _hang_reported
 
 
 def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
-    """The events in RAS's JSON answer; anything that is not laid out like one is passed over."""
+    """The events in RAS's JSON answer; parts with another layout are passed over."""
     for communicator in _dict_items(document.get("communicators")):
         missing = [
             row

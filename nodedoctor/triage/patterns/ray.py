@@ -1,4 +1,4 @@
-"""Ray's notices: which worker is dead. Its list of possible reasons is constant text and no evidence."""
+"""Ray's notices of dead workers; its list of possible reasons proves nothing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
 
 @record
 class TaskFailed:
-    """`ray.get` shows the first failed task in list order, which is seldom the first that failed.
+    """`ray.get` shows the first failed task of its list, rarely the first failure.
 
-    `teller` is the process that prints it, where the line has its id in front.
+    `printer` is the process that prints it, where the line has its id in front.
     """
 
     error: str = ""
-    teller: int | None = None
+    printer: int | None = None
 
 
 SIGNS = read_rows(

@@ -13,13 +13,13 @@ _COUNT = re.compile(r"\d{1,12}")
 
 
 class RayTuneTable:
-    """Reads the rows under a heading that has a column `iter`, the iterations that Tune counts itself."""
+    """Reads rows under a heading with a column `iter`, Tune's own iterations."""
 
     def __init__(self) -> None:
         self._heading: list[str] = []
 
     def read(self, text: str) -> tuple[str, tuple[float, ...]] | None:
-        """The trial in a row and its iterations; None for any other line and a trial that is not at work."""
+        """The running trial of a row and its iterations; None for other lines."""
         if not text.endswith(("|", "│")):  # what all lines begin with may have been taken off, the border too
             return None
         cells = _row_cells(text)

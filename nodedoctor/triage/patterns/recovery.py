@@ -1,4 +1,4 @@
-"""Whether a program went on after an error that its own logger printed: then it had caught it."""
+"""Whether a program went on after an error that its logger printed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where a log says again what a run began with: a program that was started again into the same file.
+"""Restarts that no launcher prints: a log repeats the first lines of a run.
 
-No launcher tells of a program that somebody starts by hand, or by one more `sbatch` with the same file for
-its output. But a script prints the same first lines each time.
+A program may be started again by hand, or by one more `sbatch` with the same file for its output. A script
+prints the same first lines each time.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from nodedoctor.record import record
 from nodedoctor.triage.model import Line
 
 FIRST = 6
-"""Lines by which a beginning is known again. Ours."""
+"""Lines by which a beginning is recognised. Ours."""
 FEWEST = 2
-"""Lines that a run has to have printed before its failure to be known by them."""
+"""Lines that a run has to have printed before its failure to be recognised by them."""
 WITHIN = 60
 """Lines behind a failure in which a new run is looked for; its launcher and its script speak before it."""
-ALIKE = 40
-"""Letters by which a line is known again: programs print the arguments with which people try again. Ours."""
-KEPT = 16
+COMPARED_LETTERS = 40
+"""Letters by which lines are compared: behind them are arguments, which people change. Ours."""
+MOST_BEGINNINGS = 16
 """Beginnings remembered: people try again a few times."""
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z]{3}")
@@ -33,60 +33,64 @@ _TRACKED = "Tracking run with wandb version"
 
 @record
 class Restarted:
-    """The log says what an earlier run of it began with, in the same order.
+    """The log repeats the first lines of an earlier run, in order.
 
-    `told`: it is a program's own word for a new run, and not only lines that are alike.
+    `explicit`: a program printed that a new run begins; else only lines are alike.
     """
 
-    told: bool = False
+    explicit: bool = False
 
 
 class RestartDetector:
-    """The first lines of a log, and of what stands behind each failure in it."""
+    """Compares the first lines of a log with the lines behind each failure in it."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[str, ...]] = []
-        self._told: list[str] = []
-        self._met: list[int] = []
+        self._beginnings: list[tuple[str, ...]] = []
+        self._first_lines: list[str] = []
+        self._matched: list[int] = []
         """How many lines of each known beginning came since the last failure."""
-        self._left = WITHIN
+        self._lines_left = WITHIN
         self._failed = self._tracked = False
 
     def read(self, line: Line) -> Restarted | None:
-        """Where a beginning is complete that the log has already had.
+        """The restart at a line that completes a beginning which the log already had.
 
-        Lines that count are for others: a program says them all the time.
+        Lines that count steps are not compared: a program prints them all the time.
         """
         text = line.text
         if _TRACKED in text:
             again = self._tracked and self._failed
             self._tracked, self._failed = True, False
-            return Restarted(told=True) if again else None
-        if not self._left or text[:1].isspace() or _NOT_AGAIN.search(text) or not _WORD.search(text):
+            return Restarted(explicit=True) if again else None
+        if not self._lines_left or text[:1].isspace() or _NOT_AGAIN.search(text) or not _WORD.search(text):
             return None
-        self._left -= 1
-        said = _NUMBER.sub("0", text)[:ALIKE]
-        if len(self._told) < FIRST:
-            if said not in self._told:
-                self._told.append(said)
-        elif not self._known:
-            self._left = 0
+        self._lines_left -= 1
+        masked = _NUMBER.sub("0", text)[:COMPARED_LETTERS]
+        if len(self._first_lines) < FIRST:
+            if masked not in self._first_lines:
+                self._first_lines.append(masked)
+        elif not self._beginnings:
+            self._lines_left = 0
         if not self._failed:
             return None
-        for index, begins in enumerate(self._known):
-            if begins[self._met[index]] == said:
-                self._met[index] += 1
-                if self._met[index] == len(begins):
-                    self._met = [0] * len(self._known)
+        for index, begins in enumerate(self._beginnings):
+            if begins[self._matched[index]] == masked:
+                self._matched[index] += 1
+                if self._matched[index] == len(begins):
+                    self._matched = [0] * len(self._beginnings)
                     self._failed = False
                     return Restarted()
         return None
 
-    def ended(self, line: Line) -> None:
-        """This line told of a failure: the next run may begin behind it."""
-        said = _NUMBER.sub("0", line.text)[:ALIKE]
-        begins = tuple(told for told in self._told if told != said)
-        if len(begins) >= FEWEST and begins not in self._known and len(self._known) < KEPT:
-            self._known.append(begins)
-        self._told, self._met = [], [0] * len(self._known)
-        self._left, self._failed = WITHIN, True
+    def note_failure(self, line: Line) -> None:
+        """Note the failure in this line: the next run may begin behind it."""
+        masked = _NUMBER.sub("0", line.text)[:COMPARED_LETTERS]
+        begins = tuple(first_line for first_line in self._first_lines if first_line != masked)
+        if (
+            len(begins) >= FEWEST
+            and begins not in self._beginnings
+            and len(self._beginnings) < MOST_BEGINNINGS
+        ):
+            self._beginnings.append(begins)
+        self._first_lines, self._matched = [], [0] * len(self._beginnings)
+        self._lines_left, self._failed = WITHIN, True

@@ -1,4 +1,4 @@
-"""Where a script says that it tries again: the try before is over, and another run begins."""
+"""Headings with which a script begins another try: the run before is over."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ LONGEST = 100
 
 
 class RetryHeadings:
-    """Follows headings that number the tries of a script: each is one more than the one before."""
+    """Follows headings with numbered tries, each one more than the last."""
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
     def read(self, line: Line) -> Mark | None:
-        """Where the next try begins; only a script speaks for nobody."""
+        """The mark at the next try's heading; a script's lines name no process."""
         text = line.text
-        spoken = line.who == NOBODY and len(text) <= LONGEST and any(word in text for word in _WORDS)
-        found = _HEADING.match(text) if spoken else None
-        if found is None:
+        may_be_heading = line.who == NOBODY and len(text) <= LONGEST and any(word in text for word in _WORDS)
+        match = _HEADING.match(text) if may_be_heading else None
+        if match is None:
             return None
-        word, number = text[: found.start("number")].lower(), int(found["number"])
+        word, number = text[: match.start("number")].lower(), int(match["number"])
         before = self._last.get(word)
         self._last = {word: number}
         return Mark.RETRY_STARTED if before is not None and number == before + 1 else None

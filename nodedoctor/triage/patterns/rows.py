@@ -1,9 +1,9 @@
 """Tables of what lines of logs mean, as text, and the reader of their rows.
 
-A row begins at the margin: with the event that its lines tell of and values of its fields, or, below a
-heading with a cause, with the name of a symptom and its flags; two blanks part them. Two blanks deep stands
-a symptom's sentence, four blanks deep the pattern, in pieces. Lines behind `#` tell the source or a reason.
-No line ends in a blank: where a piece of a pattern does, it ends in `[ ]`.
+A row begins at the margin: with the event of its lines and values of its fields, or, below a heading with a
+cause, with the name of a symptom and its flags; two blanks separate them. A symptom's sentence is indented by
+two blanks, the pattern by four, in pieces. Lines behind `#` give the source or a reason. No line ends in a
+blank: where a piece of a pattern does, it ends in `[ ]`.
 
     [peer_died]
     # vLLM (vllm/v1/executor/multiproc_executor.py)
@@ -43,11 +43,11 @@ from nodedoctor.triage.patterns.log_pattern import (
 Maker = Callable[..., Any]
 
 _READERS: dict[str, Callable[[str], object]] = {
+    "arrivals": bounded_integer,
     "code": bounded_integer,
     "expected": bounded_integer,
     "from_rank": optional_integer,
     "gigabytes": float,
-    "joined": bounded_integer,
     "milliseconds": optional_integer,
     "operation": bounded_integer,
     "pid": bounded_integer,
@@ -62,12 +62,12 @@ _READERS: dict[str, Callable[[str], object]] = {
 """How groups are read; those that are not listed are text."""
 
 _BLOCK = re.compile(r"^(?!#)\S.*(?:\n .*)*", re.MULTILINE)
-_NUMBERED = "0123456789"
+_DIGITS = "0123456789"
 
 
 def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
-    """The patterns of a table; `makers` are the classes and functions that its rows begin with."""
-    known = {maker.__name__: maker for maker in makers}
+    """The patterns of a table; `makers` are its rows' classes and functions."""
+    makers_by_name = {maker.__name__: maker for maker in makers}
     cause = ""
     patterns = []
     for block in _BLOCK.findall(table):
@@ -84,7 +84,7 @@ def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
         elif name.isupper():
             make = _mark_maker(Mark[name])
         else:
-            make = _event_maker(known[name], values)
+            make = _event_maker(makers_by_name[name], values)
         patterns.append(LogPattern(required_literals(pattern), pattern, make))
     return tuple(patterns)
 
@@ -99,7 +99,7 @@ def _symptom_maker(cause: str, name: str, sentence: str, values: dict[str, Any])
     assert cause in get_args(Cause), cause
     quoted, hint = values.pop("quoted", False), values.pop("hint", False)
     what = Symptom(cast(Cause, cause), name, sentence, decisive=not hint, **values)
-    return (lambda found: replace(what, words=quoted_text(found))) if quoted else lambda _: what
+    return (lambda match: replace(what, words=quoted_text(match))) if quoted else lambda _: what
 
 
 def _mark_maker(mark: Mark) -> Maker:
@@ -112,12 +112,12 @@ def _event_maker(maker: Maker, values: Mapping[str, Any]) -> Maker:
         return maker
     make = getattr(maker, "from_groups", maker)
 
-    def made(found: re.Match[str]) -> object:
-        told = dict(values)
-        for group, text in found.groupdict().items():
-            name = group.rstrip(_NUMBERED)
-            if text is not None and (name in fields or name == "signal") and name not in told:
-                told[name] = _READERS.get(name, str)(text)
-        return make(**told)
+    def make_event(match: re.Match[str]) -> object:
+        arguments = dict(values)
+        for group, text in match.groupdict().items():
+            name = group.rstrip(_DIGITS)
+            if text is not None and (name in fields or name == "signal") and name not in arguments:
+                arguments[name] = _READERS.get(name, str)(text)
+        return make(**arguments)
 
-    return made
+    return make_event

@@ -1,4 +1,4 @@
-"""Exceptions that only say that something elsewhere ended: they explain nothing, and have a reason."""
+"""Exceptions that only report the end of another process: they explain nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ECHOES = re.compile(
     r"|TaskUnschedulableError|ProcessFailure|EnforceNotMet)$"
 )
 OF_LAUNCHERS = ("ChildFailedError", "ProcessRaisedException")
-"""In which a launcher ends that takes all its processes with it."""
-_PARTIES = re.compile(
+"""Exceptions of launchers that end all their processes with them."""
+_COLLECTIVE_WORDS = re.compile(
     r"NCCL|[Gg]loo|ProcessGroup|process group|[Ww]atchdog|[Cc]oordination service|WorkerProc|worker process"
     r"|Engine (?:core|process)"
 )
@@ -44,7 +44,7 @@ _MISTAKES = frozenset((
     "NameError", "NotImplementedError", "TypeError", "UnboundLocalError", "ValueError",
 ))  # fmt: skip
 """What Python calls a mistake in a program: one about a process group speaks of it and is not its echo."""
-_ENDED = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
+_END_WORDS = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
 _OWN = re.compile(
     r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
 )
@@ -67,16 +67,16 @@ def is_secondary(raised: ExceptionRaised) -> bool:
         return _STARTED.search(raised.message) is not None or "Command " not in raised.message
     if _ECHOES.search(name) or _ECHO_WORDS.search(raised.message):
         return True
-    told = name not in _MISTAKES or _ENDED.search(raised.message) is not None
-    return told and _PARTIES.search(raised.message) is not None
+    may_echo = name not in _MISTAKES or _END_WORDS.search(raised.message) is not None
+    return may_echo and _COLLECTIVE_WORDS.search(raised.message) is not None
 
 
 def is_forwarded(text: str) -> bool:
-    """True for an exception that tells in its own words what another process raised."""
-    return bool(_HANDED_ON.search(text) or _QUOTING.search(text))
+    """True for an exception that repeats in its own words what another process raised."""
+    return bool(_REPEATED_ERROR.search(text) or _QUOTING.search(text))
 
 
-_HANDED_ON = re.compile(
+_REPEATED_ERROR = re.compile(
     r"\b(?:[Ww]orker|[Aa]ctor|[Tt]ask|[Cc]hild|[Pp]rocess|[Ee]ngine|[Ee]xecutor|[Ss]cheduler|[Rr]ank)(?:s|es|ren)?\b"
     r".{0,40}\b(?:failed|raised|died|exited|crashed)\b.{0,80}(?:Error|Exception)\b"
 )
@@ -87,11 +87,11 @@ _QUOTING = re.compile(r"\b[Ww]orker failed with error '")
 def quoted_message(raised: ExceptionRaised) -> str:
     """What another process raised, where an engine repeats no more of it than its message."""
     begin = _QUOTING.search(raised.message)
-    found = _TO_ITS_END.match(raised.message, begin.end()) if begin is not None else None
-    return found[1] if found is not None else ""
+    match = _QUOTED_ERROR.match(raised.message, begin.end()) if begin is not None else None
+    return match[1] if match is not None else ""
 
 
-_TO_ITS_END = re.compile(r"(.{8,1000}?)'(?:, please|$)")
+_QUOTED_ERROR = re.compile(r"(.{8,1000}?)'(?:, please|$)")
 
 
 _CUT_OFF = ("UnpicklingError", "EOFError")
@@ -101,5 +101,5 @@ _HELPERS = re.compile(r"[/\\]multiprocessing[/\\]")
 
 
 def from_helper_process(raised: ExceptionRaised) -> bool:
-    """True for a closed connection to a process that helps this one: one that loads data is no peer."""
+    """True for a closed connection to a helper process, which is no peer."""
     return is_secondary(raised) and any(_HELPERS.search(frame.file) for frame in raised.frames)

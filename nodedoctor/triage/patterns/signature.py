@@ -1,4 +1,4 @@
-"""What a line says by itself, to compare it with what is left of it without its prefix."""
+"""The events of a line by itself, to compare it without its prefix."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from nodedoctor.triage.patterns import NON_ERRORS, SIDE_FACTS, read_events
 
 
 def event_signature(text: str) -> frozenset[str]:
-    """The kinds of events in a line by itself, and what of a process's identity those about trouble name."""
-    said: set[str] = set()
+    """The kinds of a line's events, and whether errors name rank or host."""
+    signature: set[str] = set()
     for event in read_events([Line(text, Place("", 0))]) if text else ():
         kind = event.kind_name
         if event.kind not in SIDE_FACTS:
-            said.add(kind)
+            signature.add(kind)
         if event.kind not in NON_ERRORS:
-            said |= {f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None}
-    return frozenset(said)
+            signature |= {
+                f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None
+            }
+    return frozenset(signature)

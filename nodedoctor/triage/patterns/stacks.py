@@ -1,4 +1,4 @@
-"""Stacks that somebody took with `py-spy dump` and kept: where each process stood when the job hung.
+"""Stacks that were taken with `py-spy dump`: where each process was when the job hung.
 
 The layout is that of py-spy (src/main.rs, print_trace): a line for the process, one per thread, frames below.
 """
@@ -29,7 +29,7 @@ _FRAME = re.compile(r"^\s+(\S.{0,300}?) \(([^()]{1,500}):(\d{1,9})\)$")
 
 @record
 class ThreadStack:
-    """One thread, from the innermost frame outwards: the main one, or the one with Python's lock."""
+    """The stack of the main thread or of the one with the GIL."""
 
     frames: tuple[StackFrame, ...]
     owns_gil: bool = False
@@ -81,7 +81,7 @@ class StackDumps:
         if not wanted or not frames or first is None:
             return
         stack = ThreadStack(frames, self._gil)
-        who = first.who.filled(type(first.who)(pid=self._pid))
+        who = first.who.fill_from(type(first.who)(pid=self._pid))
         doing = f"waits in {stack.collective}" if stack.collective else f"is in {describe_frame(frames)}"
         yield Event.at(first, stack, who=who, text=f"process {self._pid} {doing}")
 

@@ -1,4 +1,4 @@
-"""Gloo, the TCP store, monitored barriers, DETAIL's collective checks: who waits for whom at start."""
+"""Gloo, the TCP store, monitored barriers, DETAIL's collective checks: waits for peers at start."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 @record
 class GlooTimeout:
-    """A gloo operation of the process waited in vain: it says nothing about the culprit."""
+    """A gloo operation of the process timed out: it says nothing about the culprit."""
 
     milliseconds: int | None = None
 
 
 @record
 class PeerGone:
-    """A connection to a peer broke: that peer's process ended, or the way to it did."""
+    """A connection to a peer broke: its process ended, or the network did."""
 
     peer: str = ""
     timed_out: bool = False
@@ -32,7 +32,7 @@ class PeerGone:
 
 @record
 class BarrierMissed:
-    """A monitored barrier, or who counts who came, names the ranks that did not come."""
+    """A monitored barrier, or a service that counts ranks, names those that did not come."""
 
     ranks: tuple[int, ...]
     where: str = "the barrier"
@@ -42,7 +42,7 @@ class BarrierMissed:
 
 @record
 class SizeMismatch:
-    """Gloo got more bytes than its buffer holds; the rank with the smaller buffer prints it."""
+    """Gloo got more bytes than the buffer of the rank that prints it."""
 
     received: int
     expected: int
@@ -58,15 +58,15 @@ class CollectiveFingerprint:
     @property
     def kind(self) -> str:
         """The collective's name, as `ALLREDUCE`."""
-        found = re.search(r"OpType=(\w+)|^(_?[A-Z][A-Z_]{3,})", self.shown)
-        return found[1] or found[2] if found else ""
+        match = re.search(r"OpType=(\w+)|^(_?[A-Z][A-Z_]{3,})", self.shown)
+        return match[1] or match[2] if match else ""
 
     @property
     def tensors(self) -> str:
         """Shape and type of its tensors, as `[4, 128] Float`."""
         shape = re.search(r"TensorShape=(\[[\d,]*\])", self.shown)
         kind = re.search(r"TensorDtypes=(\w+)", self.shown)
-        return " ".join(found[1].replace(",", ", ") for found in (shape, kind) if found)
+        return " ".join(match[1].replace(",", ", ") for match in (shape, kind) if match)
 
 
 CALLED_DIFFERENT = "the ranks called different collectives at the same time"
@@ -95,7 +95,7 @@ class StoreWait:
 class ClientsMissing:
     """The store counted who came."""
 
-    joined: int
+    arrivals: int
     expected: int
 
 
@@ -104,68 +104,70 @@ _RUNNING = re.compile(
     r"((?:SequenceNumber=\d+(?:,? ?OpType=\w+)?|_?[A-Z][A-Z_]{3,}|OpType=\w+)(?:, ?TensorShape=\[[\d, ]*\])?"
     r"(?:, ?TensorDtypes=\w+)?)"
 )
-_CUT = re.compile(r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server")
+_CONNECTION_BROKEN = re.compile(
+    r"Connection reset|Broken pipe|closed|refused|[Ff]ailed to recv|remote server"
+)
 _WAITED = re.compile(r"[Tt]ime(?:d )?[ -]?[Oo]ut|^\W*$")
-"""Other errors are of the store's connection itself, and nobody was waited for."""
+"""Other errors are of the store's connection itself: no rank was waited for."""
 UNHEARD = "agent-unheard"
 """The symptom of an agent whose rendezvous is gone: it is, too, when the node that holds it is done."""
 
 
-_NAMED = re.compile(r"Rank (\d{1,6}) is running\b|\bbut Rank (\d{1,6})\b")
+_RUNNING_RANK = re.compile(r"Rank (\d{1,6}) is running\b|\bbut Rank (\d{1,6})\b")
 
 
 def parse_fingerprints(text: str) -> tuple[CollectiveFingerprint, ...]:
-    """Every `Rank N is running collective: ...` in a text, without its collective where the line ends."""
+    """Every `Rank N is running collective: ...` in a text, also cut ones."""
     shown = {int(rank): re.sub(r"\s", "", what) for rank, what in _RUNNING.findall(text)[:64]}
-    for one, other in _NAMED.findall(text)[:64]:
-        shown.setdefault(int(one or other), "")
+    for rank_running, rank_differing in _RUNNING_RANK.findall(text)[:64]:
+        shown.setdefault(int(rank_running or rank_differing), "")
     return tuple(CollectiveFingerprint(rank, what) for rank, what in shown.items())
 
 
-def _parameter_mismatch(found: re.Match[str]) -> CollectiveMismatch:
+def _parameter_mismatch(match: re.Match[str]) -> CollectiveMismatch:
     """DDP's comparison of a model's parameters with those of another rank (torch, c10d/reducer.cpp)."""
-    if found["one"]:
-        told = [
-            (found["one"], f"{found['count']} of them"),
-            (found["other"], f"{found['other_count']} of them"),
+    if match["one"]:
+        sides = [
+            (match["one"], f"{match['count']} of them"),
+            (match["other"], f"{match['other_count']} of them"),
         ]
     else:
-        its = f"sizes {found['other_sizes']}" if found["other_sizes"] else "other sizes"
-        told = [(found["mine"], f"sizes {found['sizes']}"), (found["process"], its)]
-    shown = tuple(CollectiveFingerprint(rank_number(rank), what) for rank, what in told if rank)
+        its = f"sizes {match['other_sizes']}" if match["other_sizes"] else "other sizes"
+        sides = [(match["mine"], f"sizes {match['sizes']}"), (match["process"], its)]
+    shown = tuple(CollectiveFingerprint(rank_number(rank), what) for rank, what in sides if rank)
     return CollectiveMismatch(shown, "their models do not have the same parameters")
 
 
-def _store_wait(found: re.Match[str]) -> StoreWait:
-    error = found["error"] or found["bare"] or ""
-    dead = _CUT.search(error) is not None
+def _store_wait(match: re.Match[str]) -> StoreWait:
+    error = match["error"] or match["bare"] or ""
+    dead = _CONNECTION_BROKEN.search(error) is not None
     waited = dead or _WAITED.search(error) is not None
-    return StoreWait(optional_integer(found["root"] or "0") if waited else None, dead)
+    return StoreWait(optional_integer(match["root"] or "0") if waited else None, dead)
 
 
-def _unjoined_ranks(found: re.Match[str]) -> ClientsMissing | None:
-    came, expected = bounded_integer(found["came"]), world_size(found["all"])
+def _unjoined_ranks(match: re.Match[str]) -> ClientsMissing | None:
+    came, expected = bounded_integer(match["came"]), world_size(match["all"])
     return ClientsMissing(came, expected) if came < expected else None
 
 
-def _section_missed(found: re.Match[str]) -> BarrierMissed:
-    section = found["section"]
+def _section_missed(match: re.Match[str]) -> BarrierMissed:
+    section = match["section"]
     return BarrierMissed(
-        ranks_in(found["rank"]), f"the end of its section {section}" if section else "its next heartbeat"
+        ranks_in(match["rank"]), f"the end of its section {section}" if section else "its next heartbeat"
     )
 
 
-def _task_missing(found: re.Match[str]) -> BarrierMissed:
-    return BarrierMissed((rank_number(found[1]),))
+def _task_missing(match: re.Match[str]) -> BarrierMissed:
+    return BarrierMissed((rank_number(match[1]),))
 
 
-def _fingerprints_differ(found: re.Match[str]) -> CollectiveMismatch | None:
-    shown = parse_fingerprints(found.string)
-    return CollectiveMismatch(shown) if shown or "Detected mismatch" in found.string else None
+def _fingerprints_differ(match: re.Match[str]) -> CollectiveMismatch | None:
+    shown = parse_fingerprints(match.string)
+    return CollectiveMismatch(shown) if shown or "Detected mismatch" in match.string else None
 
 
-def _differs_from_rank_0(found: re.Match[str]) -> CollectiveMismatch:
-    both = (CollectiveFingerprint(rank_number(found[name]), "") for name in ("mine", "other"))
+def _differs_from_rank_0(match: re.Match[str]) -> CollectiveMismatch:
+    both = (CollectiveFingerprint(rank_number(match[name]), "") for name in ("mine", "other"))
     return CollectiveMismatch(tuple(both), "DeepSpeed compared what they were about to do")
 
 
@@ -223,7 +225,7 @@ _store_wait
     got error: (?P<error>.*)|store->get\(['"]?\d+['"]?\) got error: (?P<bare>.*)
 # torch's TCPStore
 ClientsMissing
-    waiting for clients\. (?P<joined>\d+)/(?P<expected>\d+) clients joined
+    waiting for clients\. (?P<arrivals>\d+)/(?P<expected>\d+) clients joined
 # _store_based_barrier of torch.distributed; a store of an earlier run counts too many
 _unjoined_ranks
     Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?

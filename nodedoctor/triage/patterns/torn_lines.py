@@ -1,4 +1,4 @@
-"""Lines that were broken: by a terminal when they were copied, by what others print, or in a message."""
+"""Joins lines broken by a terminal, by other output, or within a message."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def join_broken(lines: Iterable[Line]) -> Iterator[Line]:
     between: list[Line] = []
     for line in _exception_messages(lines):
         if broken is not None and line.who in (NOBODY, broken.who):
-            whole = f"{broken.text}{line.text}"
-            if _GOES_ON.search(whole):
-                broken = replace(broken, text=whole)
+            joined_text = f"{broken.text}{line.text}"
+            if _GOES_ON.search(joined_text):
+                broken = replace(broken, text=joined_text)
                 if not _is_half(broken):
                     yield broken
                     yield from between

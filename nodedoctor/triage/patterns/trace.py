@@ -13,9 +13,9 @@ from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_hea
 from nodedoctor.triage.patterns.frames import StackFrame, of_onlookers
 from nodedoctor.triage.patterns.handling import counts_tries
 
-AFTER = 3
+STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""
-PLACED = 2
+FRAME_INDENT = 2
 """Blanks in front of a frame's place in a traceback that begins at the margin (`Lib/traceback.py`)."""
 LONGEST_STACK = 64
 """Frames kept per traceback: the innermost decide."""
@@ -32,7 +32,7 @@ _QUALIFIED = re.compile(
 """Behind a stack, a class with its module or of several words is an exception, whatever it is called."""
 _THROWN = re.compile(r"^terminate called after throwing an instance of '([^']{1,200})'")
 _WHAT = re.compile(r"^\s*what\(\):\s+(\S.*)$")
-_OF_A_SIGNAL = re.compile(
+_SIGNAL_ERROR = re.compile(
     r"(?:\w+Error: )?KeyboardInterrupt\b|(?:\w+\.)*SignalException: Process \d+ got signal: "
     r"|FatalError: `[^`]{1,60}` is detected by the operating system"  # Paddle's handler of signals
 )
@@ -42,15 +42,16 @@ _FAILED = re.compile(
     r"(?i)error|exception|traceback|fail|could(?: not|n't)|cannot|can't|unable|caught|raised|due to"
 )
 """A warning that has to do with the traceback behind it; torchrun's about OMP_NUM_THREADS has not."""
-_OF_CONDA = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
+_CONDA_ERROR = re.compile(r"CommandNotFoundError|Conda\w{0,40}Error|Environment(?:Name|Location)NotFound")
 """What conda prints when a script calls it: the script goes on (`conda/exceptions.py`)."""
 _AGAIN = "During handling of the above exception"
 
 
 @record
 class ExceptionRaised:
-    """An exception ended a traceback, or stands alone. `later`: raised while an earlier one was handled.
+    """An exception at the end of a traceback, or in a line alone.
 
+    `later`: raised while an earlier one was handled.
     `logged`: the program's own logger printed it as an error, so something had caught it. `in_thread`: it
     ended a thread, and not the process.
     """
@@ -65,10 +66,10 @@ class ExceptionRaised:
 
 @record
 class CutShort:
-    """A traceback at the log's end without the line that names its exception: the log was cut.
+    """A traceback that the end of the log cut before its exception.
 
-    `error` is the name of the exception where Ray gave it in front, and `echo` whether such a one only tells
-    of something that ended elsewhere.
+    `error` is the name of the exception where Ray gave it in front, and `echo` whether such an exception only
+    reports the end of another process.
     """
 
     frames: tuple[StackFrame, ...] = ()
@@ -84,9 +85,9 @@ class _OpenTraceback:
     manner: Assertion = "plain"
     steps: int = 0
     indent: str = ""
-    """What stands in front of each line: supervisors show so what their children said."""
-    behind: bool = False
-    """It stands behind a line that the program's own logger printed as an error."""
+    """What is in front of each line: supervisors put it before the lines of their children."""
+    after_error: bool = False
+    """It is behind a line that the program's own logger printed as an error."""
     in_thread: bool = False
     announcement: str = ""
     """The line that announces it, where that names an error: it may be another one."""
@@ -98,11 +99,14 @@ them and goes on."""
 _IN_THREAD = re.compile(r"Exception in thread \S")
 """How `threading.excepthook` begins: the thread ends, and its process goes on."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
-"""Source at which a traceback ends in a warning: Python was told to raise them (`-W error`)."""
+"""Source at which a traceback ends in a warning: with `-W error` Python raises them."""
 
 
-def _announced_kind(line: Line | None) -> Assertion:
-    """What a line says of a traceback behind it: Python goes on after `__del__` and a logged warning."""
+def _announced_manner(line: Line | None) -> Assertion:
+    """The manner that a line announces for the traceback behind it.
+
+    Python goes on after `__del__` and a logged warning.
+    """
     if line is None or line.severity:  # a library of C++ says nothing of a traceback of Python
         return "plain"
     if _IGNORED.match(line.text):
@@ -116,26 +120,26 @@ def _announced_kind(line: Line | None) -> Assertion:
     return "retold" if line.level in ("W", "I", "D") or is_heading(line.text) else "plain"
 
 
-def _alone(line: Line, end: int) -> Assertion:
-    """How a line without a stack says that an exception was raised."""
+def _lone_manner(line: Line, end: int) -> Assertion:
+    """The manner of an exception in a line without a stack."""
     how = assertion_of(line, 0, end)
     return how if how in ("handled", "warning", "retold") else "plain"
 
 
 def _without_markup(text: str) -> str:
-    """A line without the marks that people put around it in an issue or a chat: `**### ValueError: x**`."""
+    """A line without the marks of an issue or a chat: `**### ValueError: x**`."""
     return text.strip("`*#").lstrip() if text[:1] in "`*#" else text.strip("`")
 
 
 def _of_handler(current: _OpenTraceback) -> bool:
-    """True for what was raised while a signal was handled, by what Python says or by a function's name."""
+    """True for what was raised while a signal was handled."""
     return current.later or any(_HANDLER.search(frame.function) for frame in current.frames)
 
 
-MIXED = 12
+ANNOUNCED_LINES = 12
 """Lines behind the announcement of an ignored error in which its traceback may begin, among others. Ours."""
-DIFFERENT = 4096
-"""Exceptions of which it is remembered how they were told."""
+MOST_MANNERS = 4096
+"""Exceptions whose manner is remembered."""
 
 
 class TracebackReader:
@@ -143,9 +147,9 @@ class TracebackReader:
 
     def __init__(self) -> None:
         self._open: dict[str, _OpenTraceback] = {}
-        self._again: set[str] = set()
+        self._chained: set[str] = set()
         self._signalled: set[str] = set()
-        self._told: dict[str, Assertion] = {}
+        self._manners: dict[str, Assertion] = {}
         self._ignored: Counter[str] = Counter()
         """Errors in cleanups that were announced: of their tracebacks the heads may have been left out."""
         self._ignored_at: dict[str, int] = {}
@@ -155,7 +159,7 @@ class TracebackReader:
         self._steps = 0
 
     def read(self, line: Line) -> Iterator[tuple[ExceptionRaised, Assertion]]:
-        """Exceptions this line completes, and how they are told."""
+        """Exceptions that this line completes, with their manner."""
         self._lines += 1
         before = self._before.get(line.key)
         self._before[line.key] = line
@@ -163,48 +167,48 @@ class TracebackReader:
 
     def _read(self, line: Line, before: Line | None) -> Iterator[tuple[ExceptionRaised, Assertion]]:
         text = line.text
-        if (begun := self._open.get(line.key)) is not None:
-            text = text.removeprefix(begun.indent)
+        if (open_trace := self._open.get(line.key)) is not None:
+            text = text.removeprefix(open_trace.indent)
         if thrown := _THROWN.match(text):
             self._thrown[line.key] = thrown[1]
-        elif (told := _WHAT.match(text)) and line.key in self._thrown:
-            yield ExceptionRaised(self._thrown.pop(line.key), told[1]), "plain"
+        elif (cpp_what := _WHAT.match(text)) and line.key in self._thrown:
+            yield ExceptionRaised(self._thrown.pop(line.key), cpp_what[1]), "plain"
             return
         if text.startswith("Traceback (most recent call last)"):
-            later = line.key in self._again
-            behind = before is not None and before.level in SERIOUS and before.time is not None
+            later = line.key in self._chained
+            after_error = before is not None and before.level in SERIOUS and before.time is not None
             threaded = before is not None and _IN_THREAD.match(before.text) is not None
             ignored = self._is_ignored(line)
             announcement = before.text if before is not None and not ignored else ""
             self._open[line.key] = _OpenTraceback(
                 line,
                 later=later,
-                manner="handled" if ignored else _announced_kind(before),
+                manner="handled" if ignored else _announced_manner(before),
                 steps=self._steps,
-                behind=behind,
+                after_error=after_error,
                 in_thread=threaded,
                 announcement=announcement if names_error(announcement) else "",
             )
-            self._again.discard(line.key)
+            self._chained.discard(line.key)
             return
         if _AGAIN in text:
-            self._again.add(line.key)
+            self._chained.add(line.key)
         if _IGNORED.match(text):
             self._ignored[line.key] += 1
             self._ignored_at[line.key] = self._lines
         current = self._open.get(line.key)
-        if current is not None and self._grown(current, text):
+        if current is not None and self._append_to_stack(current, text):
             current.steps = self._steps
             return
         raised = (
             RAISED.match(_without_markup(text)) if current is not None or not text.startswith(" ") else None
         )
-        if raised and current is None and _OF_CONDA.match(raised[1]):
+        if raised and current is None and _CONDA_ERROR.match(raised[1]):
             return
         if current is None and (frame := _FRAME.match(text)) and frame[3]:  # its head was cut off
-            how = "handled" if self._ignored[line.key] else _announced_kind(before)
+            how = "handled" if self._ignored[line.key] else _announced_manner(before)
             current = self._open[line.key] = _OpenTraceback(line, manner=how, steps=self._steps)
-            self._grown(current, text)
+            self._append_to_stack(current, text)
             return
         if raised is None and current is not None and current.frames:
             raised = _QUALIFIED.match(_without_markup(text))
@@ -217,7 +221,7 @@ class TracebackReader:
         self._open.pop(line.key, None)
         ignored = self._is_ignored(line)
         self._ignored[line.key] -= self._ignored[line.key] > 0
-        if _OF_A_SIGNAL.match(text):  # told by signs of their own: in order, or sent from outside
+        if _SIGNAL_ERROR.match(text):  # the signals have events of their own
             self._signalled.add(line.key)
             return
         if line.key in self._signalled and current is not None and _of_handler(current):
@@ -227,20 +231,20 @@ class TracebackReader:
         aside = of_onlookers(frames)
         how = "plain"
         if current is None:
-            how = "handled" if ignored or _announced_kind(before) == "handled" else "plain"
+            how = "handled" if ignored or _announced_manner(before) == "handled" else "plain"
         elif not current.announcement or raised[1].rpartition(".")[2] in current.announcement:
             how = current.manner
-        told_so = current is not None and current.first.level == line.level == "W"  # every line of it
+        all_warnings = current is not None and current.first.level == line.level == "W"  # every line of it
         if current is not None and current.first.level in ("I", "D") and not line.level:
-            how = "handled"  # its program's logger tells of it, and has caught it
-        if told_so or line.severity in ("W", "I", "D"):
+            how = "handled"  # its program's logger printed it, so it was caught
+        if all_warnings or line.severity in ("W", "I", "D"):
             how = "warning"
         elif current is None and how == "plain":
-            how = _alone(line, raised.end(1))
-        how = self._as_before(line, text, "handled" if aside else how)
+            how = _lone_manner(line, raised.end(1))
+        how = self._first_manner(line, text, "handled" if aside else how)
         logged = (
             current is not None
-            and (current.behind or current.first.level in SERIOUS)
+            and (current.after_error or current.first.level in SERIOUS)
             and line.level not in SERIOUS
         )
         threaded = current is not None and current.in_thread
@@ -248,41 +252,41 @@ class TracebackReader:
         yield what, how
 
     def _is_ignored(self, line: Line) -> bool:
-        """True where an announcement of an ignored error is not far, and its traceback has not ended."""
-        return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= MIXED
+        """True soon after an announced ignored error, until its traceback ends."""
+        return self._ignored[line.key] > 0 and self._lines - self._ignored_at[line.key] <= ANNOUNCED_LINES
 
-    def _as_before(self, line: Line, text: str, how: Assertion) -> Assertion:
-        """Ray shows what many workers say once, and the rest out of order with a count: all said it alike."""
+    def _first_manner(self, line: Line, text: str, how: Assertion) -> Assertion:
+        """The manner of the first of equal lines, which Ray may repeat."""
         if line.repeated:
-            return self._told.get(text, how)
-        if len(self._told) < DIFFERENT:
-            self._told.setdefault(text, how)
+            return self._manners.get(text, how)
+        if len(self._manners) < MOST_MANNERS:
+            self._manners.setdefault(text, how)
         return how
 
-    def left(self) -> Iterator[Event[CutShort]]:
+    def flush(self) -> Iterator[Event[CutShort]]:
         """The tracebacks that are still open when the log ends."""
         for current in self._open.values():
             line, how = current.first, current.manner
-            if self._steps - current.steps < AFTER:
+            if self._steps - current.steps < STEPS_BEHIND:
                 what = CutShort(tuple(current.frames))
                 yield Event.at(line, what, manner=how)
         self._open.clear()
 
     def holds(self, line: Line) -> bool:
-        """True for a line of a stack: what it shows is source, and no word of the program."""
+        """True for a line of a stack, which is source and no message."""
         return line.key in self._open and line.text[:1].isspace()
 
-    def stepped(self) -> None:
+    def count_step(self) -> None:
         """A counter of steps was printed."""
         self._steps += 1
 
     @staticmethod
-    def _grown(current: _OpenTraceback, text: str) -> bool:
+    def _append_to_stack(current: _OpenTraceback, text: str) -> bool:
         """True when the line belongs to the stack and was taken in."""
         frame = _FRAME.match(text)
         if frame:
             if not current.frames:
-                current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - PLACED)]
+                current.indent = text[: max(0, len(text) - len(text.lstrip(" ")) - FRAME_INDENT)]
             current.frames.append(StackFrame(frame[1], int(frame[2]), frame[3] or ""))
             del current.frames[:-LONGEST_STACK]
             return True

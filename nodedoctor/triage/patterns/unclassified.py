@@ -1,7 +1,7 @@
-"""Lines that speak of a failure in words that no sign reads.
+"""Lines that speak of a failure in words that no pattern reads.
 
-Every program has words of its own for what went wrong, and nobody knows them all. Such a line is no trouble
-by itself, since healthy programs complain too. It counts where nothing else tells how the log ends: a log
+Every program has words of its own for what went wrong, and no table has them all. Such a line is no trouble
+by itself, since healthy programs complain too. It counts where nothing else shows how the log ends: a log
 whose last words are of a failure is no log of which nothing was recognised.
 """
 
@@ -14,10 +14,10 @@ from nodedoctor.triage.model import ASSERTED, Line
 from nodedoctor.triage.patterns.assertion import assertion_of
 from nodedoctor.triage.patterns.not_a_log import PASSING
 
-MUCH = 100
+LINES_BEHIND = 100
 """Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
 follow an error are fewer. Ours."""
-VERY_MUCH = 100_000
+BYTES_BEHIND = 100_000
 """Bytes behind an error that its own program does not say while it ends: the stacks of all threads, the map
 of its memory or the settings that some print then are fewer. Ours."""
 
@@ -27,42 +27,42 @@ _STOPPING = re.compile(r"\bscripts\.py:\d{1,5} -- ")
 
 
 class LastComplaint:
-    """How many lines ago one spoke of a failure."""
+    """How many lines ago the last complaint was."""
 
     def __init__(self) -> None:
         self._behind: int | None = None
 
     def read(self, *, complains: bool) -> bool:
-        """True at the line with which there is much behind the last complaint."""
+        """True at the line that is `LINES_BEHIND` lines behind the last complaint."""
         if complains:
             self._behind = 0
         elif self._behind is not None:
             self._behind += 1
-        return self._behind == MUCH
+        return self._behind == LINES_BEHIND
 
 
 class LastError:
-    """How far back the last error of a log of one process stands. Of a long log not all lines are read."""
+    """How many bytes ago a one-process log had its last error."""
 
     def __init__(self) -> None:
         self._at: int | None = None
         self._several = False
 
     def read(self, line: Line, *, erred: bool) -> bool:
-        """True at the line with which there is very much behind the last error."""
+        """True at the line that is `BYTES_BEHIND` bytes behind the last error."""
         self._several = self._several or line.who.rank is not None or line.who.pid is not None
         if erred:
             self._at = line.place.offset
         elif self._at is not None and _STOPPING.search(line.text):
             self._at += len(line.text)
-        elif self._at is not None and line.place.offset - self._at >= VERY_MUCH:
+        elif self._at is not None and line.place.offset - self._at >= BYTES_BEHIND:
             self._at = None
             return not self._several
         return False
 
 
 class RetryDetails:
-    """Whether a line is the detail of an error that the line in front of it says is tried again."""
+    """Whether a line is the detail of the retried error in front of it."""
 
     def __init__(self) -> None:
         self._key: str | None = None
@@ -76,7 +76,7 @@ class RetryDetails:
 
 @record
 class UnclassifiedError:
-    """A line that speaks of a failure. `aside`: as a sentence about one, and not as a report."""
+    """A line about a failure; `aside`: as a sentence, not as a report."""
 
     aside: bool = False
 
@@ -111,12 +111,12 @@ _NONE = re.compile(
     r"|(?:exit|return)(?:ed)? (?:with )?(?:code|status)\W{1,3}0\b"
 )
 """Counts of none, and measures that have such a word in their name."""
-_INFORMS = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
-"""Programs that go on after what they tell so; NCCL tells there, too, that a local process went away."""
+_NCCL_INFO = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
+"""NCCL goes on after these lines, except after the one about a local process that went away."""
 
-_LEAVES = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
+_EXIT_WARNING = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
 """How a program warns that it ends."""
-_GIVEN = re.compile(
+_REQUESTED = re.compile(
     r"^\++ \S"
     r"|^(?=.{1,200}$)\W*(?:\w[\w.-]{0,80} )?[\w.-]{0,80}(?i:time_?out)[\w.-]{0,80}"
     r"(?: ?\(\w{1,8}\))?\s{0,9}[:=]\s{0,9}\d[\d.]{0,19}\s?\w{0,3}\W{0,80}$"
@@ -127,19 +127,19 @@ _GIVEN = re.compile(
 
 
 def unclassified_error(line: Line) -> UnclassifiedError | None:
-    """What a line that nothing else was read from says of a failure."""
-    found = FAILING.search(line.text)
-    leaves = _LEAVES.search(line.text) is not None
+    """The failure in a line that no pattern reads."""
+    match = FAILING.search(line.text)
+    leaves = _EXIT_WARNING.search(line.text) is not None
     if (
-        found is None
+        match is None
         or line.level in ("D", "I")
         or (line.level == "W" and not leaves)
         or _NONE.search(line.text)
-        or _INFORMS.search(line.text)
-        or _GIVEN.search(line.text)
+        or _NCCL_INFO.search(line.text)
+        or _REQUESTED.search(line.text)
         or PASSING.search(line.text)
     ):
         return None
-    how = assertion_of(line, found.start(), found.end())
-    told = how in (*ASSERTED, "described") or (how == "warning" and leaves)
-    return UnclassifiedError(how == "described") if told else None
+    how = assertion_of(line, match.start(), match.end())
+    counts = how in (*ASSERTED, "described") or (how == "warning" and leaves)
+    return UnclassifiedError(how == "described") if counts else None

@@ -1,4 +1,4 @@
-"""PyTorch's NCCL watchdog, heartbeat monitor and desync report, in the words of torch 1.13 to 2.15."""
+"""PyTorch's NCCL watchdog, heartbeat monitor and desync report, torch 1.13 to 2.15."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class CollectiveStatus:
 
 @record
 class DumpRequested:
-    """A rank was told to dump because of this rank, the first victim that reported."""
+    """A rank was asked to dump because of this rank, the first victim that reported."""
 
     from_rank: int | None = None
 
 
 @record
 class WatchdogStuck:
-    """The watchdog thread itself stood still: a CUDA or NCCL call, or the GIL, held it."""
+    """The watchdog was stuck in a CUDA or NCCL call, or waited for the GIL."""
 
     seconds_stuck: int | None = None
     of_server: bool = False
@@ -75,7 +75,7 @@ class DesyncMissing:
 
 @record
 class DesyncJoined:
-    """Ranks that entered a collective and did not leave it, the furthest behind in the desync report."""
+    """Ranks that entered a collective and did not leave it, the furthest behind."""
 
     ranks: tuple[int, ...]
     seq: int
@@ -90,8 +90,8 @@ class ProcessAborting:
 
 def group_of(text: str) -> ProcessGroup:
     """The process group a line names."""
-    found = _GROUP.search(text)
-    return ProcessGroup(found["guid"] or found["pgid"], found["desc"] or "") if found else ProcessGroup()
+    match = _GROUP.search(text)
+    return ProcessGroup(match["guid"] or match["pgid"], match["desc"] or "") if match else ProcessGroup()
 
 
 def collective_of(text: str) -> CollectiveCall | None:
@@ -100,8 +100,8 @@ def collective_of(text: str) -> CollectiveCall | None:
         return None
 
     def field(name: str) -> str | None:
-        found = re.search(rf"\b{name}=(-?\w+)(?=[,)])", text)  # at the end of a line it may be cut
-        return found[1] if found else None
+        match = re.search(rf"\b{name}=(-?\w+)(?=[,)])", text)  # at the end of a line it may be cut
+        return match[1] if match else None
 
     timeout = re.search(r"Timeout\(ms\)=(\d+)(?=[,)])", text)
     return CollectiveCall(
@@ -114,8 +114,8 @@ def collective_of(text: str) -> CollectiveCall | None:
     )
 
 
-def _timed_out(found: re.Match[str]) -> TimedOut | CollectiveFailed | None:
-    text = found.string
+def _timed_out(match: re.Match[str]) -> TimedOut | CollectiveFailed | None:
+    text = match.string
     work = collective_of(text)
     if "raised the following async exception" in text:
         reason = text.partition("async exception:")[2].strip()
@@ -131,8 +131,8 @@ def _timed_out(found: re.Match[str]) -> TimedOut | CollectiveFailed | None:
     return TimedOut(work, optional_integer(ran[1]) if ran else work.timeout_ms, fresh)
 
 
-def _group_status(found: re.Match[str]) -> CollectiveStatus:
-    text = found.string
+def _group_status(match: re.Match[str]) -> CollectiveStatus:
+    text = match.string
 
     def last(word: str) -> int | None:
         value = re.search(rf"last {word}(?: NCCL)? work: (-?\d+)", text, re.IGNORECASE)
@@ -148,21 +148,21 @@ def _group_status(found: re.Match[str]) -> CollectiveStatus:
     )
 
 
-def _aborting(found: re.Match[str]) -> TimedOut | CollectiveFailed:
-    """torch 2.15's default backend tells rank and group, and neither the collective nor its number."""
-    work = CollectiveCall(group=ProcessGroup(found["group"] or ""))
-    reason = found["why"].strip()
+def _aborting(match: re.Match[str]) -> TimedOut | CollectiveFailed:
+    """torch 2.15's default backend names rank and group, and neither the collective nor its number."""
+    work = CollectiveCall(group=ProcessGroup(match["group"] or ""))
+    reason = match["why"].strip()
     if re.search(r"time[d ]*\s?out", reason):
         return TimedOut(work, None, fresh=True)
     return CollectiveFailed(work, reason)
 
 
-def _async_error(found: re.Match[str]) -> CollectiveFailed:
-    return CollectiveFailed(CollectiveCall(group=ProcessGroup(found["group"] or "")), found["why"].strip())
+def _async_error(match: re.Match[str]) -> CollectiveFailed:
+    return CollectiveFailed(CollectiveCall(group=ProcessGroup(match["group"] or "")), match["why"].strip())
 
 
-def _lagging(found: re.Match[str]) -> TimedOut:
-    return TimedOut(CollectiveCall(found["op"], bounded_integer(found["seq"])))
+def _lagging(match: re.Match[str]) -> TimedOut:
+    return TimedOut(CollectiveCall(match["op"], bounded_integer(match["seq"])))
 
 
 _ROWS = r"""

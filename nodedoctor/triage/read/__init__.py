@@ -1,1 +1,1 @@
-"""Any source into events: found, unpacked, searched in bounded time, and put to the job and rank it is of."""
+"""Any source into events: found, unpacked, searched and read in bounded time."""

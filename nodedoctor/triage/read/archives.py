@@ -1,4 +1,4 @@
-"""What a file really holds: packed files are unpacked, archives opened up, each part with its own name.
+"""Unpacks files and archives, each part with its own name.
 
 Nothing is written to disk. Sizes are counted while reading, a name that comes twice is read once, and what
 cannot be opened becomes a note.
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @record
 class ArchivePart:
-    """One file of an archive, or the file itself: its name, what it is, and how to read it.
+    """One file of an archive: its name, its kind, and how to read it.
 
     `member` is the place of the outermost archive's member that it is in; `files` how many there are at
     least, as far as that is known.
@@ -51,27 +51,27 @@ class ArchivePart:
 
 @record
 class ArchiveShare:
-    """The members of an archive that one of several processes reads: every `of`-th from `first` on."""
+    """The members that one of `count` processes reads: every `count`-th from `first` on."""
 
     first: int = 0
-    of: int = 1
+    count: int = 1
 
     def has(self, member: int) -> bool:
         """Whether a member is among them."""
-        return member % self.of == self.first
+        return member % self.count == self.first
 
 
-WHOLE = ArchiveShare()
+ALL_MEMBERS = ArchiveShare()
 
 
 class UnpackBudget:
-    """Bytes that may still be unpacked, and what was left out, with the member that it is of.
+    """The bytes left to unpack, and notes of unread parts by member.
 
-    Who reads a share has a share of the bytes, so that all together unpack no more than one would.
+    The reader of a share has a share of the bytes, so that all together unpack no more than one would.
     """
 
-    def __init__(self, share: ArchiveShare = WHOLE) -> None:
-        self.left = LARGEST // share.of
+    def __init__(self, share: ArchiveShare = ALL_MEMBERS) -> None:
+        self.left = LARGEST // share.count
         self.member = 0
         self.left_out: list[tuple[int, str]] = []
 
@@ -81,9 +81,13 @@ class UnpackBudget:
 
 
 def archive_parts(
-    name: str, file: ReadableStream, account: UnpackBudget, share: ArchiveShare | None = WHOLE, depth: int = 0
+    name: str,
+    file: ReadableStream,
+    account: UnpackBudget,
+    share: ArchiveShare | None = ALL_MEMBERS,
+    depth: int = 0,
 ) -> Iterator[ArchivePart]:
-    """The files in a file, in order; each is read before the next one is asked for.
+    """The files in a file; each is read before the next is asked for.
 
     Of the outermost archive a `share` of the members is read; None: this is inside of one.
     """
@@ -102,21 +106,21 @@ def archive_parts(
 
 
 def _begin_member(member: int, account: UnpackBudget, share: ArchiveShare | None) -> bool:
-    """Whether a member is to be read; what is left out from here on is of the outermost archive's member."""
+    """Whether a member is to be read; later notes are about it."""
     if share is None:
         return True
     account.member = member
     return share.has(member)
 
 
-def _of_member(member: int, files: int, found: Iterator[ArchivePart]) -> Iterator[ArchivePart]:
-    """The parts of a member, as those of the archive with at least so many files."""
-    for number, part in enumerate(found, 1):
+def _member_parts(member: int, files: int, parts: Iterator[ArchivePart]) -> Iterator[ArchivePart]:
+    """The parts of a member, with the number of files known so far."""
+    for number, part in enumerate(parts, 1):
         yield replace(part, member=member, files=files * max(number, part.files))
 
 
 def count_members(source: LogSource) -> int:
-    """How many members of an archive can be read each by itself; 1 for everything else, and what is broken.
+    """How many members of an archive can be read separately; 1 for others.
 
     A zip lists them. Of a tar it is only known that there may be several, and all that lies before a member
     must be unpacked to reach it. That takes bzip2 longer than it takes to read the logs: nothing is won.
@@ -195,8 +199,8 @@ def _zip_parts(
                 continue
             try:
                 with archive.open(info) as member:
-                    found = archive_parts(inside, member, account, None, depth + 1)
-                    yield from _of_member(number, len(files), found)
+                    parts = archive_parts(inside, member, account, None, depth + 1)
+                    yield from _member_parts(number, len(files), parts)
             except (*BROKEN, RuntimeError, NotImplementedError) as error:
                 account.leave_out(inside, str(error) or "it cannot be opened")
                 if account.left < 0:
@@ -208,7 +212,7 @@ def _tar_parts(
 ) -> Iterator[ArchivePart]:
     names: set[str] = set()
     with tarfile.open(fileobj=cast("Any", start), mode="r|") as archive:
-        for number, member in enumerate(one for one in archive if one.isfile()):
+        for number, member in enumerate(info for info in archive if info.isfile()):
             inside = f"{name}!{member.name}"
             refused = member.name in names or len(names) >= FILES_AT_MOST
             if not refused:
@@ -220,8 +224,8 @@ def _tar_parts(
                 continue
             file = archive.extractfile(member)
             if file is not None:
-                found = archive_parts(inside, file, account, None, depth + 1)
-                yield from _of_member(number, number + 1, found)
+                parts = archive_parts(inside, file, account, None, depth + 1)
+                yield from _member_parts(number, number + 1, parts)
 
 
 def _open_zstd(file: Any) -> Any:

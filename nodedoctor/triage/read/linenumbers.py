@@ -1,4 +1,4 @@
-"""Line numbers for the few lines that are shown: counted at the end, not while gigabytes are read."""
+"""Line numbers of the few shown lines, counted at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LineNumbers:
         for path, offsets in wanted.items():
             self._count(path, sorted(offsets), files[path])
 
-    def of(self, event: Event[Any]) -> int | None:
+    def line_of(self, event: Event[Any]) -> int | None:
         """The line of an event, counted from one; None for streams and files that changed."""
         return event.place.line or self._lines.get((event.place.source, event.place.offset))
 
@@ -44,10 +44,10 @@ class LineNumbers:
 
 
 def _nearest_line(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
-    """Number and offset of the known line that is nearest: grep counted those with a hit in them."""
-    after = bisect_right(anchors, (offset, 0))
-    known = min((last, *anchors[max(0, after - 1) : after + 1]), key=lambda anchor: abs(anchor[0] - offset))
-    return known[1], known[0]
+    """Number and offset of the nearest line that grep or we counted."""
+    index = bisect_right(anchors, (offset, 0))
+    nearest = min((last, *anchors[max(0, index - 1) : index + 1]), key=lambda anchor: abs(anchor[0] - offset))
+    return nearest[1], nearest[0]
 
 
 def _count_newlines(file: FileIO, begin: int, end: int) -> int:

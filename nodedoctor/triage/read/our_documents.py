@@ -1,4 +1,4 @@
-"""Documents of our own among what is to be read: they quote logs, and are none."""
+"""Our own documents among the sources: they quote logs, and are none."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ READ_BY = {
 
 def document_kind(head: bytes) -> str:
     """Which of our documents a file is by its first bytes; '' for anything else."""
-    found = _OWN.match(head)
-    return found[1].decode() if found else ""
+    match = _OWN.match(head)
+    return match[1].decode() if match else ""

@@ -1,4 +1,4 @@
-"""Many logs are read on all cores: forks of this process read a share each and hand back what they read."""
+"""Reads many logs on all cores, each fork a share of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from nodedoctor.debug import Log
 from nodedoctor.record import record
-from nodedoctor.triage.read.archives import PACKS, WHOLE, ArchiveShare, count_members
+from nodedoctor.triage.read.archives import ALL_MEMBERS, PACKS, ArchiveShare, count_members
 from nodedoctor.triage.read.reader import SourceReading, read_source, read_tail
 from nodedoctor.triage.read.scan import choose_depth
 from nodedoctor.triage.read.sources import LogSource
@@ -35,11 +35,11 @@ class ReadTask:
     """One source to be read, or a share of the members of an archive."""
 
     source: LogSource
-    share: ArchiveShare = WHOLE
+    share: ArchiveShare = ALL_MEMBERS
     tail: int = 0
 
 
-Made = list[tuple[ReadTask, SourceReading]]
+TaskReadings = list[tuple[ReadTask, SourceReading]]
 
 
 def read_all(sources: Sequence[LogSource], reading: SourceReading) -> None:
@@ -47,19 +47,19 @@ def read_all(sources: Sequence[LogSource], reading: SourceReading) -> None:
     began = time.perf_counter()
     reading.depth = choose_depth(len(sources))
     loads = _assign_loads(sources, reading)
-    made = _read_tails(sources, reading)
+    readings = _read_tails(sources, reading)
     children = [_ReaderProcess(load, reading) for load in loads[1:]]
     if reading.limit is not None:
         reading.limit.interrupt_reading()
-    made += _read_each(loads[0], reading)
+    readings += _read_each(loads[0], reading)
     if reading.limit is not None:
         reading.limit.interrupt_waiting()
     for child in children:
-        made += child.made(reading)
+        readings += child.collect(reading)
     if reading.limit is not None:
         reading.limit.end_late()
-    by_path: dict[str, Made] = {}
-    for task, part in made:
+    by_path: dict[str, TaskReadings] = {}
+    for task, part in readings:
         by_path.setdefault(task.source.path, []).append((task, part))
     for source in sources:
         if parts := by_path.get(source.path):
@@ -69,8 +69,8 @@ def read_all(sources: Sequence[LogSource], reading: SourceReading) -> None:
     )
 
 
-def _read_tails(sources: Sequence[LogSource], reading: SourceReading) -> Made:
-    """The ends of logs, where the time is limited: of every log a short one before any longer one."""
+def _read_tails(sources: Sequence[LogSource], reading: SourceReading) -> TaskReadings:
+    """The ends of logs where time is limited, the short ends first."""
     if reading.limit is None:
         return []
     reading.limit.interrupt_reading()
@@ -80,29 +80,29 @@ def _read_tails(sources: Sequence[LogSource], reading: SourceReading) -> Made:
     )
 
 
-def _most_read(parts: Made) -> Made:
-    """The whole of a source, else the longest of its ends that was read without being interrupted."""
-    whole = [one for one in parts if not one[0].tail]
-    tails = [one for one in parts if one[0].tail and not one[1].interrupted]
-    if tails and (not whole or any(part.interrupted for _, part in whole)):
-        return [max(tails, key=lambda one: one[0].tail)]
-    return whole or parts[:1]
+def _most_read(parts: TaskReadings) -> TaskReadings:
+    """The full readings of a source, else its longest uninterrupted tail."""
+    full_readings = [pair for pair in parts if not pair[0].tail]
+    tails = [pair for pair in parts if pair[0].tail and not pair[1].interrupted]
+    if tails and (not full_readings or any(part.interrupted for _, part in full_readings)):
+        return [max(tails, key=lambda pair: pair[0].tail)]
+    return full_readings or parts[:1]
 
 
-def _merge_shares(source: LogSource, made: Made, reading: SourceReading) -> SourceReading:
-    """The reading of a source, out of those of its shares: what all of them say of the archive is said once.
+def _merge_shares(source: LogSource, readings: TaskReadings, reading: SourceReading) -> SourceReading:
+    """The reading of a source, merged from its shares, each note once.
 
-    A share that was larger than its share of the bound does not say that all of it is: it is read by one.
+    A share beyond its part of the bound does not show that the archive is: then one process reads all of it.
     """
-    if len(made) > 1 and any(part.spent for _, part in made) and not reading.interrupted:
-        made = _read_each([ReadTask(source)], reading)
-    (_, whole), *others = sorted(made, key=lambda one: one[0].share.first)
+    if len(readings) > 1 and any(part.spent for _, part in readings) and not reading.interrupted:
+        readings = _read_each([ReadTask(source)], reading)
+    (_, total), *others = sorted(readings, key=lambda pair: pair[0].share.first)
     for _, part in others:
-        whole.members |= part.members
-        whole.notes += [note for note in part.notes if note not in whole.notes]
-        whole.unread = max(whole.unread, part.unread)
-        whole.interrupted = whole.interrupted or part.interrupted
-    return whole
+        total.members |= part.members
+        total.notes += [note for note in part.notes if note not in total.notes]
+        total.unread = max(total.unread, part.unread)
+        total.interrupted = total.interrupted or part.interrupted
+    return total
 
 
 def _assign_loads(sources: Sequence[LogSource], reading: SourceReading) -> list[list[ReadTask]]:
@@ -113,7 +113,7 @@ def _assign_loads(sources: Sequence[LogSource], reading: SourceReading) -> list[
         return [list(map(ReadTask, sources))]
     total = sum(source.size for source in sources)
     shares = {source.path: _count_shares(source, total, cores) for source in sources}
-    work = sum(min(source.size, reading.depth.whole) for source in sources if shares[source.path] == 1)
+    work = sum(min(source.size, reading.depth.size) for source in sources if shares[source.path] == 1)
     work += sum(source.size * PACKED for source in sources if shares[source.path] > 1)
     tasks = [
         ReadTask(source, ArchiveShare(first, shares[source.path]))
@@ -123,26 +123,30 @@ def _assign_loads(sources: Sequence[LogSource], reading: SourceReading) -> list[
     cores = min(cores, len(tasks))
     if cores < 2 or work < ENOUGH:
         return [list(map(ReadTask, sources))]
-    begun = [task for task in tasks if task.source.path in reading.begun]  # only we have their answers
-    others = [task for task in tasks if task.source.path not in reading.begun]
-    return [[*begun, *others[cores - 1 :: cores]], *(others[first::cores] for first in range(cores - 1))]
+    # only this process has the answers of its searches
+    search_tasks = [task for task in tasks if task.source.path in reading.searches]
+    others = [task for task in tasks if task.source.path not in reading.searches]
+    return [
+        [*search_tasks, *others[cores - 1 :: cores]],
+        *(others[first::cores] for first in range(cores - 1)),
+    ]
 
 
 def _count_shares(source: LogSource, total: int, cores: int) -> int:
-    """In how many shares an archive is read: those that are small beside the others are read whole."""
+    """In how many shares an archive is read: one, where it is small."""
     if source.kind not in PACKS or source.size * cores < total:
         return 1
     return min(cores if source.kind == "zip" else OF_A_STREAM, cores, count_members(source))
 
 
-def _read_each(tasks: Sequence[ReadTask], reading: SourceReading) -> Made:
+def _read_each(tasks: Sequence[ReadTask], reading: SourceReading) -> TaskReadings:
     """A reading per task, so that they can be put in order."""
-    made: Made = []
+    readings: TaskReadings = []
     for task in tasks:
         if reading.interrupted:
             break
         source = task.source
-        part = SourceReading(begun=reading.begun, depth=reading.depth)
+        part = SourceReading(searches=reading.searches, depth=reading.depth)
         began = time.perf_counter()
         if task.tail:
             read_tail(source, task.tail, part)
@@ -150,43 +154,43 @@ def _read_each(tasks: Sequence[ReadTask], reading: SourceReading) -> Made:
             read_source(source, part, task.share)
         _log.debug("%s read as %s in %.3f s", source.path, source.kind, time.perf_counter() - began)
         reading.interrupted = reading.interrupted or part.interrupted
-        made.append((task, part))
-    return made
+        readings.append((task, part))
+    return readings
 
 
 class _ReaderProcess:
-    """A fork that reads a share. What it cannot hand back is read here."""
+    """A fork that reads a share. What it cannot send back is read here."""
 
     def __init__(self, load: Sequence[ReadTask], reading: SourceReading) -> None:
         self._load = load
-        self._answer, told = os.pipe()
+        self._answer, write_end = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._answer)
             if reading.limit is not None:
                 reading.limit.interrupt_reading()
-            self._read(told, SourceReading(depth=reading.depth))
-        os.close(told)
+            self._read(write_end, SourceReading(depth=reading.depth))
+        os.close(write_end)
 
-    def _read(self, told: int, reading: SourceReading) -> None:
+    def _read(self, write_end: int, reading: SourceReading) -> None:
         """In the child: read, answer, and leave without running anything of the parent's."""
         try:
-            made = _read_each(self._load, reading)
-            with os.fdopen(told, "wb") as file:
-                pickle.dump(made, file, pickle.HIGHEST_PROTOCOL)
+            readings = _read_each(self._load, reading)
+            with os.fdopen(write_end, "wb") as file:
+                pickle.dump(readings, file, pickle.HIGHEST_PROTOCOL)
         finally:
             os._exit(0)
 
-    def made(self, reading: SourceReading) -> Made:
-        """What it has read; read again here when it gave no whole answer."""
+    def collect(self, reading: SourceReading) -> TaskReadings:
+        """Its readings; read again here when it did not send all of them."""
         try:
             with os.fdopen(self._answer, "rb") as file:
-                made: Made = list(pickle.load(file))
+                readings: TaskReadings = list(pickle.load(file))
         except KeyboardInterrupt:
             reading.interrupted = True
             os.kill(self._pid, signal.SIGKILL)
-            made = []
+            readings = []
         except (EOFError, OSError, pickle.UnpicklingError):
-            made = _read_each(self._load, reading)
+            readings = _read_each(self._load, reading)
         os.waitpid(self._pid, 0)
-        return made
+        return readings

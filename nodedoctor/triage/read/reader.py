@@ -1,4 +1,4 @@
-"""From sources to events: opens each in the way it needs, bounded in memory whatever its size."""
+"""From sources to events, with bounded memory whatever their size."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from nodedoctor.triage.patterns import ras, read_events
 from nodedoctor.triage.patterns.signature import event_signature
 from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import (
+    ALL_MEMBERS,
     BROKEN,
-    WHOLE,
     ArchivePart,
     ArchiveShare,
     UnpackBudget,
     archive_parts,
 )
-from nodedoctor.triage.read.patience import Patience, TooLong
 from nodedoctor.triage.read.sampler import EventSampler
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath
 from nodedoctor.triage.read.time_limit import TimeLimit
+from nodedoctor.triage.read.timed_blocks import BlockTimeout, TimedBlocks
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20
@@ -42,7 +42,7 @@ RAS_LARGEST = 64 << 20
 DUMP_LARGEST = 1 << 30
 """Bytes of a flight-recorder dump inside of an archive, as of one outside."""
 HEAD = 96 << 10
-"""Bytes by which the layout of a log is told."""
+"""Bytes at the beginning of a log that decide its layout."""
 BLOCK = 256
 """Lines that are taken out of their prefixes before events are read from them."""
 
@@ -52,10 +52,10 @@ class SourceReading:
     """What was read so far: events in order, bytes, and what could not be read.
 
     `unread` counts lines, members of archives and envelopes that could not be opened, `slow` those of the
-    lines that took too long; `dumps` are those found inside of archives: name and bytes. `begun` are searches
-    that run already, by path. `depth` says how much of each log is read line by line. `members` are readings
-    of an archive's members by their place in it, and `spent` that it was larger than what may be unpacked.
-    `limit` is when reading has to end.
+    lines that took too long; `dumps` are those found inside of archives: name and bytes. `searches` run
+    already, by path. `depth` says how much of each log is read line by line. `members` are readings of an
+    archive's members by their place in it, and `spent` that it was larger than what may be unpacked. `limit`
+    is when reading has to end.
     """
 
     events: list[Event[Any]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class SourceReading:
     slow: int = 0
     dumps: list[tuple[str, bytes]] = field(default_factory=list)
     speakers: dict[str, SourceStats] = field(default_factory=dict)
-    begun: dict[str, GrepSearch] = field(default_factory=dict)
+    searches: dict[str, GrepSearch] = field(default_factory=dict)
     depth: ReadDepth = scan.DEEPEST
     members: dict[int, SourceReading] = field(default_factory=dict)
     spent: bool = False
@@ -88,10 +88,10 @@ class SourceReading:
         self.interrupted = self.interrupted or part.interrupted
 
 
-def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare = WHOLE) -> None:
-    """Add a source's events, or those of a share of an archive's members; trouble with it becomes a note.
+def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare = ALL_MEMBERS) -> None:
+    """Add the events of a source or of a share of its members.
 
-    Ctrl-C ends the reading, not the judging.
+    Trouble with it becomes a note. Ctrl-C ends the reading, not the judging.
     """
     try:
         if source.kind == "text" and _is_plain(source):
@@ -135,7 +135,7 @@ def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:
             file.seek(source.size - size)
             file.readline()
             start = file.tell()
-            spots = scan.scan_stream(file.read, reading.depth.whole)
+            spots = scan.scan_stream(file.read, reading.depth.size)
             lines = (RawLine(Place(source.path, start + offset), raw) for offset, raw in spots)
             _collect_events(_LogText(source.path, reading, lines))
         reading.size += source.size - start
@@ -147,7 +147,7 @@ def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:
 
 
 def unexpected_note(path: str, fault: Exception) -> str:
-    """A note for a fault that no reader foresaw: it is ours, and the rest of the sources is still judged."""
+    """A note for an unexpected fault of ours; the other sources are still judged."""
     last = traceback.extract_tb(fault.__traceback__)[-1:]
     where = "".join(f" in {os.path.basename(frame.filename)}:{frame.lineno}" for frame in last)
     why = " ".join(str(fault).split())[:200]
@@ -155,16 +155,16 @@ def unexpected_note(path: str, fault: Exception) -> str:
 
 
 def _is_plain(source: LogSource) -> bool:
-    """True for text that is read line by line where it lies: then a large file need not be read whole."""
+    """True for text that is read in place, so that grep can search it."""
     with open(source.path, "rb") as file:
         head = file.read(HEAD)
     return encoding_of(head) == "utf-8" and form_of(head) is None
 
 
 def _read_member(part: ArchivePart, reading: SourceReading) -> None:
-    """Add a part to the reading of the member that it is in: a member that is damaged costs no other one."""
+    """Add a part to its member's reading: a damaged member costs no other one."""
     inner = reading.members.setdefault(part.member, SourceReading())
-    inner.depth = min(reading.depth, scan.choose_depth(part.files), key=lambda depth: depth.whole)
+    inner.depth = min(reading.depth, scan.choose_depth(part.files), key=lambda depth: depth.size)
     try:
         _read_part(part, inner)
     except BROKEN as error:
@@ -198,7 +198,7 @@ def _read_part(part: ArchivePart, reading: SourceReading) -> None:
 
 
 def _read_form(form: EnvelopeForm, name: str, stream: _PeekedStream, reading: SourceReading) -> None:
-    """A form whose lines cannot be read one by one; what is no such thing after all is read by lines."""
+    """Read a form as a whole; what it is not after all, by lines."""
     data = _read_parts(stream.read, LARGEST)
     records = form.records(data) if len(data) < LARGEST else None
     if len(data) >= LARGEST:
@@ -214,10 +214,10 @@ def _read_form(form: EnvelopeForm, name: str, stream: _PeekedStream, reading: So
 
 def _read_parts(read_bytes: Callable[[int], bytes], most: int) -> bytes:
     blocks: list[bytes] = []
-    left = most
-    while left > 0 and (block := read_bytes(min(left, 1 << 20))):
+    remaining = most
+    while remaining > 0 and (block := read_bytes(min(remaining, 1 << 20))):
         blocks.append(block)
-        left -= len(block)
+        remaining -= len(block)
     return b"".join(blocks)
 
 
@@ -248,7 +248,7 @@ def _read_ras(part: ArchivePart, reading: SourceReading) -> None:
 
 @dataclass(slots=True)
 class _LogText:
-    """The lines of one log, as they stand in it."""
+    """One log: its name, its raw lines, and the reading that they belong to."""
 
     name: str
     reading: SourceReading
@@ -259,43 +259,43 @@ def _collect_events(text: _LogText) -> None:
     """The events of one log."""
     thin = EventSampler()
     reading = text.reading
-    patience = Patience(text.lines)
-    text = replace(text, lines=patience.lines())
+    blocks = TimedBlocks(text.lines)
+    text = replace(text, lines=blocks.lines())
     try:
-        with patience:
+        with blocks:
             while True:
                 try:
-                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), patience))):
+                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), blocks))):
                         thin.add(event)
                     break
-                except TooLong:
-                    patience.give_up()
-                    text = replace(text, lines=patience.lines())
+                except BlockTimeout:
+                    blocks.give_up()
+                    text = replace(text, lines=blocks.lines())
     except KeyboardInterrupt:
         _until_interrupt(text.name, reading)
     finally:
         reading.events += thin.events()
-        if patience.unread:
-            reading.slow += patience.unread
-            reading.unread += patience.unread
+        if blocks.unread:
+            reading.slow += blocks.unread
+            reading.unread += blocks.unread
             reading.notes.append(
-                f"{text.name}: {patience.unread} lines took too long, and were cut short or left out"
+                f"{text.name}: {blocks.unread} lines took too long, and were cut short or left out"
             )
 
 
-def _in_blocks(lines: Iterator[Line], patience: Patience) -> Iterator[Line]:
-    """The lines, a block at a time: a core that does one thing for a while takes a fifth less time for it."""
+def _in_blocks(lines: Iterator[Line], blocks: TimedBlocks) -> Iterator[Line]:
+    """The lines, a block at a time, which takes a fifth less time."""
     while block := list(islice(lines, BLOCK)):
-        patience.went_on()
+        blocks.restart()
         yield from block
 
 
 def _log_lines(text: _LogText) -> Iterator[Line]:
     """The lines of a log; reading stops where Ctrl-C comes."""
     reading = text.reading
-    speakers, lost = reading.speakers.setdefault(text.name, SourceStats()), LostLines()
+    speakers, losses = reading.speakers.setdefault(text.name, SourceStats()), LostLines()
     try:
-        for line in normalise_lines(text.lines, lost, event_signature):
+        for line in normalise_lines(text.lines, losses, event_signature):
             speakers.observe(line)
             yield line
     except KeyboardInterrupt:
@@ -304,13 +304,13 @@ def _log_lines(text: _LogText) -> Iterator[Line]:
         reading.notes.append(f"{text.name}: read only in part: {error}")
         reading.unread += 1
     finally:
-        reading.unread += lost.lines + lost.older
-        if lost.older:
+        reading.unread += losses.lines + losses.older
+        if losses.older:
             reading.notes.append(
-                f"{text.name}: its newest line is the first; the {lost.older} oldest lines were not read"
+                f"{text.name}: its newest line is the first; the {losses.older} oldest lines were not read"
             )
-        if lost.lines:
-            reading.notes.append(f"{text.name}: {lost.lines} lines could not be read")
+        if losses.lines:
+            reading.notes.append(f"{text.name}: {losses.lines} lines could not be read")
 
 
 def _until_interrupt(path: str, reading: SourceReading) -> None:
@@ -320,12 +320,12 @@ def _until_interrupt(path: str, reading: SourceReading) -> None:
 
 
 def _line_spots(source: LogSource, reading: SourceReading) -> Iterator[RawLine]:
-    """The lines of a plain file by the bytes they begin at; their numbers are counted when they are shown."""
+    """The lines of a plain file by their offsets."""
     for offset, raw in scan.scan_file(
         source.path,
         source.size,
         reading.anchors.setdefault(source.path, []),
-        reading.begun.pop(source.path, None),
+        reading.searches.pop(source.path, None),
         reading.depth,
     ):
         yield RawLine(Place(source.path, offset), raw)
@@ -333,12 +333,12 @@ def _line_spots(source: LogSource, reading: SourceReading) -> Iterator[RawLine]:
 
 def _sampled_lines(name: str, stream: _PeekedStream, deep: ReadDepth) -> Iterator[RawLine]:
     """The lines of a stream; those that matter, where it is long."""
-    for offset, raw in scan.scan_stream(stream.read, deep.whole):
+    for offset, raw in scan.scan_stream(stream.read, deep.size):
         yield RawLine(Place(name, offset), raw)
 
 
 class _InputStream:
-    """A file or a pipe, read forward; Ctrl-C is its end, and for a pipe what is there is read at once."""
+    """A file or a pipe, read forward; Ctrl-C is its end."""
 
     def __init__(self, file: BinaryIO, source: LogSource, reading: SourceReading) -> None:
         self._file, self._source, self._reading = file, source, reading
@@ -359,7 +359,7 @@ class _InputStream:
         return data
 
     def seekable_file(self) -> BinaryIO | None:
-        """The file itself, where one can move about in it: a zip's list of contents is at its end."""
+        """The file itself if it is seekable, as a zip needs."""
         return None if self._source.kind in ("stdin", "pipe") else self._file
 
 

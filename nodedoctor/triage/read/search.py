@@ -1,4 +1,4 @@
-"""grep(1) over a large log: it points at the lines that matter, on cores of its own, while others are read.
+"""Runs grep(1) over large logs on other cores, while logs are read.
 
 This module loads nothing heavy, so that the search can begin before the rest of triage is loaded.
 """
@@ -19,16 +19,16 @@ from itertools import pairwise
 
 from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
 
-WHOLE = 384 << 10
+LINE_BY_LINE = 384 << 10
 """Files up to this size (bytes) are read line by line; so is this much of a stream's beginning. A line takes
 some 80 us: read so, a log of 8 MB takes thirty times as long as one of a line, and twice by what grep finds.
 """
 CHUNK = 1 << 20
-KEPT = 8 << 20
+ANSWER_LIMIT = 8 << 20
 """Bytes of an answer that are kept, the last of them: some 400 000 lines."""
 TIMEOUT_S = 600.0
-AHEAD = 2
-"""Logs that are searched ahead; more would wait for each other."""
+MOST_SEARCHES = 2
+"""Logs that are searched before they are read; more would wait for each other."""
 PART = 96 << 20
 """Bytes of a file from which one more grep pays: 0.1 s of search against some 20 ms to start it."""
 PARTS = 8
@@ -54,59 +54,62 @@ Anchor = tuple[int, int]
 
 
 class GrepSearch:
-    """One search, begun at once; its answer is waited for. A large file is searched in parts at once."""
+    """A search that starts at once; a large file is searched in parts."""
 
     def __init__(self, path: str, words: Iterable[str] = GREP_PREFILTER, *options: str) -> None:
         words = tuple(words)
         pattern = "|".join(re.sub(r"([][(){}.*+?|^$\\])", r"\\\1", word) for word in words)
         argv = ("grep", "-abnoE", *options, "-e", pattern)
         path = os.path.abspath(path)
-        cuts = _part_bounds(path) if not options else ()
+        bounds = _part_bounds(path) if not options else ()
         self._parts = (
-            [_GrepPart(argv, path, cut, words[0] if cut[1] != cuts[-1] else "") for cut in pairwise(cuts)]
-            if len(cuts) > 2
+            [
+                _GrepPart(argv, path, span, words[0] if span[1] != bounds[-1] else "")
+                for span in pairwise(bounds)
+            ]
+            if len(bounds) > 2
             else [_GrepPart((*argv, "--", path), path)]
         )
 
     def answer(self) -> tuple[list[Anchor], bool] | None:
-        """Hits in order and whether the first were too many to keep; None when grep could not be asked."""
+        """The hits, and whether the first were dropped; None when grep failed."""
         self._collect()
         answers = [part.answer() for part in self._parts]
-        found: list[Anchor] = []
+        anchors: list[Anchor] = []
         lines = 0
         for part, hits in zip(self._parts, answers, strict=True):
             if hits is None:
                 return None
-            found += [(offset + part.begin, number + lines) for offset, number in hits]
+            anchors += [(offset + part.begin, number + lines) for offset, number in hits]
             lines += part.lines
-        return found, any(part.truncated for part in self._parts)
+        return anchors, any(part.truncated for part in self._parts)
 
     def stop(self) -> None:
-        """End a search whose answer nobody wants."""
+        """End a search whose answer is not needed."""
         for part in self._parts:
             part.stop()
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """True when none of its processes runs."""
-        return all(part.ended for part in self._parts)
+        return all(part.is_over for part in self._parts)
 
     def _collect(self) -> None:
-        """Take in what every grep prints as it comes; what has not ended in time is stopped."""
+        """Read what every grep prints, as it comes, until the time is over."""
         deadline = time.monotonic() + TIMEOUT_S
         with selectors.DefaultSelector() as waiting:
             for part in self._parts:
                 if part.output is not None:
                     waiting.register(part.output, selectors.EVENT_READ, part)
-            while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
-                for key, _ in waiting.select(left):
+            while waiting.get_map() and (remaining := deadline - time.monotonic()) > 0:
+                for key, _ in waiting.select(remaining):
                     part = key.data
                     if not part.take():
                         waiting.unregister(part.output)
 
 
 class _GrepPart:
-    """One grep(1), over a file or over a part of one, which ends with a line that holds `mark`."""
+    """One grep(1) over a file or a part, which ends with `mark`."""
 
     def __init__(
         self, argv: tuple[str, ...], path: str, span: tuple[int, int] | None = None, mark: str = ""
@@ -115,7 +118,7 @@ class _GrepPart:
         self.lines = 0
         self.truncated = False
         self._mark = mark
-        self._kept: deque[bytes] = deque()
+        self._blocks: deque[bytes] = deque()
         self._size = 0
         self._read_all = False
         self._feeder: subprocess.Popen[bytes] | None = None
@@ -143,22 +146,22 @@ class _GrepPart:
         """Take in what was printed; False at the end."""
         block = os.read(self.output, CHUNK) if self.output is not None else b""
         self._read_all = not block
-        self._kept.append(block)
+        self._blocks.append(block)
         self._size += len(block)
-        while self._size - len(self._kept[0]) > KEPT:
-            self._size -= len(self._kept.popleft())
+        while self._size - len(self._blocks[0]) > ANSWER_LIMIT:
+            self._size -= len(self._blocks.popleft())
             self.truncated = True
         return bool(block)
 
     def answer(self) -> list[Anchor] | None:
         """The hits by offset and line within the part; None without a whole answer."""
-        ended = self._read_all
-        if not ended:
+        read_all = self._read_all
+        if not read_all:
             self.stop()
         codes = self._wait()
-        if not ended or codes not in ((0,), (1,), (0, 0), (0, 1)):
+        if not read_all or codes not in ((0,), (1,), (0, 0), (0, 1)):
             return None
-        rows = b"".join(self._kept).split(b"\n")[1 if self.truncated else 0 :]
+        rows = b"".join(self._blocks).split(b"\n")[1 if self.truncated else 0 :]
         pairs = (row.split(b":", 2) for row in rows)
         hits = [(int(pair[1]), int(pair[0])) for pair in pairs if len(pair) == 3]
         if self._mark:
@@ -173,7 +176,7 @@ class _GrepPart:
         self._wait()
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """True when its processes are gone."""
         return all(child.poll() is not None for child in (self._feeder, self._child) if child is not None)
 
@@ -185,7 +188,7 @@ class _GrepPart:
 
 
 def _feed_part(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[bytes]:
-    """A process that writes a part of a file, and a line with a mark behind it."""
+    """A process that writes a part of a file, then a mark."""
     with open(path, "rb", buffering=0) as file:
         argv = (sys.executable, "-I", "-S", "-c", _FEED, *map(str, span), mark and f"{mark}\n")
         feeder = subprocess.Popen(argv, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -194,7 +197,7 @@ def _feed_part(path: str, span: tuple[int, int], mark: str) -> subprocess.Popen[
 
 
 def _widen_pipe(pipe: int | None) -> None:
-    """Let a pipe hold a MiB, so that who writes into it need not wait for who reads."""
+    """Let a pipe hold a MiB, so that its writer seldom waits."""
     if pipe is not None:
         with suppress(OSError, AttributeError):  # Linux alone has it, and bounds it for each user
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
@@ -207,10 +210,10 @@ def _part_bounds(path: str) -> Sequence[int]:
         with open(path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             many = min(cores, PARTS, size // PART)
-            cuts = {0, size} | {_next_line(file.fileno(), size * part // many) for part in range(1, many)}
+            bounds = {0, size} | {_next_line(file.fileno(), size * part // many) for part in range(1, many)}
     except OSError:
         return ()
-    return sorted(cuts)
+    return sorted(bounds)
 
 
 def _next_line(descriptor: int, begin: int) -> int:
@@ -224,16 +227,16 @@ def _next_line(descriptor: int, begin: int) -> int:
 
 
 def start_searches(paths: Iterable[str]) -> dict[str, GrepSearch]:
-    """Searches in the first large logs among these paths; those that cannot be searched are left out."""
-    begun: dict[str, GrepSearch] = {}
+    """Searches in the first large logs among these paths."""
+    searches: dict[str, GrepSearch] = {}
     for path in paths:
-        if len(begun) < AHEAD and _is_large_text(path):
-            begun[path] = GrepSearch(path)
-    return begun
+        if len(searches) < MOST_SEARCHES and _is_large_text(path):
+            searches[path] = GrepSearch(path)
+    return searches
 
 
 def has_short_lines(descriptor: int, size: int) -> bool:
-    """True when no line is so long that grep would have to hold it in memory."""
+    """True when no line is too long for grep's memory."""
     for offset in range(0, size, _STRIDE):
         step = offset
         while step < min(size, offset + _STRIDE):
@@ -248,7 +251,7 @@ def has_short_lines(descriptor: int, size: int) -> bool:
 
 def _is_large_text(path: str) -> bool:
     try:
-        if not os.path.isfile(path) or os.path.getsize(path) <= WHOLE:
+        if not os.path.isfile(path) or os.path.getsize(path) <= LINE_BY_LINE:
             return False
         with open(path, "rb", buffering=0) as file:
             return b"\0" not in file.read(65536) and has_short_lines(file.fileno(), os.path.getsize(path))

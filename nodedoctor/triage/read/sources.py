@@ -1,4 +1,4 @@
-"""What the given paths are: logs, compressed logs, flight-recorder dumps; folders and patterns are opened up.
+"""What paths are: logs, compressed logs, flight-recorder dumps; folders and patterns are walked.
 
 A file is judged by its first bytes, never by its name. What cannot be read becomes a note, not an exception.
 """
@@ -38,7 +38,7 @@ _RECORDER = (b'"entries"', b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"',
 
 @record
 class LogSource:
-    """One thing to read: its path, what it is, its size in bytes (0 for streams)."""
+    """A source: its path, its kind, its size in bytes (0 for streams)."""
 
     path: str
     kind: Kind
@@ -47,7 +47,7 @@ class LogSource:
 
 @record
 class FoundSources:
-    """What the paths came to, and what was left out and why."""
+    """The sources behind the paths, and notes of what is not read and why."""
 
     sources: tuple[LogSource, ...]
     notes: tuple[str, ...] = ()
@@ -61,11 +61,11 @@ def find_sources(paths: list[str]) -> FoundSources:
     """The sources behind paths, folders and patterns; NoSuchPath for one that leads nowhere."""
     sources: dict[str, LogSource] = {}
     notes: list[str] = []
-    for given in paths:
-        if given == "-":
+    for argument in paths:
+        if argument == "-":
             sources["-"] = LogSource("-", "stdin")
             continue
-        for path, explicit in _reading_order(given):
+        for path, explicit in _reading_order(argument):
             if len(sources) >= FILES_AT_MOST:
                 notes.append(f"only the first {FILES_AT_MOST} files were read")
                 break
@@ -75,16 +75,16 @@ def find_sources(paths: list[str]) -> FoundSources:
     return FoundSources(tuple(sources.values()), tuple(notes))
 
 
-def _reading_order(given: str) -> Iterator[tuple[str, bool]]:
+def _reading_order(argument: str) -> Iterator[tuple[str, bool]]:
     """Files in reading order, and whether each was named itself."""
-    if os.path.isdir(given):
-        yield from ((path, False) for path in _walk_folder(given))
-    elif os.path.lexists(given):
-        yield given, True
+    if os.path.isdir(argument):
+        yield from ((path, False) for path in _walk_folder(argument))
+    elif os.path.lexists(argument):
+        yield argument, True
     else:
-        matches = sorted(glob.glob(given, recursive=True))
+        matches = sorted(glob.glob(argument, recursive=True))
         if not matches:
-            raise NoSuchPath(f"{given}: no such file or folder")
+            raise NoSuchPath(f"{argument}: no such file or folder")
         for match in matches:
             if os.path.isdir(match):
                 yield from ((path, False) for path in _walk_folder(match))
@@ -103,13 +103,15 @@ def _walk_folder(folder: str) -> Iterator[str]:
 
 
 def _is_black_box(folders: set[str], files: set[str]) -> bool:
-    """Whether `run` or `watch` made this folder; who was killed at once has left no run.json in it."""
-    made = {"fr", "logs", "nccl", "stacks"} <= folders and bool(files & {"env.txt", "samples.jsonl"})
-    return made or ("run.json" in files and ("samples.jsonl" in files or "hook" in folders))
+    """Whether `run` or `watch` made this folder; without run.json where it was killed at once."""
+    has_run_folders = {"fr", "logs", "nccl", "stacks"} <= folders and bool(
+        files & {"env.txt", "samples.jsonl"}
+    )
+    return has_run_folders or ("run.json" in files and ("samples.jsonl" in files or "hook" in folders))
 
 
 def _source_of(path: str, explicit: bool, notes: list[str]) -> LogSource | None:
-    """What a path is, None when it is left out; a pipe in a folder would be waited for forever."""
+    """The source at a path; None for one left out, as a folder's pipe."""
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""A triage that has to end at a time: the ends of large logs are read first, and reading stops in time."""
+"""The time limit of a triage: ends of large logs are read first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LATE = 0.7
 
 @record
 class TimeLimit:
-    """How many seconds were given; when reading ends and when everything ends, by the monotonic clock."""
+    """The seconds given, and the monotonic times when reading and all else end."""
 
     seconds: float
     reading: float
@@ -34,20 +34,20 @@ class TimeLimit:
         return cls(seconds, now + seconds * READING, now + seconds)
 
     def interrupt_reading(self) -> None:
-        """Raise KeyboardInterrupt when the time to read is over, as Ctrl-C does; also in a fork of us."""
+        """Raise KeyboardInterrupt when the reading time is over; also in a fork."""
         self._call_at(self.reading, _stop_reading)
 
     def interrupt_waiting(self) -> None:
-        """The same a little later: forks that stop in time still have to hand over what they read."""
+        """The same a little later, so that forks can still answer."""
         self._call_at((self.reading + self.ends) / 2, _stop_reading)
 
     def end_late(self) -> None:
-        """End the process when it still judges after its time; reading is not interrupted any more."""
+        """End the process if it still judges after its time."""
         self._call_at(self.ends + LATE, _end_without_verdict)
 
     @staticmethod
     def cancel() -> None:
-        """Nothing is ended any more: what is judged is written and shown for as long as somebody looks."""
+        """Drop the limit: a verdict is written and shown without one."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 

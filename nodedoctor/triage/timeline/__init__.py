@@ -1,4 +1,4 @@
-"""The story of a job: what its events say when they are put in relation to each other."""
+"""The timeline of a job: its events, put in relation to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of the last incident put in relation: who is who, who waited, what the job survived."""
+"""Builds the timeline of the last incident: identities, waits, and errors that the job survived."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.watchdog import CollectiveStatus, TimedOut
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, Timeline
 from nodedoctor.triage.timeline.recovery.decide import decide_in_job, decide_in_log
-from nodedoctor.triage.timeline.recovery.of_the_job import describe_job
+from nodedoctor.triage.timeline.recovery.job_context import describe_job
 from nodedoctor.triage.timeline.runs import separate_runs
 from nodedoctor.triage.timeline.streams import by_source, drop_copies, not_before
 
 
 def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
-    """The story of the last incident in these events, read from any number of sources."""
+    """The timeline of the last incident in these events, read from any number of sources."""
     incidents = 0
     last: list[Event[Any]] = []
     sources = drop_copies(by_source(events))
-    before: list[list[Event[Any]]] = []
+    earlier_runs: list[list[Event[Any]]] = []
     also_seen: list[SideError] = []
     for source in sources:
         *earlier, latest = separate_runs(source)
@@ -33,8 +33,8 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
         last += decisive
         also_seen += handled
         for number, run in enumerate(reversed(earlier)):
-            before += [[]] if len(before) == number else []
-            before[number] += run.events
+            earlier_runs += [[]] if len(earlier_runs) == number else []
+            earlier_runs[number] += run.events
     last = assign_by_events(last)
     waits, expected = tuple(_collect_waits(last)), world_size(last)
     last, handled = decide_in_job(last, describe_job(last, waits, expected))
@@ -49,7 +49,7 @@ def build_timeline(events: Sequence[Event[Any]]) -> Timeline:
         sources=len(sources),
         not_before={key: at for source in by_source(last) for key, at in not_before(source).items()},
         expected=expected,
-        earlier=tuple(map(tuple, before[::-1])),
+        earlier=tuple(map(tuple, earlier_runs[::-1])),
     )
 
 
@@ -63,7 +63,7 @@ def _most_rises(events: Iterable[Event[Any]]) -> int:
 
 
 def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
-    """One wait per rank, group and collective; the group may stand only in a later line about it."""
+    """One wait per rank, group and collective; a later line may name the group."""
     groups: dict[tuple[int | None, int | None], ProcessGroup] = {}
     for event in events:
         what = event.what
@@ -71,7 +71,7 @@ def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
             groups.setdefault((event.who.rank, what.stuck), what.group)
         if isinstance(what, TimedOut) and what.work.group.name:
             groups.setdefault((event.who.rank, what.work.seq), what.work.group)
-    seen: dict[tuple[Any, ...], CollectiveWait] = {}
+    waits: dict[tuple[Any, ...], CollectiveWait] = {}
     for event in events:
         what = event.what
         if not isinstance(what, TimedOut):
@@ -79,20 +79,20 @@ def _collect_waits(events: list[Event[Any]]) -> Iterable[CollectiveWait]:
         work = what.work
         if not work.group.name:
             work = replace(work, group=groups.get((event.who.rank, work.seq), ProcessGroup()))
-        if event.who.rank is None and any(_told_again(event, work, wait) for wait in seen.values()):
+        if event.who.rank is None and any(_repeats_wait(event, work, wait) for wait in waits.values()):
             continue
         who = identify_waiting(event.who)
         key = (who.rank, who.world, work.seq, work.op)
-        if key in seen:
+        if key in waits:
             continue
         ran = what.ran_ms / 1000 if what.ran_ms is not None else None
         began = event.time - ran if event.time is not None and ran is not None and what.fresh else None
-        seen[key] = CollectiveWait(who, work, event, began)
-    return seen.values()
+        waits[key] = CollectiveWait(who, work, event, began)
+    return waits.values()
 
 
-def _told_again(event: Event[TimedOut], work: CollectiveCall, wait: CollectiveWait) -> bool:
-    """True for what C++ prints of the exception that ends a process: nothing there tells the global rank."""
+def _repeats_wait(event: Event[TimedOut], work: CollectiveCall, wait: CollectiveWait) -> bool:
+    """True for C++'s copy of the exception that ends a process, without the rank."""
     same = work.signature == wait.work.signature and event.who.group_rank == wait.event.who.group_rank
     names = {work.group.name, wait.work.group.name} - {""}
     return not event.what.fresh and same and len(names) < 2 and event.who.world == wait.who.world

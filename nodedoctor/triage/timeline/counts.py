@@ -1,4 +1,4 @@
-"""How far each rank had counted when it was last heard: in one job all come equally far."""
+"""The last count of each rank: the ranks of one job come equally far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 
 @record
 class RankCount:
-    """Where one rank's counter stood: the event of its last value, and how often and how far it rose.
+    """One rank's counter: the event of its last value, and how often it rose.
 
     `stride` is what it grew by from one line to the next, on average.
     """
@@ -34,13 +34,13 @@ def count_steps(events: Iterable[Event[Any]]) -> dict[str, dict[int, RankCount]]
     for event in events:
         if isinstance(event.what, TrainingStep) and event.who.rank is not None and not event.what.answers:
             series[event.what.series, event.who.rank].append(event)
-    found: dict[str, dict[int, RankCount]] = defaultdict(dict)
-    for (name, rank), told in series.items():
-        count = _update_count(told)
-        ranks = found[_counter_name(name)]
+    counters: dict[str, dict[int, RankCount]] = defaultdict(dict)
+    for (name, rank), steps in series.items():
+        count = _make_count(steps)
+        ranks = counters[_counter_name(name)]
         if rank not in ranks or ranks[rank].rises < count.rises:
             ranks[rank] = count
-    return found
+    return counters
 
 
 def last_steps(events: Iterable[Event[Any]]) -> dict[int, float]:
@@ -53,11 +53,11 @@ def last_steps(events: Iterable[Event[Any]]) -> dict[int, float]:
     return {rank: count.last[-1] for rank, count in best.items() if count.last}
 
 
-def _update_count(told: list[Event[TrainingStep]]) -> RankCount:
-    last = told[-1]
-    rises = sum(event.what.rises for event in told if event.what.part == last.what.part)
-    grown = last.what.last[-1] - last.what.first[-1] if last.what.last and last.what.first else 0.0
-    return RankCount(last, rises, grown / rises if rises and grown > 0 else 1.0)
+def _make_count(steps: list[Event[TrainingStep]]) -> RankCount:
+    last = steps[-1]
+    rises = sum(event.what.rises for event in steps if event.what.part == last.what.part)
+    growth = last.what.last[-1] - last.what.first[-1] if last.what.last and last.what.first else 0.0
+    return RankCount(last, rises, growth / rises if rises and growth > 0 else 1.0)
 
 
 def _counter_name(series: str) -> str:

@@ -1,4 +1,4 @@
-"""The names of events in documents, which stay what they are whatever their classes are called."""
+"""The names of events in documents, which stay when their classes are renamed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Several jobs in one folder are told apart: one story of two jobs would be true of neither.
+"""Separates the jobs in one folder: one timeline of two jobs would be wrong.
 
 Logs belong to different jobs when they cannot belong to one: they carry different job numbers in their names,
-or the same ranks speak in both and one ended before the other began. What speaks of no job, like a node's
-kernel log, belongs to all of them. Logs of different hosts are not told apart by their clocks: those may
+or the same ranks speak in both and one ended before the other began. A log that names no job, like a node's
+kernel log, belongs to all of them. Logs of different hosts are not separated by their clocks: those may
 differ by hours.
 """
 
@@ -33,7 +33,7 @@ _OF_A_JOB = (TrainingStep, Mark.JOB_FINISHED, WorldSize, Communicator, Exception
 
 @dataclass(slots=True)
 class LoggedJob:
-    """One job: its logs, and what tells it apart."""
+    """One job: its logs, and what distinguishes it from others."""
 
     id: str
     sources: list[str] = field(default_factory=list)
@@ -43,22 +43,22 @@ class LoggedJob:
     first: float | None = None
     last: float | None = None
 
-    def takes(self, number: str, heard: SourceStats, ranks: set[int]) -> bool:
+    def accepts(self, number: str, stats: SourceStats, ranks: set[int]) -> bool:
         """Whether a log can be of this job."""
-        mine = _job_number(self.sources[0])
-        if mine and number and mine != number:
+        own_number = _job_number(self.sources[0])
+        if own_number and number and own_number != number:
             return False
-        elsewhere = self.hosts and heard.hosts and self.hosts.isdisjoint(heard.hosts)
+        elsewhere = self.hosts and stats.hosts and self.hosts.isdisjoint(stats.hosts)
         shared = bool(self.ranks & ranks) or not (self.ranks or ranks or elsewhere)
-        first, last = heard.span or (None, None)
+        first, last = stats.span or (None, None)
         return not (shared and _are_apart(self.first, self.last, first, last))
 
-    def take(self, source: str, heard: SourceStats, ranks: set[int]) -> None:
+    def add_log(self, source: str, stats: SourceStats, ranks: set[int]) -> None:
         """Add a log."""
         self.sources.append(source)
-        self.hosts |= heard.hosts
+        self.hosts |= stats.hosts
         self.ranks |= ranks
-        first, last = heard.span or (None, None)
+        first, last = stats.span or (None, None)
         self.first = min((t for t in (self.first, first) if t is not None), default=None)
         self.last = max((t for t in (self.last, last) if t is not None), default=None)
 
@@ -66,27 +66,31 @@ class LoggedJob:
 def separate_jobs(events: Sequence[Event[Any]], speakers: Sources) -> list[LoggedJob]:
     """The jobs in these logs, the oldest first; one when nothing tells two apart."""
     ranks = _ranks_by_log(events, speakers)
-    speaking = {e.place.source for e in events if e.kind in _OF_A_JOB} & speakers.keys()
-    found: list[LoggedJob] = []
-    for source in sorted(speaking, key=lambda name: (speakers[name].first or 0.0, name)):
-        heard, number = speakers[source], _job_number(source)
-        able = [job for job in found if job.takes(number, heard, ranks[source])]
-        if not able:
-            able = [LoggedJob(_job_name(source, number, {job.id for job in found}))]
-            found += able
+    job_logs = {e.place.source for e in events if e.kind in _OF_A_JOB} & speakers.keys()
+    jobs: list[LoggedJob] = []
+    for source in sorted(job_logs, key=lambda name: (speakers[name].first or 0.0, name)):
+        stats, number = speakers[source], _job_number(source)
+        matching = [job for job in jobs if job.accepts(number, stats, ranks[source])]
+        if not matching:
+            matching = [LoggedJob(_job_name(source, number, {job.id for job in jobs}))]
+            jobs += matching
         folder = os.path.dirname(source)
-        near = [job for job in able if os.path.dirname(job.sources[0]) == folder] if able[0].sources else []
-        job = (near or able)[-1]
-        job.take(source, heard, ranks[source])
-    for job in found:
+        neighbours = (
+            [job for job in matching if os.path.dirname(job.sources[0]) == folder]
+            if matching[0].sources
+            else []
+        )
+        job = (neighbours or matching)[-1]
+        job.add_log(source, stats, ranks[source])
+    for job in jobs:
         sources = set(job.sources)
         job.world = world_size([event for event in events if event.place.source in sources])
-    return sorted(found, key=lambda job: (job.last or 0.0, job.id))
+    return sorted(jobs, key=lambda job: (job.last or 0.0, job.id))
 
 
-def events_of(job: LoggedJob, others: Iterable[LoggedJob], events: Iterable[Event[Any]]) -> list[Event[Any]]:
+def events_of(job: LoggedJob, jobs: Iterable[LoggedJob], events: Iterable[Event[Any]]) -> list[Event[Any]]:
     """The events of one job, and those of logs that belong to none."""
-    foreign = {source for other in others if other is not job for source in other.sources}
+    foreign = {source for other_job in jobs if other_job is not job for source in other_job.sources}
     return [event for event in events if event.place.source not in foreign]
 
 
@@ -98,18 +102,18 @@ def _are_apart(first: float | None, last: float | None, begin: float | None, end
 
 
 def _job_number(path: str) -> str:
-    found = _NUMBER.findall(path)
-    return str(found[-1]) if found else ""
+    numbers = _NUMBER.findall(path)
+    return str(numbers[-1]) if numbers else ""
 
 
-def _job_name(source: str, number: str, taken: set[str]) -> str:
+def _job_name(source: str, number: str, used_ids: set[str]) -> str:
     """What a person calls a job: its number, else the name of its first log."""
     name = number or os.path.basename(source)
-    return name if name not in taken else source
+    return name if name not in used_ids else source
 
 
 def _ranks_by_log(events: Iterable[Event[Any]], speakers: Sources) -> dict[str, set[int]]:
-    """The ranks that speak in each log, or that its name says it is of."""
+    """The ranks of each log, by its lines or by its name."""
     ranks = {source: stats.ranks for source, stats in speakers.items()}
     for source, who in identities_from_paths(speakers, None).items():  # each job may have a size of its own
         ranks[source] |= {rank for rank in (who.rank, who.local_rank) if rank is not None}

@@ -1,4 +1,4 @@
-"""The nouns of a story: its events, who waited, what counts as trouble and what nobody survives."""
+"""The parts of a timeline: events, waits, what counts as trouble, and what is fatal."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ FATAL = (
     ActorDied,
     NodeLost,
 )
-"""Events no process survives: only a restart ends them."""
+"""Events that no process survives: the job goes on only by a restart."""
 
 
 @record
 class CollectiveWait:
-    """One rank that waited in one collective until its timeout; `began` is when it enqueued it, if known."""
+    """One rank that waited in a collective until its timeout; `began`: when it was enqueued."""
 
     who: Identity
     work: CollectiveCall
@@ -74,21 +74,20 @@ class CollectiveWait:
 
 @record
 class EarliestWait:
-    """The earliest wait, the ranks that waited, and where the first of them stands in each log."""
+    """The earliest wait, all waiting ranks, and the first wait's offset in each log."""
 
     first: CollectiveWait | None
     ranks: frozenset[int | None]
-    begun: dict[str, int]
+    first_offsets: dict[str, int]
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The last incident. `also_seen` are the errors of it that decide nothing, each with the reason.
-    `folded`: Ray merged lines, so that silence proves nothing.
+    """The last incident: its events in order, and the errors that decide nothing (`also_seen`).
 
-    `survived` counts deaths after which the job was restarted; `steps` how often its busiest counter rose.
-    `earlier` are the events of the runs before this one, the oldest first; the n-th from the end of each log
-    belong together.
+    `folded`: Ray merged lines, so that silence proves nothing. `survived` counts deaths after which the job
+    was restarted; `steps` how often its busiest counter rose. `earlier` are the events of the runs before
+    this one, the oldest first; the n-th from the end of each log belong together.
     """
 
     events: tuple[Event[Any], ...]
@@ -109,15 +108,17 @@ class Timeline:
     def waiting(self) -> EarliestWait:
         """Who waited, put together once: a thousand ranks are asked about a thousand others."""
         if not self._waiting:
-            begun: dict[str, int] = {}
+            offsets: dict[str, int] = {}
             for wait in self.waits:
                 place = wait.event.place
-                begun[place.source] = min(begun.get(place.source, place.offset), place.offset)
+                offsets[place.source] = min(offsets.get(place.source, place.offset), place.offset)
             first = min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
-            self._waiting.append(EarliestWait(first, frozenset(wait.who.rank for wait in self.waits), begun))
+            self._waiting.append(
+                EarliestWait(first, frozenset(wait.who.rank for wait in self.waits), offsets)
+            )
         return self._waiting[0]
 
-    def of(self, kind: type[W]) -> list[Event[W]]:
+    def of_kind(self, kind: type[W]) -> list[Event[W]]:
         """All events of one class, in order."""
         return self._by_kind.get(kind, [])
 
@@ -131,10 +132,10 @@ class Timeline:
 
     @cached_property
     def _by_kind(self) -> dict[Kind, list[Event[Any]]]:
-        found: dict[Kind, list[Event[Any]]] = {}
+        by_kind: dict[Kind, list[Event[Any]]] = {}
         for event in self.events:
-            found.setdefault(event.kind, []).append(event)
-        return found
+            by_kind.setdefault(event.kind, []).append(event)
+        return by_kind
 
     @property
     def alive(self) -> bool:
@@ -144,8 +145,8 @@ class Timeline:
     @property
     def answers(self) -> bool:
         """True where nothing but the requests that a server answered was counted."""
-        counted = [event for event in self.of(TrainingStep) if event.what.rises]
-        return bool(counted) and all(event.what.answers for event in counted)
+        steps = [event for event in self.of_kind(TrainingStep) if event.what.rises]
+        return bool(steps) and all(event.what.answers for event in steps)
 
     @property
     def trouble(self) -> list[Event[Any]]:
@@ -163,7 +164,7 @@ class Timeline:
         return self.waiting.first
 
     def moment(self, event: Event[Any]) -> tuple[float, str, int]:
-        """When an event happened, as far as can be told: by its time, else by its place."""
+        """When an event happened: its time, else its place in the log."""
         return (
             event.time if event.time is not None else float("inf"),
             event.place.source,
@@ -172,21 +173,21 @@ class Timeline:
 
     def gave_up(self, who: Identity) -> bool:
         """True for a rank or process whose own watchdog gave up."""
-        told = self._names_given_up
-        return (who.rank is not None and ("rank", who.rank) in told) or (
-            who.pid is not None and ("pid", who.pid) in told
+        keys = self._timeout_keys
+        return (who.rank is not None and ("rank", who.rank) in keys) or (
+            who.pid is not None and ("pid", who.pid) in keys
         )
 
     @cached_property
-    def _names_given_up(self) -> frozenset[tuple[str, int | None]]:
-        people = [event.who for event in self.given_up]
+    def _timeout_keys(self) -> frozenset[tuple[str, int | None]]:
+        people = [event.who for event in self.timeout_events]
         return frozenset([*(("rank", who.rank) for who in people), *(("pid", who.pid) for who in people)])
 
     @cached_property
-    def first_given_up(self) -> dict[str, int]:
+    def first_timeouts(self) -> dict[str, int]:
         """The offset of the first timeout in each log."""
         first: dict[str, int] = {}
-        for event in self.given_up:
+        for event in self.timeout_events:
             source, offset = event.place.source, event.place.offset
             first[source] = min(first.get(source, offset), offset)
         return first
@@ -197,42 +198,42 @@ class Timeline:
         return frozenset(event.who.pid for event in self.events)
 
     @cached_property
-    def given_up(self) -> list[Event[Any]]:
-        """Timeouts, and what a watchdog says besides: any of its lines may be missing from a log."""
-        failed = [event for event in self.of(CollectiveStatus) if event.what.stuck is not None]
-        return [*(wait.event for wait in self.waits), *failed, *self.of(ProcessAborting)]
+    def timeout_events(self) -> list[Event[Any]]:
+        """Timeouts and a watchdog's other lines: a log may lack any of them."""
+        failed = [event for event in self.of_kind(CollectiveStatus) if event.what.stuck is not None]
+        return [*(wait.event for wait in self.waits), *failed, *self.of_kind(ProcessAborting)]
 
     def late(self, event: Event[Any]) -> bool:
-        """True when the others had already given up: what comes then is no cause but a consequence."""
+        """True after the others had given up: what comes then is a consequence."""
         first = self.first_wait
         if first is None:
             return False
-        began = first.event.time
-        if event.time is not None and began is not None and event.time != began:
-            return event.time > began
-        if event.time is None and began is not None and id(event) in self.not_before:
-            return self.not_before[id(event)] >= began
+        timeout_time = first.event.time
+        if event.time is not None and timeout_time is not None and event.time != timeout_time:
+            return event.time > timeout_time
+        if event.time is None and timeout_time is not None and id(event) in self.not_before:
+            return self.not_before[id(event)] >= timeout_time
         if event.who.rank is not None and event.who.rank not in self.waiting.ranks:
-            return False  # logs of several ranks may stand one after another in a file
-        begun = self.waiting.begun.get(event.place.source)
-        return begun is not None and event.place.offset > begun
+            return False  # a file may hold the logs of several ranks one after another
+        first_offset = self.waiting.first_offsets.get(event.place.source)
+        return first_offset is not None and event.place.offset > first_offset
 
 
-def follows_timeout(story: Timeline, event: Event[Any]) -> bool:
-    """True for an end that follows from a timeout: of a process that gave up, or told after one did.
+def follows_timeout(timeline: Timeline, event: Event[Any]) -> bool:
+    """True for the end of a process that gave up, or one reported after that.
 
-    Whoever reports ends does so at once: what stands behind a timeout in a log was told after it, whatever
-    the clocks of two programs say.
+    Ends are reported at once: a line behind a timeout in a log was printed after it, whatever the clocks of
+    two programs say.
     """
-    first = story.first_given_up.get(event.place.source)
+    first = timeline.first_timeouts.get(event.place.source)
     behind = first is not None and first < event.place.offset
-    if behind or story.late(event) or story.gave_up(event.who):
+    if behind or timeline.late(event) or timeline.gave_up(event.who):
         return True
-    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(story)
+    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(timeline)
 
 
-def _all_gave_up(story: Timeline) -> bool:
-    """True when every process that Ray found dead had given up itself, wherever Ray's lines stand."""
-    told = [*story.of(ActorDied), *story.marked(Mark.ACTOR_PID)]
-    named = [event.who for event in told if event.who.pid is not None or event.who.rank is not None]
-    return bool(named) and all(map(story.gave_up, named))
+def _all_gave_up(timeline: Timeline) -> bool:
+    """True when every process that Ray found dead had given up itself."""
+    events = [*timeline.of_kind(ActorDied), *timeline.marked(Mark.ACTOR_PID)]
+    processes = [event.who for event in events if event.who.pid is not None or event.who.rank is not None]
+    return bool(processes) and all(map(timeline.gave_up, processes))

@@ -14,21 +14,21 @@ MOST = 64
 
 
 def group_moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
-    """Events with their kinds, in order of time, as groups: the same kind, each soon after the one before.
+    """Events in order of time, as groups: the same kind, each soon after the last.
 
     So a thousand ranks that time out are one group, and the rank that failed minutes earlier is another.
     """
-    found: list[list[Event[Any]]] = []
+    groups: list[list[Event[Any]]] = []
     latest: dict[str, list[Event[Any]]] = {}
     for kind, event in events:
         group = latest.get(kind)
-        if group is None or (len(found) < MOST and not _is_same_moment(group[-1].time, event.time)):
+        if group is None or (len(groups) < MOST and not _is_same_moment(group[-1].time, event.time)):
             group = latest[kind] = []
-            found.append(group)
+            groups.append(group)
         group.append(event)
-    return found
+    return groups
 
 
-def _is_same_moment(before: float | None, after: float | None) -> bool:
-    """Whether two times are of one moment; times that are not known are not apart."""
-    return before is None or after is None or abs(after - before) <= TOGETHER
+def _is_same_moment(earlier: float | None, later: float | None) -> bool:
+    """Whether two times are of one moment; an unknown time is no difference."""
+    return earlier is None or later is None or abs(later - earlier) <= TOGETHER

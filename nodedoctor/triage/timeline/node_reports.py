@@ -1,4 +1,4 @@
-"""What was wrong with a node when the job died: its report or recording, joined by host, time, pid, GPU."""
+"""Faults of nodes when a job died, from their reports or recordings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NotANode(NodeDoctorError):
 
 @record
 class NodeFault:
-    """A check that failed on a node: it may be behind a failure that nothing in the logs explains."""
+    """A failed check of a node: it may explain a failure where logs do not."""
 
     cause: Cause
     check: str
@@ -83,12 +83,12 @@ class NodeFaults:
 
 
 def read_node(path: str) -> NodeFaults:
-    """Faults of a report (JSON) or a recording (zip or folder); NotANode when it is neither."""
-    return node_of(path, _load_report(path))
+    """Faults of a report (JSON) or a recording (zip or folder); else NotANode."""
+    return faults_of_report(path, _load_report(path))
 
 
-def node_of(path: str, report: Mapping[str, Any]) -> NodeFaults:
-    """Faults of a report; `path` is where its evidence is said to stand."""
+def faults_of_report(path: str, report: Mapping[str, Any]) -> NodeFaults:
+    """Faults of a report; `path` names the source of its evidence."""
     host = report.get("node", {}).get("hostname") if isinstance(report.get("node"), dict) else None
     name = host if isinstance(host, str) else None
     away = (cause for cause in objects(report.get("causes")) if not cause.get("preview"))
@@ -109,27 +109,27 @@ class JoinedNodes:
     notes: tuple[str, ...] = ()
 
 
-def join_nodes(story: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
-    """Sort what nodes say by its time: only the job's counts for sure."""
-    kept: list[Event[Any]] = []
+def join_nodes(timeline: Timeline, nodes: Iterable[NodeFaults]) -> JoinedNodes:
+    """Separate the events of nodes: those of the job's time, and undated ones."""
+    job_events: list[Event[Any]] = []
     undated: list[Event[Any]] = []
     notes: list[str] = []
-    dated = any(event.time is not None for event in story.events)
-    hosts = spoken_hosts(story)
+    dated = any(event.time is not None for event in timeline.events)
+    hosts = hosts_in_logs(timeline)
     for node in nodes:
         if node.host and hosts and short_host(node.host) not in hosts:
             notes.append(f"{node.host}: this node is not in the logs ({', '.join(sorted(hosts)[:4])})")
             continue
         for event in node.events:
-            if isinstance(event.what, NodeFault) or (dated and _in_time(event, story)):
-                kept.append(event)
+            if isinstance(event.what, NodeFault) or (dated and _in_time(event, timeline)):
+                job_events.append(event)
             elif not dated:
                 undated.append(event)
     notes += [
         f"{event.place.source}: perhaps of another job, since the logs have no times: {event.text[:200]}"
         for event in undated[:NOTED]
     ]
-    return JoinedNodes(tuple(kept), tuple(undated), tuple(notes))
+    return JoinedNodes(tuple(job_events), tuple(undated), tuple(notes))
 
 
 def _load_report(path: str) -> Mapping[str, Any]:
@@ -139,16 +139,16 @@ def _load_report(path: str) -> Mapping[str, Any]:
         data = input_files.read(path, pipes=True)
         if data.startswith(_ZIP):
             return _replay_recording(path)
-        told = loaded(data)
+        report = loaded(data)
     except OSError as error:
         raise NotANode(f"{path}: {error.strerror}") from None
     except ValueError:
         raise NotANode(f"{path}: neither a report nor a recorded node") from None
-    if not isinstance(told, dict) or told.get("schema") != REPORT:
+    if not isinstance(report, dict) or report.get("schema") != REPORT:
         raise NotANode(f"{path}: not a {REPORT} document")
-    if wrong := damage(told):
+    if wrong := damage(report):
         raise NotANode(f"{path}: a damaged report: {wrong}")
-    return told
+    return report
 
 
 def _replay_recording(path: str) -> Mapping[str, Any]:
@@ -169,14 +169,14 @@ def _replay_recording(path: str) -> Mapping[str, Any]:
 def _node_events(path: str, host: str | None, report: Mapping[str, Any]) -> Iterator[Event[Any]]:
     for check, finding in _failed_findings(report):
         texts = [str(e.get("text", "")) for e in finding.get("evidence") or () if isinstance(e, dict)]
-        told = [
+        kernel_events = [
             e
             for text in texts
             for e in _kernel_line_events(path, host, text)
             if isinstance(e.what, (XidReported, HostOom, KernelTaskHung))
         ]
-        yield from told
-        if not told and finding.get("status") == "fail" and check in CAUSES:
+        yield from kernel_events
+        if not kernel_events and finding.get("status") == "fail" and check in CAUSES:
             summary = str(finding.get("summary", ""))[:300]
             text = f"{check}: {summary}" + (f": {texts[0]}" if texts else "")
             what = NodeFault(CAUSES[check], check, summary, _check_fixes(finding.get("fix")))
@@ -185,8 +185,8 @@ def _node_events(path: str, host: str | None, report: Mapping[str, Any]) -> Iter
 
 def _check_fixes(value: Any) -> tuple[Fix, ...]:
     """The check's own fix as the report has it."""
-    told = fix_of(value)
-    if told is None:
+    fix = fix_of(value)
+    if fix is None:
         return ()
     steps = tuple(
         Step(
@@ -196,18 +196,18 @@ def _check_fixes(value: Any) -> tuple[Fix, ...]:
             step["disturbs"] or "",
             step["needs_root"],
         )
-        for step in told["steps"]
+        for step in fix["steps"]
         if step["role"] != "verify"
     )
-    verify = told["verify"] or ""
+    verify = fix["verify"] or ""
     return (
         Fix(
-            told["text"],
+            fix["text"],
             steps,
-            cast(Action, told["action"]),
-            told["disturbs"] or "",
+            cast(Action, fix["action"]),
+            fix["disturbs"] or "",
             verify,
-            told["docs"] or "",
+            fix["docs"] or "",
         ),
     )
 
@@ -231,19 +231,19 @@ def _kernel_line_events(path: str, host: str | None, text: str) -> Iterator[Even
         yield replace(event, who=who)
 
 
-def _in_time(event: Event[Any], story: Timeline) -> bool:
+def _in_time(event: Event[Any], timeline: Timeline) -> bool:
     if event.time is None:
         return True
-    times = [wait.began for wait in story.waits if wait.began is not None]
-    known = [e.time for e in story.events if e.time is not None]
-    first = min(times) if times else min(known)
-    return first - BEFORE <= event.time <= max(known) + BEFORE
+    wait_starts = [wait.began for wait in timeline.waits if wait.began is not None]
+    times = [e.time for e in timeline.events if e.time is not None]
+    first = min(wait_starts) if wait_starts else min(times)
+    return first - BEFORE <= event.time <= max(times) + BEFORE
 
 
-def spoken_hosts(story: Timeline) -> set[str]:
-    """Short names of the hosts that the logs name; addresses and localhost name nobody."""
+def hosts_in_logs(timeline: Timeline) -> set[str]:
+    """Short names of the hosts in the logs, without addresses and localhost."""
     return {
         short_host(event.who.host)
-        for event in story.events
+        for event in timeline.events
         if event.who.host and not is_address(event.who.host)
     }

@@ -1,4 +1,4 @@
-"""How fast a job went and how far each rank came: what a wait has to be compared with."""
+"""How fast a job went and how far ranks came: a measure for waits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _TOTAL = re.compile(r"/(\d+)$")
 
 
 def step_seconds(events: Iterable[Event[Any]]) -> float | None:
-    """The median time of a step in seconds, as the job's own progress bars say it."""
+    """The median time of a step in seconds, by the job's own progress bars."""
     seconds = []
     for event in events:
-        found = _PACE.search(event.text) if isinstance(event.what, TrainingStep) else None
-        if found and float(found["value"]) > 0:
-            value = float(found["value"])
-            seconds.append(value if found["unit"] == "s/it" else 1 / value)
+        match = _PACE.search(event.text) if isinstance(event.what, TrainingStep) else None
+        if match and float(match["value"]) > 0:
+            value = float(match["value"])
+            seconds.append(value if match["unit"] == "s/it" else 1 / value)
     return median(seconds) if seconds else None
 
 
 def ended_bars(events: Iterable[Event[Any]]) -> tuple[list[Event[Any]], set[int]]:
-    """The last events of ranks whose bar came to its total, and the ranks whose same bar did not.
+    """The last events of ranks with a full bar, and ranks whose bar was not.
 
     Nothing when no rank's bar of the same total is seen short of its end: then all came to the end alike.
     """
@@ -38,16 +38,16 @@ def ended_bars(events: Iterable[Event[Any]]) -> tuple[list[Event[Any]], set[int]
             if total:
                 last[event.who.rank, total[1]] = event
     full = {key for key, event in last.items() if event.what.last[-1:] == (float(key[1]),)}
-    short = {rank for rank, total in last.keys() - full if any(other == total for _, other in full)}
+    short = {rank for rank, total in last.keys() - full if any(full_total == total for _, full_total in full)}
     return [last[key] for key in sorted(full) if short], short
 
 
 FROZEN = 600.0
-"""Seconds beyond its limit after which a watchdog must have stood still; it looks every second. Ours."""
+"""Seconds beyond its limit after which a watchdog must have been frozen; it looks every second. Ours."""
 
 
-def stood_still(waits: Iterable[CollectiveWait]) -> float | None:
-    """Seconds that a watchdog reports beyond its limit, when they are so many that it did not run itself."""
+def frozen_seconds(waits: Iterable[CollectiveWait]) -> float | None:
+    """Seconds beyond its limit that a watchdog reports, when so many that it was frozen."""
     longest = 0.0
     for wait in waits:
         ran, limit = wait.event.what.ran_ms, wait.work.timeout_ms

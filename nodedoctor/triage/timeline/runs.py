@@ -1,4 +1,4 @@
-"""The runs of a job in the log of one source: those that died, and the last one, which is judged."""
+"""The runs of a job in one log; the last one is judged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SURVIVED = 3
 """Steps after a scary line that show that the job went on; one or two may come out of a pipe late."""
 _WORK = (TrainingStep, LongWork)
 _UP = "Application startup complete"
-"""What uvicorn says once it serves; FastAPI, vLLM and SGLang stand on it."""
+"""What uvicorn prints once it serves; FastAPI, vLLM and SGLang run on it."""
 Failure = tuple[str, str]
 """Who failed, and of what."""
 NONE: Failure = ("", "")
@@ -44,27 +44,31 @@ def separate_runs(events: list[Event[Any]]) -> list[LoggedRun]:
     Only a launcher that begins again ends a run that died, or a program that says again what it said first
     and then gets somewhere or fails in another way. What looks like progress does not, since bars are drawn
     again and monitors go on after a death. A launcher that begins after a run said that it is done begins
-    another one, and so does one behind a program of one process that raised what nobody handled. A restart
-    after which neither trouble nor progress is seen leaves the run before it as the last that is known.
+    another one, and so does one behind a program of one process that ended in an unhandled exception. A
+    restart after which neither trouble nor progress is seen leaves the run before it as the last one.
     """
     cuts, died = [0], [False]
-    seen = _RunState()
-    others = _other_jobs(events) | _after_all_had_ended(events)
-    anew = _begun_anew(events)
+    state = _RunState()
+    other_runs = _find_other_jobs(events) | _find_resumed_runs(events)
+    restarts = _find_restarts(events)
     single = of_one_process(events)
     for index, event in enumerate(events):
         what = event.what
         starts = what in (Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
-        again = index in others or (starts and seen.over)
-        up = single and not seen.fatal and _is_server_up(event)
-        if again or (seen.trouble and (what is Mark.RESTART_ATTEMPT or index in anew or up)):
+        new_run = index in other_runs or (starts and state.is_over)
+        server_up = single and not state.fatal and _is_server_up(event)
+        if new_run or (state.trouble and (what is Mark.RESTART_ATTEMPT or index in restarts or server_up)):
             cuts.append(index)
-            died[-1] = seen.fatal or seen.trouble
+            died[-1] = state.fatal or state.trouble
             died.append(False)
-            seen = _RunState()
-        seen.read(event)
-    shown = others | anew  # these are cut where the run behind them got somewhere
-    while len(cuts) > 1 and cuts[-1] not in shown and not _went_on(events[: cuts[-1]], events[cuts[-1] :]):
+            state = _RunState()
+        state.read(event)
+    certain_cuts = other_runs | restarts  # these are cut where the run behind them got somewhere
+    while (
+        len(cuts) > 1
+        and cuts[-1] not in certain_cuts
+        and not _shows_progress(events[: cuts[-1]], events[cuts[-1] :])
+    ):
         events = events[: cuts.pop()]
         died.pop()
     ends = [*cuts[1:], len(events)]
@@ -90,28 +94,28 @@ class _RunState:
         self.trouble = self.trouble or kind_of(what) not in QUIET
         self.done = self.done or what is Mark.JOB_FINISHED
         self.moved = self.moved or isinstance(what, TrainingStep)
-        self.raised = self.raised or _ends_a_program(event)
+        self.raised = self.raised or _ends_program(event)
         self.several = self.several or _is_of_several(event)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """True when a launcher that begins now begins another run."""
         return self.fatal or (self.done and self.moved) or (self.raised and not self.several)
 
 
 def of_one_process(events: list[Event[Any]]) -> bool:
-    """True where nothing tells of several processes, or of one that ended: then who had the error goes on."""
+    """True where no line names a process, an end, or a world of several ranks."""
     return not any(map(_is_of_several, events))
 
 
 def _is_of_several(event: Event[Any]) -> bool:
     what, who = event.what, event.who
-    named = who.rank is not None or who.pid is not None
-    return named or kind_of(what) in FATAL or (isinstance(what, WorldSize) and what.ranks > 1)
+    has_identity = who.rank is not None or who.pid is not None
+    return has_identity or kind_of(what) in FATAL or (isinstance(what, WorldSize) and what.ranks > 1)
 
 
-def _ends_a_program(event: Event[Any]) -> bool:
-    """True for what nobody handled: behind one process that raised it, a launcher is another command."""
+def _ends_program(event: Event[Any]) -> bool:
+    """True for an unhandled exception: a launcher after it is another command."""
     what = event.what
     return isinstance(what, ExceptionRaised) and bool(what.frames) and event.asserted and not what.logged
 
@@ -121,8 +125,8 @@ def _is_server_up(event: Event[Any]) -> bool:
     return event.what is Mark.SERVER_READY and _UP in event.text
 
 
-def _begun_anew(events: list[Event[Any]]) -> set[int]:
-    """Where the log begins again as a run before it did, and that run got somewhere.
+def _find_restarts(events: list[Event[Any]]) -> set[int]:
+    """Indexes where the log begins again as before, and the run gets somewhere.
 
     It counts or serves before anything in it ends, and no counter goes on that had begun before; or it was at
     work when somebody stopped it. It may also have failed by itself: one that a program calls a run, or in
@@ -131,37 +135,37 @@ def _begun_anew(events: list[Event[Any]]) -> set[int]:
     """
     if not any(isinstance(event.what, Restarted) for event in events):
         return set()
-    found: set[int] = set()
-    counted: dict[tuple[str, int], int] = {}
+    restarts: set[int] = set()
+    counter_starts: dict[tuple[str, int], int] = {}
     open_at: int | None = None
     works = False
     failures = [_failed_program(event) for event in events]
-    before = _last_failures(failures)
-    after = _last_failures(failures[::-1])[::-1]
+    last_failures = _last_failures(failures)
+    next_failures = _last_failures(failures[::-1])[::-1]
     for index, event in enumerate(events):
         what = event.what
         if isinstance(what, Restarted):
-            (ended, how), (ends, otherwise) = before[index], after[index]
-            open_at, works = index if ends in (ended, "") else None, False
-            if ends == ended != "" and (what.told or how != otherwise):
-                found.add(index)
+            (program, error), (next_program, next_error) = last_failures[index], next_failures[index]
+            open_at, works = index if next_program in (program, "") else None, False
+            if next_program == program != "" and (what.explicit or error != next_error):
+                restarts.add(index)
         elif isinstance(what, TrainingStep):
-            began = counted.setdefault((what.series, what.part), index)
+            began = counter_starts.setdefault((what.series, what.part), index)
             if open_at is not None and what.rises and began < open_at:
                 open_at = None
             elif open_at is not None and what.begins and what.rises >= SURVIVED:
-                found.add(open_at)
+                restarts.add(open_at)
         elif open_at is not None and (
-            kind_of(what) in (Mark.JOB_FINISHED, Mark.SERVER_READY) or (works and _by_hand(what))
+            kind_of(what) in (Mark.JOB_FINISHED, Mark.SERVER_READY) or (works and _is_user_stop(what))
         ):
-            found.add(open_at)
+            restarts.add(open_at)
         works = works or kind_of(what) in _WORK
         if kind_of(what) in FATAL:
             open_at = None
-    return found
+    return restarts
 
 
-def _by_hand(what: object) -> bool:
+def _is_user_stop(what: object) -> bool:
     """True where somebody stopped the program at its keyboard."""
     return isinstance(what, CancelledByUser) and what.by_hand
 
@@ -173,7 +177,7 @@ def _last_failures(failures: list[Failure]) -> list[Failure]:
 
 
 def _failed_program(event: Event[Any]) -> Failure:
-    """The program, and its rank, that raised what is no echo of somebody else's end; and what it was."""
+    """The program and rank that raised an error of its own, and which error."""
     what = event.what
     if not isinstance(what, ExceptionRaised) or not event.asserted or is_secondary(what):
         return NONE
@@ -185,96 +189,100 @@ def _failed_program(event: Event[Any]) -> Failure:
     return f"{name} {event.who.rank}", how
 
 
-def _other_jobs(events: list[Event[Any]]) -> set[int]:
-    """Where the log of another job begins: scripts append to one file, and Slurm tells each job's end.
+def _find_other_jobs(events: list[Event[Any]]) -> set[int]:
+    """Indexes where the log of another job begins: scripts append to one file.
 
-    A script may also run one program after another: the next one reads its model or data before it counts.
+    Slurm reports each job's end. A script may also run one program after another: the next one reads its
+    model or data before it counts.
     """
-    begins: set[int] = set()
-    ended, job = None, ""
-    killed, again = None, False
+    starts: set[int] = set()
+    cancel_index, job = None, ""
+    script_end, has_long_work = None, False
     for index, event in enumerate(events):
-        found = _JOB_ENDED.search(event.text) if isinstance(event.what, CancelledByUser) else None
+        match = _JOB_ENDED.search(event.text) if isinstance(event.what, CancelledByUser) else None
         what = event.what
         counts = isinstance(what, TrainingStep) and what.begins and what.rises >= SURVIVED
-        moved = counts or isinstance(what, LongWork)
-        if ended is not None and ((found and found[1] != job) or moved):
-            begins.add(ended + 1)
-            ended = None
+        progress = counts or isinstance(what, LongWork)
+        if cancel_index is not None and ((match and match[1] != job) or progress):
+            starts.add(cancel_index + 1)
+            cancel_index = None
         if isinstance(what, ProcessExit) and OF_A_SCRIPT.match(event.text):
-            killed, again = index, False
-        elif killed is not None and counts and again:
-            begins.add(killed + 1)
-            killed = None
-        again = again or isinstance(what, LongWork)
-        if found:
-            ended, job = index, found[1]
-    return begins
+            script_end, has_long_work = index, False
+        elif script_end is not None and counts and has_long_work:
+            starts.add(script_end + 1)
+            script_end = None
+        has_long_work = has_long_work or isinstance(what, LongWork)
+        if match:
+            cancel_index, job = index, match[1]
+    return starts
 
 
-def _after_all_had_ended(events: list[Event[Any]]) -> set[int]:
-    """Where every rank of the job, or their launcher, has ended, and a counter begins again behind it.
+def _find_resumed_runs(events: list[Event[Any]]) -> set[int]:
+    """Indexes where a counter begins again after every rank, or their launcher, has ended.
 
-    Nobody was left who could have counted. It begins where it did at first, or at the last checkpoint, and
-    comes further than before. One that had not counted before may be a script's next program, which says
-    nothing of the one that failed, unless it counts epochs.
+    No process was left that could have counted. The counter begins where it did at first, or at the last
+    checkpoint, and comes further than before. One that had not counted before may be a script's next program,
+    which says nothing of the one that failed, unless it counts epochs.
     """
-    begins: set[int] = set()
+    starts: set[int] = set()
     world = max((e.what.ranks for e in events if isinstance(e.what, WorldSize)), default=0)
-    gone: set[int] = set()
-    over: int | None = None
-    counted: dict[str, TrainingStep] = {}
+    ended_ranks: set[int] = set()
+    end_index: int | None = None
+    old_steps: dict[str, TrainingStep] = {}
     for index, event in enumerate(events):
         what = event.what
         if isinstance(what, ProcessExit) and event.who.rank is not None and not what.helper:
-            gone.add(event.who.rank)
-            over = index if over is not None or len(gone) >= world > 0 else None
-        elif isinstance(what, LauncherSignalled) or _of_a_launcher(event):
-            over = index
-        elif over is None:
-            if isinstance(what, TrainingStep) and not gone:
-                counted[what.series] = what
+            ended_ranks.add(event.who.rank)
+            end_index = index if end_index is not None or len(ended_ranks) >= world > 0 else None
+        elif isinstance(what, LauncherSignalled) or _is_launcher_end(event):
+            end_index = index
+        elif end_index is None:
+            if isinstance(what, TrainingStep) and not ended_ranks:
+                old_steps[what.series] = what
         elif isinstance(what, TrainingStep):
-            if _counts_anew(what, counted.get(what.series)):
-                begins.add(over + 1)
-                gone, over = set(), None
+            if _counts_again(what, old_steps.get(what.series)):
+                starts.add(end_index + 1)
+                ended_ranks, end_index = set(), None
         elif kind_of(what) not in QUIET:
-            over = index
-    return begins
+            end_index = index
+    return starts
 
 
-def _counts_anew(step: TrainingStep, known: TrainingStep | None) -> bool:
-    """True for a counter that begins again, or at the last checkpoint; `known`: how far it came before."""
+def _counts_again(step: TrainingStep, earlier: TrainingStep | None) -> bool:
+    """True for a counter that begins again, or at the last checkpoint.
+
+    `earlier`: its last step before that.
+    """
     if step.rises < SURVIVED:
         return False
-    if known is None:
+    if earlier is None:
         return step.begins and step.epochs >= SURVIVED
-    resumed = step.first <= known.last < step.last
-    return step.part > known.part and (step.begins or resumed)
+    resumed = step.first <= earlier.last < step.last
+    return step.part > earlier.part and (step.begins or resumed)
 
 
-def _of_a_launcher(event: Event[Any]) -> bool:
-    """True for the exception in which a launcher ends that takes all its processes with it."""
+def _is_launcher_end(event: Event[Any]) -> bool:
+    """True for the exception in which a launcher ends, with all its processes."""
     what = event.what
     return isinstance(what, ExceptionRaised) and what.type.endswith(OF_LAUNCHERS) and event.asserted
 
 
-def _went_on(before: list[Event[Any]], after: list[Event[Any]]) -> bool:
-    """True when a new run shows anything of its own: trouble, an end, or steps past the old one's last."""
-    told = [e for e in after if e.asserted]
-    if after and _is_server_up(after[0]):
+def _shows_progress(old_events: list[Event[Any]], new_events: list[Event[Any]]) -> bool:
+    """True when a new run shows trouble, an end, or steps beyond the old one's."""
+    asserted_events = [e for e in new_events if e.asserted]
+    if new_events and _is_server_up(new_events[0]):
         return True
-    if any(e.what is Mark.JOB_FINISHED or e.kind not in QUIET for e in told):
+    if any(e.what is Mark.JOB_FINISHED or e.kind not in QUIET for e in asserted_events):
         return True
-    if any(_by_hand(e.what) for e in after) and any(e.kind in _WORK for e in after):
+    if any(_is_user_stop(e.what) for e in new_events) and any(e.kind in _WORK for e in new_events):
         return True
     reached: dict[str, tuple[float, ...]] = {}
-    for event in before:
+    for event in old_events:
         if isinstance(event.what, TrainingStep):
             name = event.what.series.rpartition("|")[2]
             reached[name] = max(reached.get(name, ()), event.what.last)
     steps: Counter[str] = Counter()
-    for event in after:
+    for event in new_events:
         if isinstance(event.what, TrainingStep):
             name = event.what.series.rpartition("|")[2]
             if event.what.last > reached.get(name, ()):

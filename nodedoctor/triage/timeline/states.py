@@ -1,4 +1,4 @@
-"""Where each rank was when the story ends: the rows that a screen draws."""
+"""Where each rank was at the end of the timeline: rows that a screen draws."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.model import Timeline
 
 MOST = 4096
-"""Ranks told one by one."""
+"""Ranks that have a row of their own."""
 MISSING = 256
 """The same of ranks that nothing was read from; coverage has the ranges of all."""
 
 
-def rank_states(story: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
+def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
     """One row per rank that is known or missing, in order."""
     last: dict[tuple[str, int], Event[Any]] = {}
-    for event in story.events:
+    for event in timeline.events:
         if event.who.rank is not None and not isinstance(event.what, BarrierMissed):
             last[event.who.world, event.who.rank] = event
     people: dict[tuple[str, int], Identity] = {key: event.who for key, event in last.items()}
     for who in (*verdict.victims, *verdict.parties, *verdict.culprits):
         if who.rank is not None:
-            people[who.world, who.rank] = who.filled(people.get((who.world, who.rank), who))
+            people[who.world, who.rank] = who.fill_from(people.get((who.world, who.rank), who))
     if len({world for world, _ in people}) == 1:
         world = next(iter(people))[0]
         for rank in verdict.coverage.ranks_missing[:MISSING]:
             people.setdefault((world, rank), Identity(rank=rank, world=world))
-    waits = {(wait.who.world, wait.who.rank): wait for wait in story.waits}
-    steps = last_steps(story.events) if len({world for world, _ in people}) == 1 else {}
+    waits = {(wait.who.world, wait.who.rank): wait for wait in timeline.waits}
+    steps = last_steps(timeline.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
     for key in sorted(people)[:MOST]:
-        seen, wait = last.get(key), waits.get(key)
+        last_event, wait = last.get(key), waits.get(key)
         rows.append(
             RankState(
                 people[key],
-                "waited" if wait is not None else _rank_state(seen),
-                event_name(seen) if seen is not None else "",
+                "waited" if wait is not None else _rank_state(last_event),
+                event_name(last_event) if last_event is not None else "",
                 wait.work.op if wait is not None else "",
                 wait.work.seq if wait is not None else None,
-                seen.place if seen is not None else None,
+                last_event.place if last_event is not None else None,
                 steps.get(key[1]),
             )
         )

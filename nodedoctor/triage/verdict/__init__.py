@@ -1,1 +1,1 @@
-"""What a job died of, whose move it is and what helps: weighed, worded and written down."""
+"""What a job died of, who has to act and what helps: weighed and worded."""

@@ -102,8 +102,10 @@ def clock_time(seconds: float | None) -> str | None:
 
 
 def _job_document(job: OtherJob) -> dict[str, Any]:
+    fields = asdict(job)
+    fields["judged"] = fields.pop("is_judged")
     return {
-        **asdict(job),
+        **fields,
         "hosts": list(job.hosts),
         "first": clock_time(job.first),
         "last": clock_time(job.last),
@@ -133,18 +135,18 @@ def _identity_document(who: Identity) -> dict[str, Any]:
 
 
 def _collective_document(work: CollectiveCall) -> dict[str, Any]:
-    told = transfer_time(work)
+    transfer = transfer_time(work)
     return {
         "op": work.op,
         "seq": work.seq,
         "group": work.group.name,
         "numel_in": work.numel_in,
         "numel_out": work.numel_out,
-        "implied_ranks": told.implied_ranks,
+        "implied_ranks": transfer.implied_ranks,
         "timeout_seconds": work.timeout_ms / 1000 if work.timeout_ms is not None else None,
-        "bytes_by_dtype": told.bytes_by_dtype,
-        "expected_seconds": told.expected_seconds,
-        "size_can_explain_wait": told.can_explain,
+        "bytes_by_dtype": transfer.bytes_by_dtype,
+        "expected_seconds": transfer.expected_seconds,
+        "size_can_explain_wait": transfer.can_explain,
     }
 
 

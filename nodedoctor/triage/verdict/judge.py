@@ -1,4 +1,4 @@
-"""From candidate causes to one verdict: the one that explains the others, or an honest "undetermined"."""
+"""From candidate causes to one verdict: the one that explains the others, or "undetermined"."""
 
 from __future__ import annotations
 
@@ -36,59 +36,59 @@ from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.undetermined import (
-    in_a_traceback,
     open_question,
+    ranks_in_traceback,
     stopped_processes,
     unexplained_end,
 )
 
 EVIDENCE = 8
-_HELPS = re.compile(
+_HELPER_COMMANDS = re.compile(
     r"(?:[Mm]onitor|\bnvidia-smi|\bdcgm|\bnvtop|stat\b|\bwatch\b|\btail\b|\bsleep\b|[Tt]ensorboard|[Ss]erver?\b"
     r"|\bvllm\b|\bsglang\b|\bray\b|[Pp]rofil|\bnsys\b|[Ss]ampler|\bwhile\b)"
 )
 """What scripts start beside their program, by the beginning of the command that a shell shows."""
 COMMAND = 80
-"""Characters of a command in which its program and its script stand. Ours."""
+"""Characters of a command that hold its program and its script. Ours."""
 
 
 def judge_incident(
-    story: Timeline, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False
+    timeline: Timeline, coverage: Coverage, more: Sequence[Candidate] = (), *, calm: bool = False
 ) -> Verdict:
-    """The verdict on the last incident; `more` are causes seen elsewhere; `calm`: dumps show no waiting."""
-    weighed = weigh.weigh_candidates(story, [*find_candidates(story), *more])
-    found = [one for one in weighed if one.decides]
-    quiet = not story.trouble or _is_teardown(story) or _is_clean_cancellation(story)
-    if quiet and not more and (story.alive or calm or not unclassified_errors(story)):
-        return _no_failure(story, coverage, calm)
-    if not found or story.marked(Mark.NOT_A_LOG):
-        return _undetermined_verdict(story, coverage, weighed)
-    best = found[0].candidate
+    """The verdict on the last incident; `more` are other causes; `calm`: dumps show no waiting."""
+    weighed = weigh.weigh_candidates(timeline, [*find_candidates(timeline), *more])
+    deciding = [entry for entry in weighed if entry.decides]
+    quiet = not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    if quiet and not more and (timeline.alive or calm or not unclassified_errors(timeline)):
+        return _no_failure(timeline, coverage, calm)
+    if not deciding or timeline.marked(Mark.NOT_A_LOG):
+        return _undetermined_verdict(timeline, coverage, weighed)
+    best = deciding[0].candidate
     return Verdict(
         outcome="failure",
         cause=best.cause,
         confidence=_confidence_of(weighed),
         headline=best.headline,
         culprits=best.culprits,
-        victims=_find_victims(story, best),
+        victims=_find_victims(timeline, best),
         parties=best.parties,
-        collective=best.collective or (story.first_wait.work if story.first_wait else None),
+        collective=best.collective or (timeline.first_wait.work if timeline.first_wait else None),
         evidence=_pick_evidence(best.evidence),
         fixes=best.fixes,
-        timeline=_make_timeline(story),
+        timeline=_make_timeline(timeline),
         owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
         kinds_alike=_kinds_alike(weighed),
         weighed=_weight_sentences(weighed),
         alternatives=_make_alternatives(weighed),
-        incidents=story.incidents,
+        incidents=timeline.incidents,
         coverage=coverage,
     )
 
 
-def _confidence_of(found: Sequence[WeighedCandidate]) -> Confidence:
-    """How sure the first one is: never sure when another one has nearly as many points."""
-    best = found[0].candidate.confidence
-    return "medium" if best == "high" and weigh.close_seconds(found[0], found[1:]) else best
+def _confidence_of(weighed: Sequence[WeighedCandidate]) -> Confidence:
+    """How sure the first candidate is: never sure beside a close second."""
+    best = weighed[0].candidate.confidence
+    return "medium" if best == "high" and weigh.close_seconds(weighed[0], weighed[1:]) else best
 
 
 def _kinds_alike(weighed: Sequence[WeighedCandidate]) -> tuple[str, ...]:
@@ -96,94 +96,96 @@ def _kinds_alike(weighed: Sequence[WeighedCandidate]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind_of(rival.cause, rival.evidence, rival.owner) for rival in rivals))
 
 
-def _weight_sentences(found: Sequence[WeighedCandidate]) -> str:
+def _weight_sentences(weighed: Sequence[WeighedCandidate]) -> str:
     """What the verdict rests on, and why the strongest other cause counts less."""
-    said = weigh.rests_on(found[0])
-    for other in _other_causes(found)[:1]:
-        said += f" It outweighs {other.candidate.cause}: {weigh.why_less_likely(found[0], other)}."
-    return said
+    sentences = weigh.rests_on(weighed[0])
+    for rival in _other_causes(weighed)[:1]:
+        sentences += f" It outweighs {rival.candidate.cause}: {weigh.why_less_likely(weighed[0], rival)}."
+    return sentences
 
 
-def _other_causes(found: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:
+def _other_causes(weighed: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:
     """One per cause other than the first one's."""
-    causes = {found[0].candidate.cause: found[0]}
-    for other in found[1:]:
-        causes.setdefault(other.candidate.cause, other)
+    causes = {weighed[0].candidate.cause: weighed[0]}
+    for rival in weighed[1:]:
+        causes.setdefault(rival.candidate.cause, rival)
     return list(causes.values())[1:]
 
 
-def _no_failure(story: Timeline, coverage: Coverage, rested: bool) -> Verdict:
-    """No trouble: healthy when there is a sign of life, unknown when there is nothing at all."""
-    stops = story.of(CancelledByUser)
-    done = story.marked(Mark.JOB_FINISHED)
-    running, serving = story.marked(Mark.RAS_RUNNING), story.marked(Mark.SERVER_READY)
-    left_off = "" if stops or done or story.marked(Mark.SHUT_DOWN) else _left_off(story)
-    worked = [] if story.alive else story.of(TrainingActivity)
-    destroyed = [e for e in story.of(Communicator) if e.what.step.startswith("Destroy")]
-    alive = (story.alive or rested or bool(worked or destroyed)) and not left_off
-    told_by_dumps = rested and not (stops or done or running or story.steps)
+def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
+    """The verdict without trouble: healthy on a sign of life, else undetermined."""
+    stops = timeline.of_kind(CancelledByUser)
+    done = timeline.marked(Mark.JOB_FINISHED)
+    running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
+    unfinished_bar = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else _unfinished_bar(timeline)
+    activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
+    teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
+    alive = (timeline.alive or calm or bool(activities or teardowns)) and not unfinished_bar
+    only_dumps = calm and not (stops or done or running or timeline.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
     elif done:
         headline = "no failure: the job came to its end"
-    elif left_off:
-        headline = f"the program ended in the middle of its work ({left_off}), and no line says why"
+    elif unfinished_bar:
+        headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
-    elif rested and not story.steps:
+    elif calm and not timeline.steps:
         headline = (
             "in the flight recorder's dumps no rank waits for another; they hold neither gloo's"
             " point-to-point calls nor the groups of TORCH_DISTRIBUTED_DEBUG=DETAIL, nor the job's end"
         )
-    elif story.marked(Mark.SHUT_DOWN) and story.alive:
+    elif timeline.marked(Mark.SHUT_DOWN) and timeline.alive:
         headline = "no failure: the server was shut down in order"
-    elif story.answers:
+    elif timeline.answers:
         headline = "no failure in what was read: the server was answering requests where it ends"
-    elif story.steps:
+    elif timeline.steps:
         headline = "no failure in what was read: the job was making progress where it ends"
-    elif worked:
-        headline = f"no failure in what was read: the program {worked[0].what.how}, and counted nothing"
+    elif activities:
+        headline = f"no failure in what was read: the program {activities[0].what.how}, and counted nothing"
     elif serving:
         headline = "no failure in what was read: the server was up"
-    elif story.of(PeersTerminated):
+    elif timeline.of_kind(PeersTerminated):
         headline = "the launcher ended its processes, and no line says which one failed first, or why"
-    elif destroyed:
+    elif teardowns:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
-    elif story.marked(Mark.SET_UP):
+    elif timeline.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
     else:
         headline = "nothing was read that shows a failure or progress"
-    outcome: Outcome = "recovered" if alive and story.survived else "clean" if alive else "undetermined"
-    if not alive and _of_no_job(story, coverage):
+    outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
+    if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
     if outcome == "recovered":
-        times = "once" if story.survived == 1 else f"{story.survived} times"
+        times = "once" if timeline.survived == 1 else f"{timeline.survived} times"
         headline = f"the job failed {times}, was restarted and got past it: {headline.partition(': ')[2]}"
     return Verdict(
         outcome,
         "none" if alive else "undetermined",
-        "low" if not alive or told_by_dumps else "high" if story.alive else "medium",
+        "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
-        evidence=_pick_evidence((*stops[-1:], *done[-1:], *story.of(TrainingStep)[-1:])),
-        incidents=story.incidents,
+        evidence=_pick_evidence((*stops[-1:], *done[-1:], *timeline.of_kind(TrainingStep)[-1:])),
+        incidents=timeline.incidents,
         coverage=coverage,
     )
 
 
-def _left_off(story: Timeline) -> str:
-    """How far a bar of known length was when all of its processes were gone; '' unless one was not full."""
-    gone = {event.place.source: event.place.offset for event in story.marked(Mark.RESOURCE_TRACKER_WARNING)}
-    before = [e for e in story.of(TrainingStep) if e.place.offset <= gone.get(e.place.source, -1)]
-    last = max(reversed(before), key=lambda event: event.place.offset, default=None)
+def _unfinished_bar(timeline: Timeline) -> str:
+    """How far a bar was when its processes had ended; '' for a full one."""
+    ends = {
+        event.place.source: event.place.offset for event in timeline.marked(Mark.RESOURCE_TRACKER_WARNING)
+    }
+    steps = [e for e in timeline.of_kind(TrainingStep) if e.place.offset <= ends.get(e.place.source, -1)]
+    last = max(reversed(steps), key=lambda event: event.place.offset, default=None)
     if last is None or last.what.length is None or last.what.is_full:
         return ""
     return f"{int(last.what.last[-1])} of {last.what.length}"
 
 
-def _of_no_job(story: Timeline, coverage: Coverage) -> bool:
-    """True when no line was recognised; names of frameworks stand in any text."""
-    spoken = story.also_seen or coverage.ranks_seen or coverage.ranks_expected
-    return not spoken and all(isinstance(event.what, SettingMentioned) for event in story.events)
+def _is_no_job(timeline: Timeline, coverage: Coverage) -> bool:
+    """True when no line was recognised: frameworks may be named in any text."""
+    job_signs = timeline.also_seen or coverage.ranks_seen or coverage.ranks_expected
+    return not job_signs and all(isinstance(event.what, SettingMentioned) for event in timeline.events)
 
 
 def _nothing_recognised(coverage: Coverage) -> str:
@@ -196,13 +198,15 @@ def _nothing_recognised(coverage: Coverage) -> str:
     return "no line of a job was recognised in what was read"
 
 
-def _is_teardown(story: Timeline) -> bool:
-    """True when the job had said that it was done first: trouble while it took itself down."""
+def _is_teardown(timeline: Timeline) -> bool:
+    """True for trouble after the job had said that it was done."""
     done = {
-        e.place.source: e.place.offset for e in reversed(story.marked(Mark.JOB_FINISHED)) if "rain" in e.text
+        e.place.source: e.place.offset
+        for e in reversed(timeline.marked(Mark.JOB_FINISHED))
+        if "rain" in e.text
     }
-    finished = {e.who.rank for e in story.marked(Mark.JOB_FINISHED)}
-    others = {e.who.rank for e in story.trouble} - finished - {None}
+    finished = {e.who.rank for e in timeline.marked(Mark.JOB_FINISHED)}
+    others = {e.who.rank for e in timeline.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
     kinds = (
@@ -217,107 +221,111 @@ def _is_teardown(story: Timeline) -> bool:
     )
     return bool(done) and all(
         (event.kind in kinds and event.place.offset > done.get(event.place.source, 1 << 62))
-        or _of_a_helper(story, event)
-        for event in story.trouble
+        or _is_helper_kill(timeline, event)
+        for event in timeline.trouble
     )
 
 
-def _of_a_helper(story: Timeline, event: Event[Any]) -> bool:
-    """True for what a script kills when its job is done: a monitor. No work was seen to begin in between."""
+def _is_helper_kill(timeline: Timeline, event: Event[Any]) -> bool:
+    """True for a monitor that a script kills after its job, before other work."""
     if not isinstance(event.what, ProcessExit) or not OF_A_SCRIPT.match(event.text):
         return False
     command = event.text.partition(" Killed ")[2] or event.text.partition(" Terminated ")[2]
-    if not _HELPS.search(command.strip().partition(" -")[0][:COMMAND]):
+    if not _HELPER_COMMANDS.search(command.strip().partition(" -")[0][:COMMAND]):
         return False
-    here = [e for e in story.events if e.place.source == event.place.source]
+    here = [e for e in timeline.events if e.place.source == event.place.source]
     before = [e for e in here if e.place.offset < event.place.offset]
-    told = [e for e in before if e.kind in (Mark.JOB_FINISHED, TrainingStep, LongWork)]
-    return bool(told) and max(told, key=lambda e: e.place.offset).what is Mark.JOB_FINISHED
+    progress = [e for e in before if e.kind in (Mark.JOB_FINISHED, TrainingStep, LongWork)]
+    return bool(progress) and max(progress, key=lambda e: e.place.offset).what is Mark.JOB_FINISHED
 
 
-def _is_clean_cancellation(story: Timeline) -> bool:
-    """True when the job was ended in order, and all that is told besides follows from that.
+def _is_clean_cancellation(timeline: Timeline) -> bool:
+    """True when the job was ended in order, and all its trouble follows from that.
 
     These are ends by SIGTERM, of launchers, too, and tracebacks behind it that the log does not finish. That
     srun terminates the step itself, which it does when a task failed, is no such end.
     """
-    if any(event.what.for_a_task for event in story.of(PeersTerminated)) and story.of(LauncherSignalled):
+    if any(event.what.for_a_task for event in timeline.of_kind(PeersTerminated)) and timeline.of_kind(
+        LauncherSignalled
+    ):
         return False
-    stops = {event.place.source: event.place.offset for event in story.of(CancelledByUser)}
+    stops = {event.place.source: event.place.offset for event in timeline.of_kind(CancelledByUser)}
     return bool(stops) and all(
         (isinstance(event.what, (ProcessExit, LauncherSignalled)) and event.what.signal == SIGTERM)
         or (
             isinstance(event.what, CutShort)
             and stops.get(event.place.source, event.place.offset) < event.place.offset
         )
-        for event in story.trouble
+        for event in timeline.trouble
     )
 
 
 def _undetermined_verdict(
-    story: Timeline, coverage: Coverage, suspected: Sequence[WeighedCandidate]
+    timeline: Timeline, coverage: Coverage, suspects: Sequence[WeighedCandidate]
 ) -> Verdict:
-    waits = story.waits
-    told = [(one.candidate.cause, _suspected_cause(one)) for one in suspected]
-    causes = {cause for cause, _ in told}
-    told += [(cause, why) for cause, why in guesses.unseen_explanations(story) if cause not in causes]
-    end = unexplained_end(story)
+    waits = timeline.waits
+    reasons = [(suspect.candidate.cause, _suspected_cause(suspect)) for suspect in suspects]
+    causes = {cause for cause, _ in reasons}
+    reasons += [(cause, why) for cause, why in guesses.unseen_explanations(timeline) if cause not in causes]
+    end = unexplained_end(timeline)
     culprits = end.people if end is not None and end.alone else ()
     parties = end.people if end is not None and not end.alone else ()
     if end is None:
-        stuck = in_a_traceback(story)
-        culprits, parties = (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped_processes(story) or ())
+        stuck = ranks_in_traceback(timeline)
+        culprits, parties = (
+            (stuck, ()) if len(stuck) == 1 else ((), stuck or stopped_processes(timeline) or ())
+        )
     return Verdict(
         "undetermined",
         "undetermined",
         "low",
-        open_question(story),
+        open_question(timeline),
         culprits=culprits,
         parties=parties,
-        victims=_waited(story),
+        victims=_waiting_ranks(timeline),
         collective=waits[0].work if waits else None,
-        evidence=_pick_evidence(tuple(story.trouble or unclassified_errors(story))),
-        timeline=_make_timeline(story),
-        alternatives=tuple({cause: (cause, why) for cause, why in reversed(told)}.values())[::-1][:5],
-        incidents=story.incidents,
+        evidence=_pick_evidence(tuple(timeline.trouble or unclassified_errors(timeline))),
+        timeline=_make_timeline(timeline),
+        alternatives=tuple({cause: (cause, why) for cause, why in reversed(reasons)}.values())[::-1][:5],
+        incidents=timeline.incidents,
         coverage=coverage,
     )
 
 
-def _suspected_cause(one: WeighedCandidate) -> str:
-    against = f", but {one.against.why}" if one.against is not None else ""
-    return f"only suspected: {one.candidate.headline}{against}"
+def _suspected_cause(suspect: WeighedCandidate) -> str:
+    against = f", but {suspect.against.why}" if suspect.against is not None else ""
+    return f"only suspected: {suspect.candidate.headline}{against}"
 
 
-def _waited(story: Timeline) -> tuple[Identity, ...]:
-    """Who waited in vain, in NCCL or gloo."""
-    people = [wait.who for wait in story.waits]
-    return tuple(distinct_ranks([*people, *(event.who for event in story.of(GlooTimeout))]))
+def _waiting_ranks(timeline: Timeline) -> tuple[Identity, ...]:
+    """The ranks that gave up waiting, in NCCL or gloo."""
+    people = [wait.who for wait in timeline.waits]
+    return tuple(distinct_ranks([*people, *(event.who for event in timeline.of_kind(GlooTimeout))]))
 
 
-def _find_victims(story: Timeline, best: Candidate) -> tuple[Identity, ...]:
+def _find_victims(timeline: Timeline, best: Candidate) -> tuple[Identity, ...]:
     guilty = {(who.world, who.rank) for who in best.culprits}
-    waiting = best.victims or _waited(story)
+    waiting = best.victims or _waiting_ranks(timeline)
     return tuple(who for who in waiting if (who.world, who.rank) not in guilty)
 
 
 def _pick_evidence(events: tuple[Event[Any], ...]) -> tuple[Event[Any], ...]:
-    seen: dict[tuple[str, int, str], Event[Any]] = {}
+    by_line: dict[tuple[str, int, str], Event[Any]] = {}
     for event in events:
-        seen.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
-    return tuple(seen.values())[:EVIDENCE]
+        by_line.setdefault((event.place.source, event.place.offset, event.text[:80]), event)
+    return tuple(by_line.values())[:EVIDENCE]
 
 
-def _make_timeline(story: Timeline) -> tuple[Event[Any], ...]:
+def _make_timeline(timeline: Timeline) -> tuple[Event[Any], ...]:
     """The first of each kind of trouble per rank, in order of time."""
     first: dict[tuple[Kind, int | None], Event[Any]] = {}
-    for event in sorted(story.trouble, key=story.moment):
+    for event in sorted(timeline.trouble, key=timeline.moment):
         first.setdefault((event.kind, event.who.rank), event)
     return tuple(first.values())
 
 
-def _make_alternatives(found: Sequence[WeighedCandidate]) -> tuple[tuple[Any, str], ...]:
+def _make_alternatives(weighed: Sequence[WeighedCandidate]) -> tuple[tuple[Any, str], ...]:
     return tuple(
-        (other.candidate.cause, f"{other.candidate.headline}: {weigh.why_less_likely(found[0], other)}")
-        for other in _other_causes(found)[:4]
+        (rival.candidate.cause, f"{rival.candidate.headline}: {weigh.why_less_likely(weighed[0], rival)}")
+        for rival in _other_causes(weighed)[:4]
     )

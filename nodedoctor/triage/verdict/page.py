@@ -81,11 +81,11 @@ class _Page:
             without = f" ({fold(texts(document, 'exclude'))})" if document.get("exclude") else ""
             self.text(f"Decision: {chosen}{without}, as {text(document, 'kind')}", "  ")
 
-    def pairs(self, title: str, document: Json, key: str, left: str, right: str) -> None:
+    def pairs(self, title: str, document: Json, key: str, name_key: str, value_key: str) -> None:
         if pairs := parts(document, key):
             self.head(title)
             for pair in pairs:
-                self.text(f"{text(pair, left)}: {text(pair, right)}", "    ", "  - ")
+                self.text(f"{text(pair, name_key)}: {text(pair, value_key)}", "    ", "  - ")
 
     def also_seen(self, document: Json) -> None:
         for number, error in enumerate(parts(document, "also_seen")):
@@ -103,9 +103,9 @@ class _Page:
         if fixes:
             self.head(title)
             for number, fix in enumerate(fixes, 1):
-                known = fix_of(fix)
-                self.text(advice(known) if known else text(fix, "text"), "     ", f"  {number}. ")
-                for step in repair_steps(known):
+                saved_fix = fix_of(fix)
+                self.text(advice(saved_fix) if saved_fix else text(fix, "text"), "     ", f"  {number}. ")
+                for step in repair_steps(saved_fix):
                     if step.detail:
                         self.text(step.heading, "     ", "     ")
                     self.lines.append(f"     $ {step.command}")
@@ -123,27 +123,27 @@ class _Page:
             if not number:
                 self.head("Earlier runs in these logs")
             self.text(f"{cause}: {headline}" + (f" ({where})" if where else ""), "    ", "  - ")
-        for number, (name, known, judged) in enumerate(jobs(document)):
+        for number, (name, summary, is_judged) in enumerate(jobs(document)):
             if not number:
                 self.head("Jobs in these logs (--job ID picks one)")
-            self.text(f"{name}: {known}", "    ", "  * " if judged else "  - ")
+            self.text(f"{name}: {summary}", "    ", "  * " if is_judged else "  - ")
 
     def coverage(self, document: Json) -> None:
-        seen = part(document, "coverage")
-        expected, count = whole_number(seen, "ranks_expected"), len(as_list(seen.get("ranks_seen")))
+        coverage = part(document, "coverage")
+        expected, count = whole_number(coverage, "ranks_expected"), len(as_list(coverage.get("ranks_seen")))
         ranks = f", {count} of {expected} ranks" if expected else ""
         before = earlier_failures(document)
         again = f"; {count_with_noun(before, 'earlier failure')} before this attempt" if before > 0 else ""
-        files, size = whole_number(seen, "files") or 0, whole_number(seen, "bytes") or 0
+        files, size = whole_number(coverage, "files") or 0, whole_number(coverage, "bytes") or 0
         self.head(f"Read: {count_with_noun(files, 'file')}, {size} bytes{ranks}{again}")
         if absent := unheard(document):
             self.text(absent, "    ", "  - ")
-        if lost := unread(document):
-            self.text(f"{lost} lines or files could not be opened", "    ", "  - ")
+        if unread_count := unread(document):
+            self.text(f"{unread_count} lines or files could not be opened", "    ", "  - ")
         if count := sum(whole_number(error, "count") or 1 for error in parts(document, "also_seen")):
             note = f"{count_with_noun(count, 'error')} decided nothing (-v lists them with the reason)"
             self.text(note, "    ", "  - ")
-        for note in texts(seen, "notes")[:10]:
+        for note in texts(coverage, "notes")[:10]:
             self.text(note, "    ", "  - ")
 
 

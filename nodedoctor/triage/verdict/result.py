@@ -1,4 +1,4 @@
-"""A verdict made ready to be read: its fixes, what it is not, and no credential in what it quotes."""
+"""A verdict made ready to be read: fixes, what it is not, no credentials."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class TriageResult:
     interrupted: bool = False
 
 
-def add_advice(verdict: Verdict, story: Timeline) -> Verdict:
+def add_advice(verdict: Verdict, timeline: Timeline) -> Verdict:
     """The verdict with its fixes, what it is not, and what would decide."""
     transfer = transfer_time(verdict.collective or CollectiveCall())
     suspects = [who.rank for who in (*verdict.culprits, *verdict.parties)]
-    verdict = without_secrets(replace(verdict, also_seen=merge_alike(story.also_seen)))
+    verdict = without_secrets(replace(verdict, also_seen=merge_alike(timeline.also_seen)))
     return replace(
         verdict,
-        ranks=rank_states(story, verdict),
-        fixes=actions.choose_fixes(story, verdict),
-        not_the_cause=actions.not_the_cause(story, suspects, transfer.sentence, transfer.can_explain),
-        next=actions.next_measurements(story, verdict),
+        ranks=rank_states(timeline, verdict),
+        fixes=actions.choose_fixes(timeline, verdict),
+        not_the_cause=actions.not_the_cause(timeline, suspects, transfer.sentence, transfer.can_explain),
+        next=actions.next_measurements(timeline, verdict),
     )
 
 
 def without_secrets(verdict: Verdict) -> Verdict:
-    """The verdict with no credential in what it quotes: lines of logs hold URLs and whole command lines."""
+    """The verdict without credentials: log lines hold URLs and whole command lines."""
     return replace(
         verdict,
         headline=scrubbed(verdict.headline),

@@ -1,4 +1,4 @@
-"""A verdict that `triage --json` wrote: it is shown again, and not read as a log of the lines it quotes."""
+"""A verdict that `triage --json` wrote: shown again, and not read as a log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LARGEST = 16 << 20
 """Bytes of such a document; that of 4096 ranks has 2 MB. Ours."""
 
 
-class NotAlone(NodeDoctorError):
-    """A saved verdict is given with what belongs to logs, in one line."""
+class UnreadableVerdict(NodeDoctorError):
+    """A saved verdict that cannot be shown, in one line."""
 
 
 def verdict_of(paths: Sequence[str]) -> Json | None:
-    """The saved verdict that these paths are, None for anything else; NotAlone where it is damaged."""
+    """The saved verdict at these paths, or None; UnreadableVerdict where it is damaged."""
     if len(paths) != 1:
         return None
     (path,) = paths
@@ -45,9 +45,9 @@ def _saved_verdict(path: str, data: bytes) -> Json:
     try:
         document = loaded(data)
     except ValueError:
-        raise NotAlone(
+        raise UnreadableVerdict(
             f"{path}: a saved verdict that was cut off or damaged; run triage on the logs again"
         ) from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise NotAlone(f"{path}: a saved verdict of another version than {SCHEMA}")
+        raise UnreadableVerdict(f"{path}: a saved verdict of another version than {SCHEMA}")
     return document

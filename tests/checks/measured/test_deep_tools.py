@@ -3,6 +3,7 @@
 import pytest
 
 from checks.measured.deep import dcgm, nccl_tests
+from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.model import Observation, Outcome, Status, Unseen
 
@@ -44,7 +45,44 @@ def test_nvbandwidth_sums():
 def test_all_reduce_perf(wrong, status):
     told = NcclTests.parse(Observation("all-reduce-perf", text=PERF.format(wrong=wrong)))
     assert told.busbw_gbytes_s == {67108864: 284.97}
-    assert [finding.status for finding in nccl_tests(told, None)] == [status]
+    assert [finding.status for finding in nccl_tests(told, None, None)] == [status]
+
+
+def run_of(gpus: int, size: int, busbw: float) -> NcclTests:
+    ranks = "".join(
+        f"#  Rank {n:2} Group  0 Pid 77 on gpu-01 device {n:2} [0x1b] NVIDIA\n" for n in range(gpus)
+    )
+    row = f"{size:12} {size // 4} float  sum  -1  412.1  162.84  {busbw}  0  410.9  163.32  {busbw}  0\n"
+    told = NcclTests.parse(Observation("all-reduce-perf", text=f"NCCL version 2.27.7+cuda12.9\n{ranks}{row}"))
+    assert isinstance(told, NcclTests) and (told.gpus, told.nccl) == (gpus, "2.27.7+cuda12.9")
+    return told
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "size", "busbw", "status"),
+    [
+        ("H100 SXM5 80GB", 8, 16 << 30, 476.0, Status.PASS),
+        ("H100 SXM5 80GB", 8, 16 << 30, 244.0, Status.FAIL),
+        ("H200 SXM5 141GB", 8, 16 << 30, 425.0, Status.FAIL),
+    ],
+)
+def test_all_reduce_perf_against_the_floor_of_its_board(model, gpus, size, busbw, status):
+    (finding,) = nccl_tests(run_of(gpus, size, busbw), None, Board(model, None, gpus))
+    assert finding.status is status and "NCCL 2.27.7+cuda12.9" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "size"),
+    [
+        ("H100 SXM5 80GB", 4, 16 << 30),
+        ("H100 SXM5 80GB", 8, 1 << 30),
+        ("H100 NVL 94GB", 8, 16 << 30),
+        ("GH200 144GB HBM3e", 8, 16 << 30),
+    ],
+)
+def test_no_board_borrows_the_floor_of_another(model, gpus, size):
+    (finding,) = nccl_tests(run_of(gpus, size, 12.0), None, Board(model, None, gpus))
+    assert finding.status is Status.PASS and "no floor is known" in finding.summary
 
 
 @pytest.mark.parametrize("fact", [DcgmDiag, NvBandwidth, NcclTests])

@@ -199,7 +199,7 @@ def test_a_verdict_of_an_earlier_version_has_its_cause() -> None:
 @pytest.mark.parametrize("files", CASES, ids=lambda files: files[0])
 def test_logs(files: list[str]) -> None:
     examined = examine_job([str(LOGS / name) for name in files])
-    document = make_document(examined.verdict, examined.lines.of)
+    document = make_document(examined.verdict, examined.lines.line_of)
     name = files[0]
     expected = (
         "restart"

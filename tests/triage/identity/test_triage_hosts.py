@@ -10,7 +10,7 @@ from say import caught, steps
 
 from nodedoctor.triage.identity.hosts import hosts_of
 from nodedoctor.triage.identity.labels import SourceStats
-from nodedoctor.triage.identity.world import Seat
+from nodedoctor.triage.identity.world import RankLocation
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Identity
 from nodedoctor.triage.verdict.document import make_document
@@ -82,15 +82,15 @@ def test_ranks_in_no_order_are_of_something_else():
 
 def test_lines_that_name_another_host_refute_the_name():
     sources, owners = heard(named("rank_{r}_gpu-{h:03}.log", 16, 4))
-    sources["rank_3_gpu-001.log"].seats.add(Seat(rank=3, host="login-1"))
+    sources["rank_3_gpu-001.log"].locations.add(RankLocation(rank=3, host="login-1"))
     found = hosts_of(sources, owners)
     assert found == {"rank_3_gpu-001.log": "login-1"}
 
 
 def test_the_host_that_the_lines_of_a_rank_name_is_that_of_its_other_lines():
     sources, owners = heard({0: "a.log", 1: "b.log"})
-    sources["a.log"].seats.add(Seat(rank=0, host="gpu-7"))
-    sources["b.log"].seats |= {Seat(rank=1, host="gpu-7"), Seat(host="gpu-8")}
+    sources["a.log"].locations.add(RankLocation(rank=0, host="gpu-7"))
+    sources["b.log"].locations |= {RankLocation(rank=1, host="gpu-7"), RankLocation(host="gpu-8")}
     assert hosts_of(sources, owners) == {"a.log": "gpu-7"}
 
 
@@ -99,7 +99,7 @@ def test_the_verdict_names_the_host(tmp_path: Path):
         name = f"rank_{rank}_gpu-{rank // 4:03}.log"
         (tmp_path / name).write_text(steps(1, 4) + (BOOM if rank == 9 else caught(rank)))
     examined = examine_job([str(tmp_path)])
-    found = make_document(examined.verdict, examined.lines.of)
+    found = make_document(examined.verdict, examined.lines.line_of)
     assert [(who["rank"], who["host"]) for who in found["culprits"]] == [(9, "gpu-002")]
     assert [rank["host"] for rank in found["ranks"]] == [f"gpu-{rank // 4:03}" for rank in range(16)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from say import raised
 
-from nodedoctor.triage.identity.world import Seat, is_one_node, short_host, world_size
+from nodedoctor.triage.identity.world import RankLocation, is_one_node, short_host, world_size
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.patterns.progress import WorldSize
@@ -39,15 +39,15 @@ def test_world_size_most_lines_name(events: list[Event[object]], size: int | Non
 @pytest.mark.parametrize(
     ("seats", "world", "alone"),
     [
-        ([Seat(local_rank=3)], 8, True),
-        ([Seat(local_rank=3)], 16, False),
-        ([Seat(local_rank=rank) for rank in range(16)], 16, True),
-        ([Seat(9, 1)], None, False),
-        ([Seat(host="gpu-1"), Seat(host="gpu-1.cluster")], 8, True),
-        ([Seat(host="gpu-1"), Seat(host="gpu-2")], 8, False),
+        ([RankLocation(local_rank=3)], 8, True),
+        ([RankLocation(local_rank=3)], 16, False),
+        ([RankLocation(local_rank=rank) for rank in range(16)], 16, True),
+        ([RankLocation(9, 1)], None, False),
+        ([RankLocation(host="gpu-1"), RankLocation(host="gpu-1.cluster")], 8, True),
+        ([RankLocation(host="gpu-1"), RankLocation(host="gpu-2")], 8, False),
     ],
 )
-def test_one_node_until_a_second_one_shows(seats: list[Seat], world: int | None, alone: bool):
+def test_one_node_until_a_second_one_shows(seats: list[RankLocation], world: int | None, alone: bool):
     assert is_one_node(seats, world) == alone
 
 

@@ -126,7 +126,7 @@ def test_the_place_of_a_line_in_every_envelope(tmp_path: Path) -> None:
         path = tmp_path / "job.log"
         path.write_bytes((LOSSLESS[name])(content.splitlines()))
         examined = examine_job([str(path)])
-        assert examined.lines.of(examined.verdict.evidence[0]) == 41, name
+        assert examined.lines.line_of(examined.verdict.evidence[0]) == 41, name
 
 
 def test_an_archive_of_all_ranks_logs(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_of_a_long_log_with_the_newest_line_first_the_oldest_are_left_out_aloud(
 ) -> None:
     from nodedoctor.triage.lines import normal as turned
 
-    monkeypatch.setattr(turned, "TURNED", 400)
+    monkeypatch.setattr(turned, "MOST_REVERSED", 400)
     lines = (steps(1, 1100) + CRASHES["traceback"]).splitlines()
     path = tmp_path / "log"
     stamped = [f"2026-11-21T10:{n // 60:02d}:{n % 60:02d}.000Z {line}" for n, line in enumerate(lines)]

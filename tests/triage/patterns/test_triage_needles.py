@@ -63,7 +63,7 @@ def test_the_index_finds_every_sign_that_a_search_word_by_word_does() -> None:
     lists = [sign.needles for sign in SIGNS]
     index = LiteralIndex(lists)
     for text in TEXTS:
-        assert index.of(text) == _one_by_one(lists, text), text
+        assert index.lists_in(text) == _one_by_one(lists, text), text
 
 
 _SMALL = st.text("abcé ", min_size=PIECE, max_size=6)
@@ -73,4 +73,4 @@ _SMALL = st.text("abcé ", min_size=PIECE, max_size=6)
     st.lists(st.lists(_SMALL, min_size=1, max_size=4).map(tuple), max_size=5), st.text("abcé ", max_size=30)
 )
 def test_an_index_of_any_words(lists: list[tuple[str, ...]], text: str) -> None:
-    assert LiteralIndex(lists).of(text) == _one_by_one(lists, text)
+    assert LiteralIndex(lists).lists_in(text) == _one_by_one(lists, text)

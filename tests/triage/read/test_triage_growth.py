@@ -66,7 +66,7 @@ def test_no_prefix_takes_the_square_of_a_line(reader: Reader) -> None:
 def test_no_sign_of_life_and_no_complaint_takes_the_square_of_a_line(front: str) -> None:
     for text in (front * 2 + unit * (LONGEST // len(unit)) + "\x01" for unit in (*UNITS, front or "*")):
         assert took(lambda text=text: progress.read_liveness(text)) < AT_MOST, text[:60]
-        assert took(lambda text=text: unclassified._GIVEN.search(text)) < AT_MOST, text[:60]
+        assert took(lambda text=text: unclassified._REQUESTED.search(text)) < AT_MOST, text[:60]
 
 
 LINES = 10_000

@@ -24,7 +24,7 @@ from test_triage_stories import STORIES
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
-from nodedoctor.triage.model import STATED, Coverage, Line, Place
+from nodedoctor.triage.model import RANK_LABEL, Coverage, Line, Place
 from nodedoctor.triage.patterns import SIGNS, progress, read_events
 from nodedoctor.triage.patterns.not_a_log import trouble_announced
 from nodedoctor.triage.patterns.shapes import LineShapes
@@ -68,7 +68,7 @@ def one(text: str) -> Line:
 )
 def test_prefixes(text: str, rank: int | None, rest: str) -> None:
     line = one(text)
-    told = line.who.rank if line.who.rank is not None else dict(line.who.labels).get(STATED)
+    told = line.who.rank if line.who.rank is not None else dict(line.who.labels).get(RANK_LABEL)
     assert (told, line.text) == (rank, rest)
 
 
@@ -124,7 +124,7 @@ def test_a_fast_search_finds_what_matters(name: str) -> None:
     """
     text, cause, ranks = STORIES[name]
     read = io.BytesIO((FILLER * 900 + text + FILLER * 900).encode())
-    spots = list(scan.scan_stream(lambda _: read.read(32768), whole=0))
+    spots = list(scan.scan_stream(lambda _: read.read(32768), edge_size=0))
     lines = [line for offset, raw in spots for line in parse_line(raw.decode(), Place("train.log", offset))]
     verdict = judge_incident(build_timeline(list(read_events(lines))), Coverage())
     named = [who.rank for who in verdict.culprits]
@@ -135,13 +135,13 @@ def test_a_fast_search_finds_what_matters(name: str) -> None:
 @pytest.mark.slow
 def test_a_large_file_gives_the_same_verdict_and_lines(tmp_path: Path) -> None:
     text = caught(0) + caught(1) + caught(3)
-    size = scan.WHOLE + (1 << 20)
+    size = scan.LINE_BY_LINE + (1 << 20)
     count = size // len(FILLER)
     path = tmp_path / "large.log"
     path.write_text(steps(1, 2) + FILLER * count + text + FILLER * count)
     examined = examine_job([str(path)])
     assert [who.rank for who in examined.verdict.culprits] == [2]
-    numbers = [examined.lines.of(event) for event in examined.verdict.evidence]
+    numbers = [examined.lines.line_of(event) for event in examined.verdict.evidence]
     assert numbers[0] == 2 + count + 1
 
 
@@ -186,13 +186,13 @@ def test_logs_laid_out_by_a_launcher(tmp_path: Path) -> None:
 
 def test_a_line_without_an_end(tmp_path: Path) -> None:
     path = tmp_path / "one"
-    path.write_bytes(b"x" * (scan.WHOLE + (40 << 20)))
+    path.write_bytes(b"x" * (scan.LINE_BY_LINE + (40 << 20)))
     assert examine_job([str(path)]).verdict.outcome == "nothing"
 
 
 def test_any_bytes(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
-    path.write_bytes(os.urandom(scan.WHOLE + 4096))
+    path.write_bytes(os.urandom(scan.LINE_BY_LINE + 4096))
     assert examine_job([str(path)]).verdict.outcome == "nothing"
 
 
@@ -269,7 +269,7 @@ def test_a_search_begun_ahead_finds_the_same(tmp_path: Path) -> None:
     path.write_text(steps(1, 60_000) + "".join(caught(rank) for rank in (0, 1, 3)) + steps(7, 9_000))
     begun = search.start_searches([str(path), str(tmp_path), "/nowhere"])
     assert list(begun) == [str(path)]
-    first, second = examine_job([str(path)], begun=begun), examine_job([str(path)])
+    first, second = examine_job([str(path)], searches=begun), examine_job([str(path)])
     assert as_document(first) == as_document(second) and begun == {}
 
 
@@ -283,7 +283,7 @@ def test_a_search_in_parts_finds_what_one_search_finds(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
     parted = search.GrepSearch(str(path))
     assert parted.answer() == whole and whole is not None and len(whole[0]) > 8 * 10
-    assert parted.ended
+    assert parted.is_over
 
 
 def test_trouble_behind_a_bar_that_is_drawn_for_hours(tmp_path: Path) -> None:
@@ -305,8 +305,8 @@ def test_a_search_that_is_not_needed_is_ended(tmp_path: Path) -> None:
     path.write_text("time,message\n" + row * 20_000)
     begun = search.start_searches([str(path)])
     held = next(iter(begun.values()))
-    examine_job([str(path)], begun=begun)
-    assert held.ended
+    examine_job([str(path)], searches=begun)
+    assert held.is_over
 
 
 ENOUGH = 1 << 17
@@ -353,7 +353,7 @@ def test_a_line_is_read_by_its_shape_as_by_itself() -> None:
     } | {f"{done}/{done} [00:01<00:0{done}, 3it/s] epoch {done} step: {done}" for done in range(3)}
     shapes = LineShapes(SIGNS)
     for text in texts:
-        shape = shapes.of(text)
+        shape = shapes.shape_of(text)
         assert all(sign in shape.signs for sign in SIGNS if sign.read(text)), text
         assert shape.alive or progress.read_liveness(text) is None, text
         assert shape.announces or trouble_announced(Line(text, HERE)) is None, text
@@ -398,4 +398,4 @@ def test_of_a_long_stream_the_lines_between_its_ends_are_searched_only() -> None
     """Otherwise sixteen packed logs of 10 MB take seven times as long as the same in a folder."""
     content = b"".join(b"step %d loss: 2.0 grad_norm: 1.5\n" % n for n in range(200_000))
     read = sum(len(line) + 1 for _, line in scan.scan_stream(io.BytesIO(content).read))
-    assert 2 * scan.WHOLE <= read <= 2 * scan.WHOLE + 200
+    assert 2 * scan.LINE_BY_LINE <= read <= 2 * scan.LINE_BY_LINE + 200

@@ -1,4 +1,4 @@
-"""Files whose lines cannot be read one by one: what each form is known by, and how it is opened."""
+"""Files whose lines cannot be read singly: how to recognise and open them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGEST = 64 << 20
 
 @record
 class EnvelopeForm:
-    """One form: its name, whether a file that begins like a text has it, and what its records are."""
+    """One form: its name, how its files begin, and the reader of its records."""
 
     name: str
     begins: Callable[[str], object]
@@ -29,11 +29,11 @@ FORMS = (
     EnvelopeForm("a recorded terminal", screens.is_screen, screens.screen_lines),
     EnvelopeForm("a JSON document", objects.is_document, objects.document_records),
     EnvelopeForm("a table", tables.find_separator, tables.csv_records),
-    EnvelopeForm("a text without line feeds", screens.mark_of_lines, screens.marked_lines),
+    EnvelopeForm("a text without line feeds", screens.line_mark, screens.marked_lines),
 )
 
 
 def form_of(head: bytes) -> EnvelopeForm | None:
-    """The form of a file that begins like this; None where each line can be read by itself."""
+    """The form of a file by its beginning; None where lines are separate."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff\0")
     return next((form for form in FORMS if form.begins(text)), None)

@@ -17,18 +17,18 @@ def is_journal(head: str) -> bool:
 
 
 def journal_records(data: bytes) -> Iterator[EnvelopeRecord]:
-    """The records of a journal export; a text of several lines has its length in front, in eight bytes."""
+    """The records of a journal export; multi-line texts have their length in front."""
     fields: dict[str, Any] = {}
     position = 0
     while position < len(data):
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
-        name, found, value = data[position:end].decode("utf-8", "replace").partition("=")
+        name, separator, value = data[position:end].decode("utf-8", "replace").partition("=")
         position = end + 1
-        if not name and not found:
+        if not name and not separator:
             yield from _entry_record(fields)
             fields = {}
-        elif found:
+        elif separator:
             fields[name.lower()] = value
         else:
             size = int.from_bytes(data[position : position + 8], "little")

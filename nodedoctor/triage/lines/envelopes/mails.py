@@ -1,4 +1,4 @@
-"""Mails with a log in them or attached to them, and texts in the encodings of mails."""
+"""Mails with a log in them or attached, and texts encoded as in mails."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nodedoctor.triage.lines.decode import is_text
 from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
 
 _HEADER = re.compile(r"(?:From .*\n)?(?:[A-Za-z][\w-]{1,60}:.*\n(?:[ \t].*\n)*)+\n")
-_OF_MAIL = re.compile(r"^(?:MIME-Version|Content-Transfer-Encoding): ", re.IGNORECASE | re.MULTILINE)
-_SOFT = re.compile(r"^.{66,75}=\r?$", re.MULTILINE)
+_MAIL_FIELD = re.compile(r"^(?:MIME-Version|Content-Transfer-Encoding): ", re.IGNORECASE | re.MULTILINE)
+_SOFT_BREAK = re.compile(r"^.{66,75}=\r?$", re.MULTILINE)
 """A line of quoted-printable that goes on in the next one: 76 characters at most (RFC 2045, 6.7)."""
-_BARE = re.compile(r"=(?![0-9A-F]{2}|\r?\n|$)")
+_BARE_EQUALS = re.compile(r"=(?![0-9A-F]{2}|\r?\n|$)")
 """What quoted-printable never has: it codes each `=` of the text."""
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{60,76}\r?\n)+[A-Za-z0-9+/]{0,76}={0,2}\s*$")
 """Lines as mails and base64(1) break them."""
@@ -21,8 +21,8 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{60,76}\r?\n)+[A-Za-z0-9+/]{0,76}={0,2}\s
 
 def is_mail(head: str) -> bool:
     """Whether this is a mail with its headers."""
-    found = _HEADER.match(head) if _OF_MAIL.search(head) else None
-    return found is not None and _OF_MAIL.search(found[0]) is not None
+    header = _HEADER.match(head) if _MAIL_FIELD.search(head) else None
+    return header is not None and _MAIL_FIELD.search(header[0]) is not None
 
 
 def mail_lines(data: bytes) -> Iterator[EnvelopeRecord]:
@@ -37,9 +37,9 @@ def mail_lines(data: bytes) -> Iterator[EnvelopeRecord]:
 
 def is_quoted_printable(head: str) -> bool:
     """Whether a text is quoted-printable without a mail's headers: broken lines, and coded characters."""
-    soft = len(_SOFT.findall(head)) if "=\n" in head or "=\r\n" in head else 0
+    soft = len(_SOFT_BREAK.findall(head)) if "=\n" in head or "=\r\n" in head else 0
     longest = max(map(len, head.split("\n")), default=0)
-    return soft > 0 and longest <= 78 and not _BARE.search(head)
+    return soft > 0 and longest <= 78 and not _BARE_EQUALS.search(head)
 
 
 def quoted_printable(data: bytes) -> Iterator[EnvelopeRecord]:

@@ -24,25 +24,25 @@ def has_text(text: str) -> bool:
 
 
 def parse_fields(text: str) -> list[EnvelopeRecord] | None:
-    """The record in a line of nothing but `key=value` pairs, one of them a quoted text; None for others."""
+    """The record in a line of only `key=value` pairs; None for others."""
     if not _FIELDS.match(text):
         return None
-    named: dict[str, str] = {}
+    fields: dict[str, str] = {}
     end = 0
-    while end < len(text) and (found := _FIELD.match(text, end)):
-        named.setdefault(found[1].lower(), found[2])
-        end = found.end()
-    name = next((name for name in TEXT if named.get(name, "")[:1] in ("'", '"')), "")
+    while end < len(text) and (match := _FIELD.match(text, end)):
+        fields.setdefault(match[1].lower(), match[2])
+        end = match.end()
+    name = next((name for name in TEXT if fields.get(name, "")[:1] in ("'", '"')), "")
     if end < len(text) or not name:
         return None
-    plain = {key: unquote_text(value) or value for key, value in named.items()}
+    plain = {key: unquote_text(value) or value for key, value in fields.items()}
     return list(object_records(plain[name], plain, who_of(plain, Identity())))
 
 
 def unquote_text(text: str) -> str | None:
-    """What stands in quotes, as Python and Go write them; None for a text that is not one quoted thing."""
-    found = _QUOTED.match(text)
-    if found is None:
+    """The text in quotes, as Python and Go write it; None without quotes."""
+    match = _QUOTED.match(text)
+    if match is None:
         return None
     try:
         value = ast.literal_eval(text)
@@ -53,8 +53,8 @@ def unquote_text(text: str) -> str | None:
 
 def element_text(text: str) -> EnvelopeRecord | None:
     """The text in a line that is an element of XML; None for others."""
-    begun = _ELEMENT.match(text)
-    opened = _OPENED.search(text, begun.end()) if begun else None
+    element = _ELEMENT.match(text)
+    opened = _OPENED.search(text, element.end()) if element else None
     closed = text.rfind(f"</{opened[1]}>") if opened else -1
     if opened is None or closed < opened.end() or not _CLOSES.fullmatch(text, closed):
         return None

@@ -1,4 +1,4 @@
-"""What envelopes hold: a text, and beside it maybe a time, a host, a severity, a rank and a process.
+"""Records of envelopes: a text with a time, a host, a severity, a rank.
 
 No collector has a case of its own: its fields are known by the names that all of them use.
 """
@@ -45,46 +45,51 @@ _LEVELS = {
 
 @record
 class EnvelopeRecord:
-    """The text of one envelope and what it says beside it; not `whole` when the text goes on in the next
-    of its `stream`."""
+    """The text of one envelope and its other fields.
+
+    It is not `complete` when the text goes on in the next envelope of its `stream`.
+    """
 
     text: str
     who: Identity = Identity()
     time: float | None = None
     level: str = ""
-    whole: bool = True
+    complete: bool = True
     stream: str = ""
 
 
-def who_of(named: Mapping[str, Any], known: Identity) -> Identity:
+def who_of(fields: Mapping[str, Any], outer_who: Identity) -> Identity:
     """Identity from the fields of an object, and of those in it that describe it."""
-    fields = dict(named)
-    for item in named.values():
+    all_fields = dict(fields)
+    for item in fields.values():
         if isinstance(item, dict):
             for key, inner in item.items():
-                fields.setdefault(str(key).lower(), inner)
+                all_fields.setdefault(str(key).lower(), inner)
                 if isinstance(inner, dict):
-                    fields.update(
-                        {str(k).lower(): v for k, v in inner.items() if str(k).lower() not in fields}
+                    all_fields.update(
+                        {str(k).lower(): v for k, v in inner.items() if str(k).lower() not in all_fields}
                     )
-    host = next((item for name in _HOST if isinstance(item := fields.get(name), str) and item), None)
+    host = next((item for name in _HOST if isinstance(item := all_fields.get(name), str) and item), None)
     rank = next(
-        (n for name in _RANK if (n := whole_number(fields.get(name), LARGEST_WORLD - 1)) is not None), None
+        (n for name in _RANK if (n := whole_number(all_fields.get(name), LARGEST_WORLD - 1)) is not None),
+        None,
     )
-    pid = next((n for name in ("_pid", "pid") if (n := whole_number(fields.get(name), LARGEST_PID))), None)
-    told = Identity(
+    pid = next(
+        (n for name in ("_pid", "pid") if (n := whole_number(all_fields.get(name), LARGEST_PID))), None
+    )
+    own_who = Identity(
         rank=rank,
-        local_rank=whole_number(fields.get("local_rank"), LARGEST_WORLD - 1),
+        local_rank=whole_number(all_fields.get("local_rank"), LARGEST_WORLD - 1),
         host=host[:200] if host else None,
         pid=pid if rank is not None else None,  # else it may be the launcher's, who speaks for all ranks
     )
-    return told.filled(known)
+    return own_who.fill_from(outer_who)
 
 
-def level_of(named: Mapping[str, Any]) -> str:
-    """The severity that the fields of an object give: D I W E F; '' without one."""
+def level_of(fields: Mapping[str, Any]) -> str:
+    """The severity of an object: D I W E F; '' without one."""
     for name in _LEVEL:
-        item = named.get(name)
+        item = fields.get(name)
         if isinstance(item, dict):
             item = item.get("name")
         word = str(item).lower() if isinstance(item, (str, int)) else ""
@@ -93,31 +98,31 @@ def level_of(named: Mapping[str, Any]) -> str:
     return ""
 
 
-def time_of(named: Mapping[str, Any]) -> float | None:
+def time_of(fields: Mapping[str, Any]) -> float | None:
     """The time that the fields of an object give."""
-    return next((found for name in _TIME if (found := parse_time(named.get(name))) is not None), None)
+    return next((time for name in _TIME if (time := parse_time(fields.get(name))) is not None), None)
 
 
-def fill_record(entry: EnvelopeRecord, named: Mapping[str, Any]) -> EnvelopeRecord:
+def fill_record(entry: EnvelopeRecord, fields: Mapping[str, Any]) -> EnvelopeRecord:
     """A record, its time and severity from the object around it where it has none."""
-    time = entry.time if entry.time is not None else time_of(named)
+    time = entry.time if entry.time is not None else time_of(fields)
     return EnvelopeRecord(
-        entry.text, entry.who, time, entry.level or level_of(named), entry.whole, entry.stream
+        entry.text, entry.who, time, entry.level or level_of(fields), entry.complete, entry.stream
     )
 
 
-def order_records(found: list[EnvelopeRecord]) -> list[EnvelopeRecord]:
+def order_records(records: list[EnvelopeRecord]) -> list[EnvelopeRecord]:
     """Consoles of clouds show the newest first: turned round when the times only fall."""
-    times = [entry.time for entry in found if entry.time is not None]
+    times = [entry.time for entry in records if entry.time is not None]
     if len(times) > 1 and times[0] > times[-1] and all(a >= b for a, b in pairwise(times)):
-        return _newest_last(found)
-    return found
+        return _newest_last(records)
+    return records
 
 
-def _newest_last(found: list[EnvelopeRecord]) -> list[EnvelopeRecord]:
+def _newest_last(records: list[EnvelopeRecord]) -> list[EnvelopeRecord]:
     """Newest last; lines of one text, which share its time, stay in their order."""
     groups: list[list[EnvelopeRecord]] = []
-    for entry in found:
+    for entry in records:
         if groups and groups[-1][0].time == entry.time and entry.time is not None:
             groups[-1].append(entry)
         else:

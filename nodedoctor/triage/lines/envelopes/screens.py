@@ -1,4 +1,4 @@
-"""Terminals that were recorded, and logs whose lines are ended by something else than a line feed."""
+"""Recorded terminals, and logs whose lines do not end in a line feed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
 from nodedoctor.whole_numbers import json_integer
 
 HEAD = 65536
-"""Characters by which it is told what ends the lines."""
+"""Characters that are searched for what ends the lines."""
 _MARKS = ("\u2028", "<br>", "<br/>", "<br />", "</div>", "</tr>", "</li>", "\\n")
 """What ends lines in a text that was copied out of a page, a database or a program's answer."""
 
 
-def mark_of_lines(head: str) -> str:
-    """What ends the lines of a log that has hardly any line feed; '' where line feeds do."""
+def line_mark(head: str) -> str:
+    """The mark that ends a log's lines; '' where line feeds do."""
     rows = head.rstrip().count("\n")
     if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
         return ""
@@ -35,7 +35,7 @@ def mark_of_lines(head: str) -> str:
 def marked_lines(data: bytes) -> Iterator[EnvelopeRecord]:
     """The lines of such a log."""
     text = data.decode("utf-8", "replace")
-    mark = mark_of_lines(text[:HEAD])
+    mark = line_mark(text[:HEAD])
     value = unquote_text(text.strip()) if mark == "\\n" else None
     lines = text.replace(mark or "\n", "\n") if value is None else value
     yield from (EnvelopeRecord(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
@@ -47,7 +47,7 @@ def is_screen(head: str) -> bool:
 
 
 def screen_lines(data: bytes) -> Iterator[EnvelopeRecord]:
-    """The lines that a recorded terminal showed: what was written stands there piece by piece."""
+    """The lines that a recorded terminal showed, put together from its output events."""
     shown: list[str] = []
     for row in data.split(b"\n")[1:]:
         try:

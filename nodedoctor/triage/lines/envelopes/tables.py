@@ -10,7 +10,7 @@ from nodedoctor.triage.lines.envelopes.objects import column_name, table_records
 from nodedoctor.triage.lines.envelopes.records import TEXT, EnvelopeRecord
 
 HEAD = 65536
-"""Bytes by which it is told what separates the columns."""
+"""Bytes that are searched for what separates the columns."""
 
 
 def csv_records(data: bytes) -> Iterator[EnvelopeRecord]:
@@ -33,7 +33,7 @@ LONGEST_HEADING = 4096
 
 
 def find_separator(head: str) -> str:
-    """What separates the columns of a table that begins like this; '' when it is none."""
+    """The separator of a table that begins like this; '' for other texts."""
     first, _, rest = head.partition("\n")
     if len(first) > LONGEST_HEADING or "\r" in first.rstrip("\r"):  # bars that are drawn again and again
         return ""

@@ -39,53 +39,55 @@ _SYSLOG = re.compile(
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def _read_clock(found: re.Match[str], said: PrefixInfo) -> None:
-    said.logged = True
+def _read_clock(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.logged = True
 
 
-def read_date(found: re.Match[str], said: PrefixInfo) -> None:
-    """Take the time of a year, a month, a day, an hour, a minute, a second and a fraction, in this order."""
-    month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
-    said.time = year_seconds(month, day, hour, minute, second, found[7])
-    said.logged = True
+def read_date(match: re.Match[str], prefix: PrefixInfo) -> None:
+    """Take the time from groups of year, month, day, hour, minute, second, fraction."""
+    month, day, hour, minute, second = (int(match[i]) for i in range(2, 7))
+    prefix.time = year_seconds(month, day, hour, minute, second, match[7])
+    prefix.logged = True
 
 
-def _read_short_date(found: re.Match[str], said: PrefixInfo) -> None:
-    month, day, hour, minute, second = (int(found[i]) for i in range(1, 6))
-    said.time = year_seconds(month, day, hour, minute, second, found[6])
-    said.logged = True
+def _read_short_date(match: re.Match[str], prefix: PrefixInfo) -> None:
+    month, day, hour, minute, second = (int(match[i]) for i in range(1, 6))
+    prefix.time = year_seconds(month, day, hour, minute, second, match[6])
+    prefix.logged = True
 
 
-def _read_worded(found: re.Match[str], said: PrefixInfo) -> None:
-    name = found[1] or found[4]
+def _read_worded(match: re.Match[str], prefix: PrefixInfo) -> None:
+    name = match[1] or match[4]
     if name in _MONTHS:
         day, hour, minute, second = (
-            int(text) for text in (found[2] or found[3], found[5], found[6], found[7])
+            int(text) for text in (match[2] or match[3], match[5], match[6], match[7])
         )
-        said.time = year_seconds(_MONTHS.index(name) + 1, day, hour, minute, second, found[8])
-        said.logged = True
+        prefix.time = year_seconds(_MONTHS.index(name) + 1, day, hour, minute, second, match[8])
+        prefix.logged = True
 
 
-def _read_seconds(found: re.Match[str], said: PrefixInfo) -> None:
-    said.time = parse_time(found[1] + "." + (found[2] or found[3] or "0"))
-    said.logged = True
+def _read_seconds(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.time = parse_time(match[1] + "." + (match[2] or match[3] or "0"))
+    prefix.logged = True
 
 
-def _read_syslog(found: re.Match[str], said: PrefixInfo) -> None:
-    if found[1] in _MONTHS:
-        month = _MONTHS.index(found[1]) + 1
-        said.time = year_seconds(month, int(found[2]), int(found[3]), int(found[4]), int(found[5]), found[6])
-    elif found[7]:
-        month, day, hour, minute, second = (int(found[i]) for i in range(8, 13))
-        said.time = year_seconds(month, day, hour, minute, second, found[13])
-    said.know(host=found[14])
-    if found[15]:
-        said.state(int(found[15]))
+def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
+    if match[1] in _MONTHS:
+        month = _MONTHS.index(match[1]) + 1
+        prefix.time = year_seconds(
+            month, int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
+        )
+    elif match[7]:
+        month, day, hour, minute, second = (int(match[i]) for i in range(8, 13))
+        prefix.time = year_seconds(month, day, hour, minute, second, match[13])
+    prefix.add(host=match[14])
+    if match[15]:
+        prefix.add_rank(int(match[15]))
 
 
-def _read_rfc5424(found: re.Match[str], said: PrefixInfo) -> None:
-    read_date(found, said)
-    said.know(host=found[8] if found[8] != "-" else None)
+def _read_rfc5424(match: re.Match[str], prefix: PrefixInfo) -> None:
+    read_date(match, prefix)
+    prefix.add(host=match[8] if match[8] != "-" else None)
 
 
 RFC5424: Reader = (_RFC5424, _read_rfc5424, "<1")

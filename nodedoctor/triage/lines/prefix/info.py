@@ -1,4 +1,4 @@
-"""What the prefixes of a line say: who printed it, when, and how serious its program thought it."""
+"""What prefixes say: which process printed a line, when, and its severity."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from nodedoctor.triage.model import DEFAULT_WORLD, SEATED, STATED, Identity
+from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, Identity
 
 
 @dataclass(slots=True)
 class PrefixInfo:
-    """What the prefixes taken off so far have told."""
+    """What the prefixes taken off so far say."""
 
     who: Identity
     time: float | None = None
@@ -28,42 +28,42 @@ class PrefixInfo:
     cited: bool = False
     """The mark of a quotation or a comment was in front."""
     labels: tuple[tuple[str, int], ...] = ()
-    seated: bool = False
-    """A rank or a seat stands in front of every line of the file, also of those that no rank printed."""
+    common_rank: bool = False
+    """A rank or local rank is in front of every line of the file, also of those that no rank printed."""
 
-    def state(self, rank: int) -> None:
-        """Take a rank that stands in front: around a launcher of several ranks it may be their label."""
+    def add_rank(self, rank: int) -> None:
+        """Add a rank in front of a line; a launcher may use it as label."""
         if self.who.world == DEFAULT_WORLD and self.who.pid is None:
-            self.labels = ((STATED, rank), *self.labels)
+            self.labels = ((RANK_LABEL, rank), *self.labels)
         else:
-            self.know(rank=rank)
+            self.add(rank=rank)
 
-    def sit(self, local: int) -> None:
-        """Take a place on a node that stands in front of a line: around everything it proves as little."""
-        if self.seated:
-            self.labels += ((SEATED, local),)
+    def add_local_rank(self, local: int) -> None:
+        """Add a local rank; in front of every line it is only a label."""
+        if self.common_rank:
+            self.labels += ((LOCAL_RANK_LABEL, local),)
         else:
-            self.know(local_rank=local)
+            self.add(local_rank=local)
 
-    def know(self, **facts: object) -> None:
-        """Take over what is told, the gaps aside."""
+    def add(self, **facts: object) -> None:
+        """Add the facts that are not None."""
         self.who = with_identity(self.who, tuple([fact for fact in facts.items() if fact[1] is not None]))
 
 
 @lru_cache(maxsize=4096)
 def with_identity(who: Identity, facts: tuple[tuple[str, object], ...]) -> Identity:
-    """An identity with more known of it; few processes print many lines."""
+    """An identity with more facts; cached, since few processes print many lines."""
     return replace(who, **dict(facts))  # type: ignore[arg-type]
 
 
-Take = Callable[[re.Match[str], PrefixInfo], None]
-"""Takes notice of what a prefix says."""
+ReadPrefix = Callable[[re.Match[str], PrefixInfo], None]
+"""Adds what a prefix says."""
 
-Reader = tuple[re.Pattern[str], Take, str]
-"""A prefix, what takes notice of what it says, and the characters that it can begin with."""
+Reader = tuple[re.Pattern[str], ReadPrefix, str]
+"""A prefix, the function that adds what it says, and the characters that it can begin with."""
 
 UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 
 
-def ignore_prefix(found: re.Match[str], said: PrefixInfo) -> None:
+def ignore_prefix(match: re.Match[str], prefix: PrefixInfo) -> None:
     """For a prefix that says nothing."""

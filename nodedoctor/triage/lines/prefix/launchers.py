@@ -1,4 +1,4 @@
-"""What launchers and orchestrators put in front of lines: a rank, a seat on a node, a pod, an actor."""
+"""Prefixes of launchers and orchestrators: a rank, a local rank, a pod, an actor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPOSER = re.compile(
 )
 """Composer's loggers: rank, pid, thread, severity and name."""
 _TEE = re.compile(r"\[(?!rank\d)([A-Za-z_]\w*?)(\d{1,4})\]: ?")
-_SEAT = re.compile(r"\[([A-Za-z][\w.]*(?:-[\w.]*)?):(\d{1,5})\]: ?")
+_HOST_RANK = re.compile(r"\[([A-Za-z][\w.]*(?:-[\w.]*)?):(\d{1,5})\]: ?")
 _RAY = re.compile(
     r"\((?:([\w.:]+)(?:\([^)]*\))? )?(?:rank=(\d{1,6}) )?pid=([\w]+)(?:, ip=([0-9a-fA-F.:]+))?\) ?"
 )
@@ -44,84 +44,84 @@ _PDSH = re.compile(
     r"(?!nvidia-nvswitch\d)(?:slurmstepd-(?P<slurm>[\w.-]{1,255})"
     r"|(?P<pdsh>[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)"
 )
-"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where it is told to."""
+"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where configured to."""
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 
-def _read_rank(found: re.Match[str], said: PrefixInfo) -> None:
-    if said.seated and not said.labels and said.who.rank is None:
-        said.state(int(found[1]))
+def _read_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
+    if prefix.common_rank and not prefix.labels and prefix.who.rank is None:
+        prefix.add_rank(int(match[1]))
     else:
-        said.know(rank=int(found[1]))
+        prefix.add(rank=int(match[1]))
 
 
-def _read_mpi(found: re.Match[str], said: PrefixInfo) -> None:
-    said.state(int(found[1] or found[2]))
+def _read_mpi(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add_rank(int(match[1] or match[2]))
 
 
-def _read_logger_rank(found: re.Match[str], said: PrefixInfo) -> None:
-    if said.who.rank is None:
-        said.state(int(found[1] or found[2]))
+def _read_logger_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
+    if prefix.who.rank is None:
+        prefix.add_rank(int(match[1] or match[2]))
 
 
-def _read_composer(found: re.Match[str], said: PrefixInfo) -> None:
-    said.state(int(found[1]))
-    said.know(pid=whole_number(found[2], LARGEST_PID))
-    said.level = {"C": "F", None: ""}.get(found[3], found[3])
-    said.severities += (False,)
+def _read_composer(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add_rank(int(match[1]))
+    prefix.add(pid=whole_number(match[2], LARGEST_PID))
+    prefix.level = {"C": "F", None: ""}.get(match[3], match[3])
+    prefix.severities += (False,)
 
 
-def _read_tee(found: re.Match[str], said: PrefixInfo) -> None:
-    said.sit(int(found[2]))
+def _read_tee(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add_local_rank(int(match[2]))
 
 
-def _read_seat(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[1])
-    said.labels = (("seat", int(found[2])),)
+def _read_host_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add(host=match[1])
+    prefix.labels = (("seat", int(match[2])),)
 
 
-def _read_ray(found: re.Match[str], said: PrefixInfo) -> None:
-    world, rank = found[1] or DEFAULT_WORLD, whole_number(found[2], LARGEST_WORLD - 1)
+def _read_ray(match: re.Match[str], prefix: PrefixInfo) -> None:
+    world, rank = match[1] or DEFAULT_WORLD, whole_number(match[2], LARGEST_WORLD - 1)
     verl, vllm = _VERL.match(world), _VLLM.match(world)
     if verl:  # the name of verl's actors ends in the number of their node and their rank on it
         world = verl[1]
-        said.know(local_rank=int(verl[3]))
-        said.labels = (("node", int(verl[2])),)
+        prefix.add(local_rank=int(verl[3]))
+        prefix.labels = (("node", int(verl[2])),)
     if vllm or rank is not None:
         world, rank = DEFAULT_WORLD, rank if rank is not None or vllm is None else int(vllm[1])
-    said.know(world=world, pid=whole_number(found[3], LARGEST_PID), host=found[4], rank=rank)
+    prefix.add(world=world, pid=whole_number(match[3], LARGEST_PID), host=match[4], rank=rank)
 
 
-def _read_raylet(found: re.Match[str], said: PrefixInfo) -> None:
-    said.origin = found[1]
-    said.know(host=found[2])
+def _read_raylet(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.origin = match[1]
+    prefix.add(host=match[2])
 
 
-def _read_ray_log(found: re.Match[str], said: PrefixInfo) -> None:
-    read_date(found, said)
-    said.level = "F" if found[8] == "C" else found[8]
-    said.severities += (False,)
-    said.origin = found[9] or said.origin
+def _read_ray_log(match: re.Match[str], prefix: PrefixInfo) -> None:
+    read_date(match, prefix)
+    prefix.level = "F" if match[8] == "C" else match[8]
+    prefix.severities += (False,)
+    prefix.origin = match[9] or prefix.origin
 
 
-def _read_pod(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[1] or found[2] or found[3])
+def _read_pod(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add(host=match[1] or match[2] or match[3])
 
 
-def _read_sky(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[3] or found[1])
-    said.labels += (("seat", int(found[2])),)
+def _read_sky(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add(host=match[3] or match[1])
+    prefix.labels += (("seat", int(match[2])),)
 
 
-def _read_pdsh(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found["slurm"] or found["pdsh"])
+def _read_pdsh(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add(host=match["slurm"] or match["pdsh"])
 
 
-def _read_sglang(found: re.Match[str], said: PrefixInfo) -> None:
-    read_date(found, said)
+def _read_sglang(match: re.Match[str], prefix: PrefixInfo) -> None:
+    read_date(match, prefix)
     # beside a rank of data or pipeline it is no global one, but where that of experts is the same
-    alone = re.fullmatch(r"(?: DP\d+)? TP(\d+) EP\1| TP(\d+)", found[8])
-    said.know(rank=int(alone[1] or alone[2]) if alone else None)
+    alone = re.fullmatch(r"(?: DP\d+)? TP(\d+) EP\1| TP(\d+)", match[8])
+    prefix.add(rank=int(alone[1] or alone[2]) if alone else None)
 
 
 RANK: Reader = (_RANK, _read_rank, "[ \t")
@@ -130,7 +130,7 @@ LOGGER_RANK: Reader = (_LOGGER_RANK, _read_logger_rank, "[(<rRgG")
 SGLANG: Reader = (_SGLANG, _read_sglang, "[")
 COMPOSER: Reader = (_COMPOSER, _read_composer, "r")
 TEE: Reader = (_TEE, _read_tee, "[")
-SEAT: Reader = (_SEAT, _read_seat, "[")
+HOST_RANK: Reader = (_HOST_RANK, _read_host_rank, "[")
 RAY: Reader = (_RAY, _read_ray, "(")
 SKY: Reader = (_SKY, _read_sky, "(")
 RAYLET: Reader = (_RAYLET, _read_raylet, "(")

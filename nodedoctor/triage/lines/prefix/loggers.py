@@ -1,4 +1,4 @@
-"""What loggers put in front of lines: a severity, their name, the place in the source."""
+"""Prefixes of loggers: a severity, their name, the place in the source."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LOGGER = re.compile(
     r"|\[[\w./-]+\.\w{1,4}:\d+\] "
     r"|[\w./-]+\.\w{1,4}:\d+\] "
 )
-_NAMED = re.compile(r"[a-z_][\w.]*:(?=\S)")
+_NAME_COLON = re.compile(r"[a-z_][\w.]*:(?=\S)")
 _BASIC = re.compile(r"[a-z_][\w.]*:(?=\S|[ \t]{2})")
-"""In logging's basic format what stands indented behind the name is so in the message."""
+"""In logging's basic format, blanks behind the name belong to the message."""
 _VALUE = re.compile(r"[a-z_][\w.]*:\d")
-"""The name of a number and no logger's, unless it stands as in logging's basic format, `INFO:root:`."""
-_RANKED = re.compile(r"(rank[_-]?)?(\d{1,6})(?![\w.])")
+"""The name of a number and no logger's, except in logging's basic format, `INFO:root:`."""
+_RANK_NAME = re.compile(r"(rank[_-]?)?(\d{1,6})(?![\w.])")
 """The rank of a process in the place of a logger's name."""
 _COMMAND = re.compile(r"##\[(\w+)\]|::(error|warning|notice)(?: [^:]*)?::")
 _PRIORITY = re.compile(r"<\d{1,3}>(?=\S)")
@@ -52,19 +52,19 @@ _UCX = re.compile(
 """UCX's and UCC's logger, behind its time: host, pid and thread, place and severity (ucs/debug/log.c)."""
 
 
-def name_ends(text: str, said: PrefixInfo) -> int:
-    """Where a logger's name ends with which a text begins, behind a time or a severity; 0 without one."""
-    found = _LOGGER.match(text)
-    if found is None and said.level and (said.basic or not _VALUE.match(text)):
-        found = (_BASIC if said.basic else _NAMED).match(text)
-    if found is None or found[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", found.end()):
+def name_ends(text: str, prefix: PrefixInfo) -> int:
+    """The end of a logger's name at the beginning of a text; 0 without."""
+    match = _LOGGER.match(text)
+    if match is None and prefix.level and (prefix.basic or not _VALUE.match(text)):
+        match = (_BASIC if prefix.basic else _NAME_COLON).match(text)
+    if match is None or match[0].startswith(("Error", "Warning")) or text.startswith("NCCL ", match.end()):
         return 0
-    named = _RANKED.match(found[0])
-    if named and named[1]:
-        said.state(int(named[2]))
-    elif named:
-        said.labels += (("name", int(named[2])),)
-    return found.end()
+    rank_name = _RANK_NAME.match(match[0])
+    if rank_name and rank_name[1]:
+        prefix.add_rank(int(rank_name[2]))
+    elif rank_name:
+        prefix.labels += (("name", int(rank_name[2])),)
+    return match.end()
 
 
 def _severity_letter(severity: str) -> str:
@@ -72,42 +72,42 @@ def _severity_letter(severity: str) -> str:
     return {"S": "I", "T": "D", "N": "I", "C": "F"}.get(severity[0], severity[0])
 
 
-def _read_level(found: re.Match[str], said: PrefixInfo) -> None:
-    said.level = _severity_letter(found[1] or found[2])
-    said.severities += (True,)
-    said.logged = True
-    said.basic = found[0].endswith(":")
+def _read_level(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.level = _severity_letter(match[1] or match[2])
+    prefix.severities += (True,)
+    prefix.logged = True
+    prefix.basic = match[0].endswith(":")
 
 
-def _read_named_level(found: re.Match[str], said: PrefixInfo) -> None:
-    said.level = _severity_letter(found[1])
-    said.severities += (True,)
+def _read_named_level(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.level = _severity_letter(match[1])
+    prefix.severities += (True,)
 
 
-def _read_command(found: re.Match[str], said: PrefixInfo) -> None:
-    said.level = {"error": "E", "warning": "W"}.get(found[1] or found[2], said.level)
-    said.severities += (True,)
+def _read_command(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.level = {"error": "E", "warning": "W"}.get(match[1] or match[2], prefix.level)
+    prefix.severities += (True,)
 
 
-def _read_glog(found: re.Match[str], said: PrefixInfo) -> None:
-    said.level = found[1]
-    said.origin = found[9]
-    said.severities += (not COMPILED.search(found[9]),)
-    if found[8]:
-        said.time = parse_time(found[8])
-    if found[2]:
-        month, day, hour, minute, second = (int(found[i]) for i in range(2, 7))
-        said.time = year_seconds(month, day, hour, minute, second, found[7])
+def _read_glog(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.level = match[1]
+    prefix.origin = match[9]
+    prefix.severities += (not COMPILED.search(match[9]),)
+    if match[8]:
+        prefix.time = parse_time(match[8])
+    if match[2]:
+        month, day, hour, minute, second = (int(match[i]) for i in range(2, 7))
+        prefix.time = year_seconds(month, day, hour, minute, second, match[7])
 
 
-def _read_nccl(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[1], pid=whole_number(found[2], LARGEST_PID))
+def _read_nccl(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add(host=match[1], pid=whole_number(match[2], LARGEST_PID))
 
 
-def _read_ucx(found: re.Match[str], said: PrefixInfo) -> None:
-    said.know(host=found[1], pid=whole_number(found[2], LARGEST_PID))
-    said.level = {"FATAL": "F", "ERROR": "E", "WARN": "W", "DIAG": "I", "INFO": "I"}.get(found[3], "D")
-    said.severities += (False,)
+def _read_ucx(match: re.Match[str], prefix: PrefixInfo) -> None:
+    prefix.add(host=match[1], pid=whole_number(match[2], LARGEST_PID))
+    prefix.level = {"FATAL": "F", "ERROR": "E", "WARN": "W", "DIAG": "I", "INFO": "I"}.get(match[3], "D")
+    prefix.severities += (False,)
 
 
 def _read_markup(match: re.Match[str], prefix: PrefixInfo) -> None:

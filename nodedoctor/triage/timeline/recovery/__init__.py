@@ -1,1 +1,1 @@
-"""Decides for every error of the judged run, once, whether it mattered, and says why not."""
+"""Decides once for every error of the judged run whether it mattered, and why not."""

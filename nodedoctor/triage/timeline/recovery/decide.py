@@ -15,9 +15,9 @@ from nodedoctor.debug import Log
 from nodedoctor.record import record
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.timeline.model import QUIET
-from nodedoctor.triage.timeline.recovery import of_the_job as job
+from nodedoctor.triage.timeline.recovery import job_context as job
 from nodedoctor.triage.timeline.recovery import shutdown, survived
-from nodedoctor.triage.timeline.recovery.of_the_job import JobContext
+from nodedoctor.triage.timeline.recovery.job_context import JobContext
 from nodedoctor.triage.timeline.recovery.requests import drop_refused_requests
 
 _DIGITS = re.compile(r"\d+")
@@ -26,7 +26,7 @@ _log = Log(__name__)
 
 @record
 class LogRule:
-    """A law about the errors in one log: `drop_errors` leaves out those that decide nothing."""
+    """A rule about the errors in one log: `drop_errors` leaves out those that decide nothing."""
 
     fate: ErrorFate
     reason: str
@@ -35,7 +35,7 @@ class LogRule:
 
 @record
 class JobRule:
-    """A law about one error beside the whole job: `applies` is True where the error decides nothing."""
+    """A rule about one error beside the whole job: where it `applies`, it decides nothing."""
 
     fate: ErrorFate
     reason: str
@@ -44,7 +44,7 @@ class JobRule:
 
 @record
 class LineRule:
-    """A law about errors that a line asserts in one of these ways (`events.assertion`)."""
+    """A rule about errors that a line asserts in one of these ways (`patterns.assertion`)."""
 
     fate: ErrorFate
     reason: str
@@ -83,10 +83,10 @@ LINE_RULES = (
 
 JOB_RULES = (
     JobRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
-    JobRule("survived", "the job was long past its start", job.is_of_the_start),
+    JobRule("survived", "the job was long past its start", job.is_startup_error),
     JobRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
     JobRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),
-    JobRule("echoed", "the first to end were killed by a signal", job.is_beside_killed),
+    JobRule("echoed", "the first to end were killed by a signal", job.follows_kill),
 )
 """The first that applies gives the reason."""
 

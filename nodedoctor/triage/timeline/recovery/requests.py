@@ -1,4 +1,4 @@
-"""What a server logs of one request: its others go on, and a client's fault is no failure of the server."""
+"""Errors that a server logs of one request: the server itself goes on."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ def drop_refused_requests(events: list[Event[Any]]) -> list[Event[Any]]:
 
     Handlers log the exception and then answer; what uvicorn catches it logs behind the answer.
     """
-    kept: list[Event[Any]] = []
+    rest: list[Event[Any]] = []
     refused: dict[str, bool] = {}
     """Servers of which nothing came behind a refusal but, where True, the head of its exception."""
     for event in events:
-        what, own = event.what, counter_owner(event.place, event.who)
-        if own in refused and kind_of(what) in _LOGGED and not isinstance(what, SettingMentioned):
-            told = refused.pop(own)
+        what, owner = event.what, counter_owner(event.place, event.who)
+        if owner in refused and kind_of(what) in _LOGGED and not isinstance(what, SettingMentioned):
+            head_seen = refused.pop(owner)
             if what is Mark.UNREAD_TROUBLE and _BEHIND_ANSWER in event.text:
-                refused[own] = True
+                refused[owner] = True
                 continue
-            if told:
+            if head_seen:
                 if not isinstance(what, ExceptionRaised):
-                    refused[own] = True
+                    refused[owner] = True
                 continue
         if what is Mark.REQUEST_REFUSED:
-            begin = len(kept)
-            while begin and kept[begin - 1].kind in _LOGGED and _is_server_line(kept[begin - 1], own):
+            begin = len(rest)
+            while begin and rest[begin - 1].kind in _LOGGED and _is_server_line(rest[begin - 1], owner):
                 begin -= 1
-            kept[begin:] = [other for other in kept[begin:] if isinstance(other.what, SettingMentioned)]
-            refused[own] = False
-        kept.append(event)
-    return kept
+            rest[begin:] = [setting for setting in rest[begin:] if isinstance(setting.what, SettingMentioned)]
+            refused[owner] = False
+        rest.append(event)
+    return rest
 
 
 _BEHIND_ANSWER = "Exception in ASGI application"
@@ -47,15 +47,15 @@ _LOGGED = (Mark.UNREAD_TROUBLE, ExceptionRaised, UnclassifiedError, SettingMenti
 
 
 def _is_server_line(event: Event[Any], name: str) -> bool:
-    """True for what this process logs: the exception that ends one has neither a logger's mark nor a time."""
+    """True for what this process logs: with a logger's mark or a time."""
     bare = isinstance(event.what, ExceptionRaised) and not event.what.logged and event.time is None
     return counter_owner(event.place, event.who) == name and not bare
 
 
-def of_a_request(event: Event[Any], series: str) -> bool:
-    """True for what a server logs of one request: its others go on, which says nothing of other processes."""
-    same = series.startswith(f"{counter_owner(event.place, event.who)}|")
+def is_of_request(event: Event[Any], series: str) -> bool:
+    """True for what a server logs of one request: other processes are not concerned."""
+    same_server = series.startswith(f"{counter_owner(event.place, event.who)}|")
     logged = event.what is Mark.UNREAD_TROUBLE or (
         isinstance(event.what, ExceptionRaised) and event.what.logged
     )
-    return same and (event.who.pid is not None or logged)
+    return same_server and (event.who.pid is not None or logged)

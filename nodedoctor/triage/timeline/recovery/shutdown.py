@@ -1,4 +1,4 @@
-"""What processes do when somebody stops their job: they end in disorder, and nothing of that is a failure."""
+"""Errors of processes whose job a user stops: their disorder is no failure."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from nodedoctor.triage.patterns.watchdog import (
 )
 from nodedoctor.triage.timeline.model import QUIET
 
-_WAITED = (
+_WAIT_ERRORS = (
     TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, WatchdogStuck, NcclError, Mark.GIL_HELD,
 )  # fmt: skip
-"""What those say that wait for one that was stopped."""
-_DISORDER = (
-    *_WAITED, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
+"""Errors of ranks that wait for a rank that was stopped."""
+_STOP_ERRORS = (
+    *_WAIT_ERRORS, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
     Mark.FORCE_KILLED, ActorDied,
     TaskFailed, Mark.UNREAD_TROUBLE, CutShort,
 )  # fmt: skip
-_BEGINS = (
+_RUN_STARTS = (
     Communicator, LongWork, Mark.LAUNCHER_STARTED, Mark.RESTART_ATTEMPT, Mark.SET_UP, Mark.SERVER_READY,
 )  # fmt: skip
 """Behind one of these another run may have failed by itself."""
-_WORKED = (TrainingStep, Mark.JOB_FINISHED, LongWork, Mark.SERVER_READY)
-_FAULTS = (4, 7, 8, 9, 11)
+_WORK = (TrainingStep, Mark.JOB_FINISHED, LongWork, Mark.SERVER_READY)
+_FAULT_SIGNALS = (4, 7, 8, 9, 11)
 """Signals that do not come from an orderly stop."""
 
 
@@ -50,21 +50,21 @@ def drop_shutdown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
 
     Only of a job that went well until then: one that had failed, or did not move, was stopped because of it.
     """
-    stop = next((index for index, event in enumerate(events) if _by_people(event)), None)
-    if stop is None or any(_is_trouble(event) and not _of_a_helper(event) for event in events[:stop]):
+    stop = next((index for index, event in enumerate(events) if _is_user_stop(event)), None)
+    if stop is None or any(_is_trouble(event) and not _from_helper(event) for event in events[:stop]):
         return events
-    if not any(event.kind in _WORKED for event in events[:stop]):
+    if not any(event.kind in _WORK for event in events[:stop]):
         return events
     moved = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events[:stop])
-    again = next((i for i in range(stop + 1, len(events)) if events[i].kind in _BEGINS), len(events))
-    rest = [event for event in events[stop:again] if not _in_disorder(event, moved)]
-    return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[again:]]
+    next_start = next((i for i in range(stop + 1, len(events)) if events[i].kind in _RUN_STARTS), len(events))
+    rest = [event for event in events[stop:next_start] if not _is_stop_trouble(event, moved)]
+    return [*(e for e in events[:stop] if not _is_trouble(e)), *rest, *events[next_start:]]
 
 
 def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
-    """The events without the words of agents that outlived the one they report to: the first to be done ends.
+    """The events without the errors of agents that outlived the agent they report to.
 
-    Only of a job that worked, and of which nothing else is told.
+    Only of a job that worked, and that shows no other trouble.
     """
     worked = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events)
     others = any(_is_trouble(event) and not _is_unheard(event.what) for event in events)
@@ -72,46 +72,46 @@ def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_helper_teardown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
-    """The events without what ended only threads or helpers of a process that had done its work by then.
+    """The events without the ends of helpers and threads of a process that was done.
 
-    Writers of logs and loaders of data are taken down with their program, in no order. That all was done
-    tells the process itself, behind it; of a thread that found things closed a full bar, too: a helper may
-    end before the next bar begins, and its process with it. Only where nothing else is told.
+    Writers of logs and loaders of data are taken down with their program, in no order. That it was done the
+    process itself says, behind them; for a thread that found things closed a full bar is enough: a helper may
+    end before the next bar begins, and its process with it. Only where there is no other trouble.
     """
     helpers = {e.place for e in events if isinstance(e.what, ProcessExit) and e.what.helper}
     trouble = [event for event in events if _is_trouble(event)]
-    threads = {event.place for event in trouble if _found_closed(event)}
-    if not trouble or not all(e.place in threads or _of_helpers(e, helpers) for e in trouble):
+    threads = {event.place for event in trouble if _is_thread_end(event)}
+    if not trouble or not all(e.place in threads or _is_helper_end(e, helpers) for e in trouble):
         return events
-    done = _said_done(events, trouble) or (not helpers and _bar_is_full(events, trouble[0]))
+    done = _reported_done(events, trouble) or (not helpers and _bar_is_full(events, trouble[0]))
     return [event for event in events if not _is_trouble(event)] if done else events
 
 
 _CLOSED = re.compile(r"\bclosed\b|shut ?down|finali[sz]")
 
 
-def _found_closed(event: Event[Any]) -> bool:
+def _is_thread_end(event: Event[Any]) -> bool:
     """True for what ended a thread, and no process, because others had ended."""
     what = event.what
-    found = isinstance(what, ExceptionRaised) and what.in_thread
-    return found and (is_secondary(what) or _CLOSED.search(what.message) is not None)
+    thread_error = isinstance(what, ExceptionRaised) and what.in_thread
+    return thread_error and (is_secondary(what) or _CLOSED.search(what.message) is not None)
 
 
-def _of_helpers(event: Event[Any], helpers: set[Place]) -> bool:
-    """True for a helper that ended, and for what its process says of it."""
+def _is_helper_end(event: Event[Any], helpers: set[Place]) -> bool:
+    """True for a helper's end, and for its process's report of it."""
     what = event.what
     return event.place in helpers and isinstance(what, (ExceptionRaised, ProcessExit))
 
 
 def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
-    """True where the last bar that moved in front of an event came to its end."""
+    """True where the last bar that moved before an event was full."""
     before = takewhile(lambda event: event is not end, events)
     moved = [event for event in before if isinstance(event.what, TrainingStep) and event.what.rises]
     return bool(moved) and max(moved, key=lambda event: event.place.offset).what.is_full
 
 
-def _said_done(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
-    """True where each process that had trouble said behind it that it was done."""
+def _reported_done(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
+    """True where each process that had trouble reported later that it was done."""
     behind = dropwhile(lambda event: event is not aside[0], events)
     done = {event.who for event in behind if event.what is Mark.JOB_FINISHED}
     return all(event.who.pid is not None and event.who in done for event in aside)
@@ -121,7 +121,7 @@ def _is_unheard(what: object) -> bool:
     return isinstance(what, Symptom) and what.name == UNHEARD
 
 
-def _by_people(event: Event[Any]) -> bool:
+def _is_user_stop(event: Event[Any]) -> bool:
     what = event.what
     return what is Mark.SHUT_DOWN or (isinstance(what, CancelledByUser) and what.by_hand)
 
@@ -130,19 +130,19 @@ def _is_trouble(event: Event[Any]) -> bool:
     return event.asserted and event.kind not in QUIET
 
 
-def _in_disorder(event: Event[Any], moved: bool) -> bool:
+def _is_stop_trouble(event: Event[Any], moved: bool) -> bool:
     """True for trouble that processes have when they are stopped."""
     what = event.what
-    if kind_of(what) in _WAITED and not moved:
+    if kind_of(what) in _WAIT_ERRORS and not moved:
         return False
     if isinstance(what, ExceptionRaised):
         return (
-            is_secondary(what) or (bool(what.frames) and not source_place(what.frames)) or _of_a_helper(event)
+            is_secondary(what) or (bool(what.frames) and not source_place(what.frames)) or _from_helper(event)
         )
-    if isinstance(what, ProcessExit) and what.signal in _FAULTS:
+    if isinstance(what, ProcessExit) and what.signal in _FAULT_SIGNALS:
         return False
-    return kind_of(what) in _DISORDER or (isinstance(what, Symptom) and what.cause == "peer_died")
+    return kind_of(what) in _STOP_ERRORS or (isinstance(what, Symptom) and what.cause == "peer_died")
 
 
-def _of_a_helper(event: Event[Any]) -> bool:
+def _from_helper(event: Event[Any]) -> bool:
     return isinstance(event.what, ExceptionRaised) and from_helper_process(event.what)

@@ -1,4 +1,4 @@
-"""Errors that the job survived: it counted on, came to its end, or had been cancelled before."""
+"""Errors that the job survived: it counted on, finished, or had been cancelled before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.store import BarrierMissed
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import FATAL, QUIET
-from nodedoctor.triage.timeline.recovery.requests import of_a_request
+from nodedoctor.triage.timeline.recovery.requests import is_of_request
 from nodedoctor.triage.timeline.runs import SURVIVED, of_one_process
 
 FAR = 40
@@ -48,12 +48,12 @@ def drop_before_ordinary_lines(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without what may pass, of a job that came to its end behind it, or was cancelled."""
+    """Without what may pass, before the job finished or was cancelled."""
     return _drop_before(events, (Mark.JOB_FINISHED, CancelledByUser), _may_pass)
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exceptions in front of a run's report of its success, where no process is known to have failed.
+    """Without exceptions before a run's report of success, where no process failed.
 
     A rank that had an error and never said that it was done keeps it.
     """
@@ -74,7 +74,7 @@ def _reports_success(event: Event[Any]) -> bool:
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:
-    """The index of the last event of a kind; 0 where there is none, since nothing is before the first."""
+    """The index of the last event of a kind; 0 where there is none."""
     return max((index for index, event in enumerate(events) if is_wanted(event)), default=0)
 
 
@@ -99,52 +99,52 @@ def _may_pass(what: object) -> bool:
 
 
 def drop_before_more_steps(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without trouble after which the job went on counting: it was no end of anything. A death stays."""
-    kept: list[Event[Any]] = []
+    """Without trouble after which the job counted on. A death stays."""
+    remaining: list[Event[Any]] = []
     trouble = [e for e in events if e.asserted and e.kind not in (*QUIET, Mark.UNREAD_TROUBLE)]
-    alone = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_told_in_full, trouble))
+    isolated = len({event.place.offset for event in trouble}) < 2 and not any(map(_is_detailed, trouble))
     counters = _LaterCounters(events)
-    speakers = _Speakers(events)
+    progress = _RankProgress(events)
     for event in reversed(events):
         what = event.what
         if isinstance(what, TrainingStep):
             counters.add(what)
         last = kind_of(what) in (*QUIET, *FATAL) or _LAST_WORDS.search(event.text) is not None
-        if last or speakers.final(event) or not counters.survived(event, alone):
-            kept.append(event)
-    return kept[::-1]
+        if last or progress.is_final(event) or not counters.survived(event, isolated):
+            remaining.append(event)
+    return remaining[::-1]
 
 
 def drop_repeated_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     """Without errors that the program catches and logs again and again while it counts on.
 
     What the interpreter prints of an exception that ends a program bears no mark of the program's logger.
-    Where anything ended for good, that may be the end of the habit, too.
+    Where any process ended, the repetition may have ended with it.
     """
     if any(event.kind in FATAL for event in events):
         return events
     folded = {
         e.who.world for e in events if isinstance(e.what, ExceptionRaised) and e.what.logged and e.repeated
     }
-    told: Counter[str] = Counter()
-    new: set[str] = set()
-    before: set[str] = set()
-    after: set[str] = set()
+    counts: Counter[str] = Counter()
+    recent: set[str] = set()
+    earlier: set[str] = set()
+    recurring: set[str] = set()
     for event in events:
         if isinstance(event.what, TrainingStep) and event.what.rises:
-            before |= new
-            new.clear()
+            earlier |= recent
+            recent.clear()
         elif _is_logged(event, folded):
             kinds = _error_kinds(event)
-            told.update(kinds)
-            new |= kinds
-            after |= kinds & before
-    habits = {kind for kind in after if told[kind] > SURVIVED}
-    return [event for event in events if not _error_kinds(event) & habits]
+            counts.update(kinds)
+            recent |= kinds
+            recurring |= kinds & earlier
+    repeated_kinds = {kind for kind in recurring if counts[kind] > SURVIVED}
+    return [event for event in events if not _error_kinds(event) & repeated_kinds]
 
 
 def _is_logged(event: Event[Any], folded: set[str]) -> bool:
-    """True for what a logger printed; Ray folds the first lines of tracebacks that are alike."""
+    """True for a logger's error; Ray folds the first lines of tracebacks that are alike."""
     what = event.what
     if isinstance(what, ExceptionRaised):
         return what.logged or (not what.frames and event.who.world in folded)
@@ -152,7 +152,7 @@ def _is_logged(event: Event[Any], folded: set[str]) -> bool:
 
 
 def _error_kinds(event: Event[Any]) -> set[str]:
-    """What another error has in common with this one if both come out of the same place."""
+    """What errors from the same place of a program have in common."""
     what = event.what
     if what is Mark.UNREAD_TROUBLE:
         return {_message_shape(event.text)}
@@ -168,10 +168,10 @@ def _message_shape(text: str) -> str:
 
 
 def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without the exit codes of jobs, and of tasks where the reason is outside the job, that were stopped."""
-    ordered = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
-    told = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[ordered:])
-    events = [*events[:ordered], *(e for e, job in zip(events[ordered:], told, strict=True) if not job)]
+    """Without exit codes of stopped jobs, and of tasks stopped for an outside reason."""
+    cancel = next((i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser)), len(events))
+    job_ends = (isinstance(e.what, ProcessExit) and e.what.of_job for e in events[cancel:])
+    events = [*events[:cancel], *(e for e, job in zip(events[cancel:], job_ends, strict=True) if not job)]
     stop = next(
         (i for i, e in enumerate(events) if isinstance(e.what, CancelledByUser) and e.what.outside), None
     )
@@ -182,7 +182,7 @@ def drop_exits_after_cancel(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 class _LaterSteps:
-    """What one counter did behind an event; `last` is the last that it said."""
+    """What one counter did behind an event; `last` is its last step."""
 
     def __init__(self, last: TrainingStep) -> None:
         self.last = last
@@ -213,30 +213,30 @@ class _LaterCounters:
         """One step further back."""
         key = step.series, step.part
         self._before[key] -= 1
-        found = self._steps.setdefault(key, _LaterSteps(step))
-        found.add(step)
-        if found.last.answers:
-            self._of_requests[key] = found
+        counter = self._steps.setdefault(key, _LaterSteps(step))
+        counter.add(step)
+        if counter.last.answers:
+            self._of_requests[key] = counter
             return
-        if self._goes_on(key, found):
+        if self._goes_on(key, counter):
             self._going_on.add(key)
         else:
             self._going_on.discard(key)
-        if found.last.begins:
-            self._rises = max(self._rises, found.rises)
-            self._epochs = max(self._epochs, found.epochs)
+        if counter.last.begins:
+            self._rises = max(self._rises, counter.rises)
+            self._epochs = max(self._epochs, counter.epochs)
 
-    def survived(self, event: Event[Any], alone: bool) -> bool:
+    def survived(self, event: Event[Any], isolated: bool) -> bool:
         """True when a counter went on after this, or began and came far."""
         mild = event.what is Mark.UNREAD_TROUBLE or not event.asserted or _is_hint(event.what)
-        needed = SURVIVED if alone or mild else FAR
+        needed = SURVIVED if isolated or mild else FAR
         if self._going_on or self._rises >= needed or self._epochs >= SURVIVED:
             return True
         return any(
             self._goes_on(key, steps)
             or (steps.last.begins and (steps.rises >= needed or steps.epochs >= SURVIVED))
             for key, steps in self._of_requests.items()
-            if of_a_request(event, key[0]) or _is_hint(event.what)
+            if is_of_request(event, key[0]) or _is_hint(event.what)
         )
 
     def _goes_on(self, key: tuple[str, int], steps: _LaterSteps) -> bool:
@@ -244,12 +244,12 @@ class _LaterCounters:
 
 
 def _is_hint(what: object) -> bool:
-    """True for what may pass, such as a long wait: an engine that answers again waits no more."""
+    """True for what may pass, such as a long wait that ends."""
     return isinstance(what, Symptom) and not what.decisive
 
 
-def _is_told_in_full(event: Event[Any]) -> bool:
-    """True for more than one scary line: a whole traceback, a process that has a name, a witness outside."""
+def _is_detailed(event: Event[Any]) -> bool:
+    """True for a whole traceback, a known rank, or a report from outside the job."""
     what = event.what
     return (
         event.who.rank is not None
@@ -258,8 +258,8 @@ def _is_told_in_full(event: Event[Any]) -> bool:
     )
 
 
-class _Speakers:
-    """When each rank last counted, and whose end is known."""
+class _RankProgress:
+    """Where each rank counted last, and which ranks ended."""
 
     def __init__(self, events: list[Event[Any]]) -> None:
         self._counted: dict[int, int] = {}
@@ -271,8 +271,8 @@ class _Speakers:
             elif rank is not None and event.kind in FATAL:
                 self._dead.add(rank)
 
-    def final(self, event: Event[Any]) -> bool:
-        """True when the process that said it is never heard again, while others are known by name."""
+    def is_final(self, event: Event[Any]) -> bool:
+        """True when its rank counted nothing after it, and other ranks have ended."""
         rank = event.who.rank
         if rank is None:
             return False

@@ -1,1 +1,1 @@
-"""What to do once the cause is known, and what to measure when it is not."""
+"""What to do about a known cause, and what to measure for an unknown one."""

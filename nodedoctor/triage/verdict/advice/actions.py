@@ -1,4 +1,4 @@
-"""What to do about each cause, in order of least effort, and what to measure when the logs do not decide."""
+"""Fixes of each cause, least effort first, and measurements where the logs do not decide."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nodedoctor.triage.timeline.pace import step_seconds
 from nodedoctor.triage.verdict.advice import guesses, timeouts
 from nodedoctor.triage.verdict.advice.remedies import fixes_for_event
 from nodedoctor.triage.verdict.causes import groups
-from nodedoctor.triage.verdict.causes.ras import kept
+from nodedoctor.triage.verdict.causes.ras import hang_folder_fix
 from nodedoctor.wording import decimal
 
 TORCH_BY_LINE = {
@@ -46,49 +46,49 @@ _HANGS = (
     TimedOut, WatchdogStuck, Mark.GIL_HELD, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
     RasMissing, Mark.HANG_CONFIRMED,
 )  # fmt: skip
-"""Events of a job in which somebody waited: what shows where is of no use for a crash."""
+"""Events of a job in which ranks waited: what shows where they wait is of no use for a crash."""
 
 
-def torch_version(story: Timeline) -> tuple[int, int] | None:
+def torch_version(timeline: Timeline) -> tuple[int, int] | None:
     """The torch release whose watchdog prints from this source line; vendors' builds may differ."""
-    for wait in story.waits:
-        found = re.search(r"ProcessGroupNCCL\.cpp:(\d+)$", wait.event.origin)
-        if found and int(found[1]) in TORCH_BY_LINE:
-            return TORCH_BY_LINE[int(found[1])]
+    for wait in timeline.waits:
+        match = re.search(r"ProcessGroupNCCL\.cpp:(\d+)$", wait.event.origin)
+        if match and int(match[1]) in TORCH_BY_LINE:
+            return TORCH_BY_LINE[int(match[1])]
     return None
 
 
-def frameworks_and_settings(story: Timeline) -> frozenset[str]:
+def frameworks_and_settings(timeline: Timeline) -> frozenset[str]:
     """Frameworks and settings that the logs name."""
-    return frozenset(event.what.name for event in story.of(SettingMentioned))
+    return frozenset(event.what.name for event in timeline.of_kind(SettingMentioned))
 
 
-def choose_fixes(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
-    """What the deciding evidence asks for, else its cause; and where a timeout that was too short is set.
+def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
+    """The fixes of the deciding evidence, else of the cause, and the timeout's setting.
 
     An undetermined verdict has none: nothing is worth changing before it is known what failed.
     """
     if verdict.outcome == "undetermined":
         return ()
-    names = frameworks_and_settings(story)
-    found = list(verdict.fixes)
-    found = found or next(
+    names = frameworks_and_settings(timeline)
+    fixes = list(verdict.fixes)
+    fixes = fixes or next(
         (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
     )
-    if not found:
+    if not fixes:
         rows = _FIXES.get(verdict.cause, ())
-        found = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
-    if verdict.cause == "timeout_too_short_legit_work" and story.waits:
-        found += timeouts.timeout_fixes(names)
-    return tuple(found)
+        fixes = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
+    if verdict.cause == "timeout_too_short_legit_work" and timeline.waits:
+        fixes += timeouts.timeout_fixes(names)
+    return tuple(fixes)
 
 
 def _deciding_events(verdict: Verdict) -> list[Event[Any]]:
-    """The evidence whose own fixes count: who was killed is no reason where a memory limit says why."""
-    told = list(verdict.evidence)
+    """The evidence whose own fixes count; a kill is no reason beside a memory limit."""
+    events = list(verdict.evidence)
     if verdict.cause != "peer_host_oom":
-        return told
-    return [event for event in told if not isinstance(event.what, ProcessExit)]
+        return events
+    return [event for event in events if not isinstance(event.what, ProcessExit)]
 
 
 SLOW = 10
@@ -97,36 +97,36 @@ are two to five times slower."""
 
 
 def not_the_cause(
-    story: Timeline, suspects: Sequence[int | None], sentence: str, explains: bool | None
+    timeline: Timeline, suspects: Sequence[int | None], sentence: str, explains: bool | None
 ) -> tuple[tuple[str, str], ...]:
     """What people would try first and need not."""
-    told: list[tuple[str, str]] = []
+    claims: list[tuple[str, str]] = []
     if sentence and explains is False:
-        told.append(("network bandwidth or the amount of data", sentence))
-    echoes = [event for event in story.of(ActorDied) if follows_timeout(story, event)]
+        claims.append(("network bandwidth or the amount of data", sentence))
+    echoes = [event for event in timeline.of_kind(ActorDied) if follows_timeout(timeline, event)]
     if echoes:
-        told.append(
+        claims.append(
             (
                 "an out-of-memory kill, as Ray's list of possible causes says",
                 "that list is the same for every lost worker; this one gave up waiting and ended itself, and"
                 " Ray saw the end",
             )
         )
-    if story.waits:
+    if timeline.waits:
         variable, why = NO_SUCH_VARIABLE
         where = "; ".join(
             f"{row.framework}: {row.setting}"
-            for row in timeouts.settings_in_use(frameworks_and_settings(story))
+            for row in timeouts.settings_in_use(frameworks_and_settings(timeline))
         )
-        told.append((variable, f"{why}, which is set elsewhere ({where})"))
-        other = guesses.other_group(story)
-        if other:
-            told.append(other)
-        first = story.first_wait
-        step = step_seconds(story.events)
+        claims.append((variable, f"{why}, which is set elsewhere ({where})"))
+        group_claim = guesses.other_group(timeline)
+        if group_claim:
+            claims.append(group_claim)
+        first = timeline.first_wait
+        step = step_seconds(timeline.events)
         limit = first.work.timeout_ms if first is not None else None
         if step is not None and limit is not None and limit / 1000 > SLOW * step:
-            told.append(
+            claims.append(
                 (
                     "a step that was merely slow",
                     f"a step took {decimal(step, 2)} s, and the limit is {decimal(limit / 1000)} s:"
@@ -134,39 +134,41 @@ def not_the_cause(
                 )
             )
         if first is not None and first.who.rank not in (None, *suspects):
-            told.append((f"rank {first.who.rank}", "the rank that prints the timeout waited for another one"))
-    return tuple(told)
+            claims.append(
+                (f"rank {first.who.rank}", "the rank that prints the timeout waited for another one")
+            )
+    return tuple(claims)
 
 
-def next_measurements(story: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
+def next_measurements(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     """What would decide, ready to paste, in the names the torch in use reads."""
     if verdict.cause == "none":
         return ()
-    told = list(kept(story))
-    if verdict.outcome in ("undetermined", "nothing") and not story.trouble:
+    fixes = list(hang_folder_fix(timeline))
+    if verdict.outcome in ("undetermined", "nothing") and not timeline.trouble:
         return (Fix("Give the logs of all ranks, up to the moment the job ended.", action="investigate"),)
     if verdict.outcome != "undetermined" and verdict.confidence != "low":
         return ()
     coverage = verdict.coverage
-    entered = groups.ranks_in_collective(story)
-    world = coverage.ranks_expected or groups.world_of(story) or entered
+    group_size = groups.ranks_in_collective(timeline)
+    world = coverage.ranks_expected or groups.world_of(timeline) or group_size
     if not (world and set(range(world)) <= set(coverage.ranks_seen)):
-        told.append(_all_logs(story))
-    if story.folded:
-        told.append(
+        fixes.append(_all_logs(timeline))
+    if timeline.folded:
+        fixes.append(
             Fix("Ray folded lines of several ranks into one.", looks("export RAY_DEDUP_LOGS=0"), "config")
         )
     if verdict.cause == "gpu_hardware_xid":
-        return tuple(told)
-    if not story.has_any(_HANGS):
+        return tuple(fixes)
+    if not timeline.has_any(_HANGS):
         text = "Let a crash leave its stack and the last lines of every process, and run it again."
-        told.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
-        return tuple(told)
-    if entered is not None:
-        told.append(_WITHOUT_P2P)
-    told.append(_recorder_step(torch_version(story)))
-    told.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
-    return tuple(told)
+        fixes.append(Fix(text, looks("export PYTHONFAULTHANDLER=1", "export PYTHONUNBUFFERED=1"), "config"))
+        return tuple(fixes)
+    if group_size is not None:
+        fixes.append(_WITHOUT_P2P)
+    fixes.append(_recorder_step(torch_version(timeline)))
+    fixes.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
+    return tuple(fixes)
 
 
 _WITHOUT_P2P = Fix(
@@ -175,11 +177,11 @@ _WITHOUT_P2P = Fix(
 )
 
 
-def _all_logs(story: Timeline) -> Fix:
-    seen = sorted(story.ranks_seen)
+def _all_logs(timeline: Timeline) -> Fix:
+    ranks = sorted(timeline.ranks_seen)
     have = (
-        f"only {'rank' if len(seen) == 1 else 'ranks'} {rank_ranges(seen)} in these"
-        if seen
+        f"only {'rank' if len(ranks) == 1 else 'ranks'} {rank_ranges(ranks)} in these"
+        if ranks
         else "these name none"
     )
     return Fix(f"Read the logs of all ranks together, as one folder given to `nodedoctor triage`: {have}.")
@@ -210,7 +212,7 @@ def _recorder_step(version: tuple[int, int] | None) -> Fix:
 
 
 def steps_of(commands: Iterable[str]) -> tuple[Step, ...]:
-    """Commands as steps: all look, or set something in one's own shell, but what ends the work of others."""
+    """Commands as steps: they only look, except those that end the work of others."""
     return tuple(
         step
         for command in commands

@@ -1,4 +1,4 @@
-"""When nothing decides: the causes that fit, likeliest first, and what is missing to prove each."""
+"""Where nothing decides: the causes that fit, likeliest first, and what would prove each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MICRO_BATCHES = (
 )
 
 
-def unseen_explanations(story: Timeline) -> tuple[tuple[Cause, str], ...]:
+def unseen_explanations(timeline: Timeline) -> tuple[tuple[Cause, str], ...]:
     """What may be behind a wait whose other side is not in the logs."""
-    first = story.first_wait
+    first = timeline.first_wait
     if first is None:
         return ()
-    if groups.ranks_in_collective(story) is not None:
+    if groups.ranks_in_collective(timeline) is not None:
         return (
             (
                 "p2p_pcie_acs_iommu",
@@ -32,23 +32,23 @@ def unseen_explanations(story: Timeline) -> tuple[tuple[Cause, str], ...]:
             ),
             ("network_ib", "the same; no adapter or port reported a fault"),
         )
-    named = {event.what.name for event in story.of(SettingMentioned)}
-    mismatch = MODALITIES if "multimodal" in named else MICRO_BATCHES if _is_all_gather(first.work) else ""
-    told: list[tuple[Cause, str]] = []
+    settings = {event.what.name for event in timeline.of_kind(SettingMentioned)}
+    mismatch = MODALITIES if "multimodal" in settings else MICRO_BATCHES if _is_all_gather(first.work) else ""
+    causes: list[tuple[Cause, str]] = []
     if mismatch:
-        told.append(("collective_mismatch", mismatch))
-    told.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
-    told.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
+        causes.append(("collective_mismatch", mismatch))
+    causes.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
+    causes.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
     if not mismatch:
-        told.append(("collective_mismatch", "no other rank's collective is in these logs"))
-    if story.of(WatchdogStuck):
-        told.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
-    return tuple(told)
+        causes.append(("collective_mismatch", "no other rank's collective is in these logs"))
+    if timeline.of_kind(WatchdogStuck):
+        causes.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
+    return tuple(causes)
 
 
-def other_group(story: Timeline) -> tuple[str, str] | None:
-    """The timeout of a group that is not the default one does not follow the setting of the job."""
-    first = story.first_wait
+def other_group(timeline: Timeline) -> tuple[str, str] | None:
+    """A note that another group's timeout does not follow the job's setting."""
+    first = timeline.first_wait
     if first is None or first.work.timeout_ms is None:
         return None
     group = first.work.group

@@ -1,4 +1,4 @@
-"""What to do about one kind of evidence, filled with the ports, addresses and devices that its line names."""
+"""Fixes for one kind of evidence, with the ports, addresses and devices of its line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fixes = tuple[Fix, ...]
 
 _PORT = re.compile(r"(?:[Pp]ort:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")
-_EACH_ITS_OWN = {
+_BRIDGES = {
     "docker0": re.compile(r"172\.17\.0\.1$"),
     "virbr0": re.compile(r"192\.168\.122\.1$"),
     "cni-podman0": re.compile(r"10\.88\.0\.1$"),
@@ -40,10 +40,10 @@ _FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but un
 _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,40})_\w{1,60})\b")
 
 
-def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
-    """The fixes that this event's own kind asks for; none when its cause's general ones are right.
+def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixes:
+    """The fixes for this kind of event; none when its cause's general ones are right.
 
-    `named` are the frameworks that the logs name. A node's fault brings the fix of its check.
+    `frameworks` are those that the logs name. A node's fault brings the fix of its check.
     """
     what = event.what
     if isinstance(what, NodeFault):
@@ -51,7 +51,7 @@ def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, GpuFull):
         if event.who.role == "rollout" and not what.crowded:
             return _ENGINE_FULL
-        return _fix_crowded_gpu(what) if what.crowded else _gpu_full(event.text, named)
+        return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(event.text, frameworks)
     if isinstance(what, ExceptionRaised):
         return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
             source_place(what.frames)
@@ -61,8 +61,8 @@ def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, NodeLost):
         return _UNSTARTED if what.unstarted else _NODE_LOST
     if isinstance(what, Symptom):
-        made = _BY_NAME.get(what.name)
-        return made(event.text) if made is not None else ()
+        make_fixes = _BY_NAME.get(what.name)
+        return make_fixes(event.text) if make_fixes is not None else ()
     if isinstance(what, DuplicateGpu):
         return (
             Fix("Start one rank per GPU: as many ranks as CUDA_VISIBLE_DEVICES shows GPUs.", (), "config"),
@@ -70,7 +70,7 @@ def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
     if isinstance(what, XidReported):
         return _fix_xid(what)
     if isinstance(what, LauncherSignalled):
-        return _fix_ended(what.signal)
+        return _fix_launcher_end(what.signal)
     if isinstance(what, CollectiveMismatch):
         return _MISMATCH
     if isinstance(what, ClientsMissing):
@@ -81,8 +81,8 @@ def fixes_for_event(event: Event[Any], named: Collection[str] = ()) -> Fixes:
 def _fix_by_message(text: str) -> Fixes:
     """By the words of an exception or of a line."""
     kind = family_of(text)
-    made = _BY_FAMILY.get(kind.name, ()) if kind is not None else ()
-    return made or next((made for words, made in _BY_MESSAGE if words.search(text)), ())
+    fixes = _BY_FAMILY.get(kind.name, ()) if kind is not None else ()
+    return fixes or next((fixes for words, fixes in _BY_MESSAGE if words.search(text)), ())
 
 
 def _fix_at_source_line(where: str) -> Fixes:
@@ -106,7 +106,7 @@ def _fix_xid(what: XidReported) -> Fixes:
 
 
 def _fix_unjoined(what: ClientsMissing) -> Fixes:
-    absent = what.expected - what.joined
+    absent = what.expected - what.arrivals
     return (
         Fix(
             f"Look for the {absent} that did not come: no log of its own, an error before torch.distributed"
@@ -116,7 +116,7 @@ def _fix_unjoined(what: ClientsMissing) -> Fixes:
     )
 
 
-def _fix_ended(signal: int) -> Fixes:
+def _fix_launcher_end(signal: int) -> Fixes:
     if signal == 1:
         text = "Start the job where a closed terminal does not kill it: tmux, nohup or a batch system."
         return (Fix(text, (look("tmux new -s train"),), "config"),)
@@ -143,7 +143,7 @@ def _fix_crowded_gpu(what: GpuFull) -> Fixes:
     )
 
 
-def _gpu_full(text: str, named: Collection[str]) -> Fixes:
+def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
     """Less memory per step; another allocator only where fragments hold what was asked for.
 
     vLLM's sleep mode asserts that PYTORCH_CUDA_ALLOC_CONF has no expandable segments (vllm
@@ -153,8 +153,8 @@ def _gpu_full(text: str, named: Collection[str]) -> Fixes:
         Fix("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
         Fix("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
     )
-    sizes = [_fix_buffer_size(found) for pattern in (_WANTED, _FRAGMENTS) if (found := pattern.search(text))]
-    if len(sizes) < 2 or sizes[1] < sizes[0] or not COLOCATED.isdisjoint(named):
+    sizes = [_buffer_bytes(match) for pattern in (_WANTED, _FRAGMENTS) if (match := pattern.search(text))]
+    if len(sizes) < 2 or sizes[1] < sizes[0] or not COLOCATED.isdisjoint(frameworks):
         return less
     grow = Fix(
         "More than was asked for is reserved and free in fragments: let the allocator grow its segments (from"
@@ -182,8 +182,8 @@ _ENGINE_FULL = (
 """An engine has no micro-batches and nothing to recompute."""
 
 
-def _fix_buffer_size(found: re.Match[str]) -> float:
-    return float(found[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
+def _buffer_bytes(match: re.Match[str]) -> float:
+    return float(match[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
 
 
 def _fix_exit(signal: int | None) -> Fixes:
@@ -214,7 +214,7 @@ def _fix_exit(signal: int | None) -> Fixes:
     )
 
 
-def _port_in_use(text: str) -> Fixes:
+def _fix_port_in_use(text: str) -> Fixes:
     port = _PORT.search(text)
     steps = (look("ss -ltnp {}", f"sport = :{port[1]}"),) if port else (look("ss -ltnp"),)
     return (
@@ -227,13 +227,13 @@ def _port_in_use(text: str) -> Fixes:
     )
 
 
-def _cannot_listen(text: str) -> Fixes:
+def _fix_listen_error(text: str) -> Fixes:
     if "ermission denied" in text:
         return (Fix("Take a port above 1023: the lower ones need privileges.", (), "config"),)
     if "annot assign requested address" in text:
         why = "The master address must be one of the first node's own."
         return (Fix(why, (look("ip -br addr"),), "config"),)
-    return _port_in_use(text)
+    return _fix_port_in_use(text)
 
 
 def _fix_bridge_address(interface: str, address: str) -> Fixes:
@@ -251,9 +251,9 @@ def _fix_bridge_address(interface: str, address: str) -> Fixes:
 
 def _fix_refused(text: str) -> Fixes:
     where = _ADDRESS.search(text)
-    own = next((name for name, of in _EACH_ITS_OWN.items() if where and of.match(where[1])), None)
-    if own is not None and where is not None:
-        return _fix_bridge_address(own, where[1])
+    bridge = next((name for name, pattern in _BRIDGES.items() if where and pattern.match(where[1])), None)
+    if bridge is not None and where is not None:
+        return _fix_bridge_address(bridge, where[1])
     steps = (look("nc -zv {} {}", where[1], where[2]),) if where else ()
     if "refused" in text:
         why = (
@@ -291,8 +291,8 @@ def _fix_steps(text: str, *commands: str) -> Callable[[str], Fixes]:
     return lambda _: (Fix(text, tuple(look(command) for command in commands)),)
 
 
-def _own_side(text: str) -> Fixes:
-    """Without an error's number it may be the limit of locked memory: queues and buffers count against it.
+def _fix_own_side(text: str) -> Fixes:
+    """Without an error's number: perhaps the limit of locked memory, which queues and buffers use.
 
     EFAULT of a registration is memory that the adapter's driver does not know, as that of a GPU.
     """
@@ -306,11 +306,11 @@ def _own_side(text: str) -> Fixes:
 
 
 def _fix_adapter(text: str) -> Fixes:
-    found = _HCA.search(text)
+    match = _HCA.search(text)
     first = Fix("Check the ports and links on both ends.", (look("nodedoctor ib"), look("ibstat")))
-    if found is None:
+    if match is None:
         return (first,)
-    without = repair("export NCCL_IB_HCA={}", f"^{found[1]}")
+    without = repair("export NCCL_IB_HCA={}", f"^{match[1]}")
     return (first, Fix("Exclude the NIC until it is repaired.", (without,), "config"))
 
 
@@ -481,13 +481,13 @@ _BY_FAMILY: dict[str, Fixes] = {
 """By the kind of failure that a line or an exception tells of."""
 
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
-    "port-in-use": _port_in_use,
-    "port-taken": lambda text: _port_in_use(text)[:1],
+    "port-in-use": _fix_port_in_use,
+    "port-taken": lambda text: _fix_port_in_use(text)[:1],
     "nccl-no-algorithm": _fix_text(
         "Unset NCCL_ALGO and NCCL_PROTO, or allow more in them: not every algorithm can do every collective."
         " They may also stand in /etc/nccl.conf and ~/.nccl.conf."
     ),
-    "cannot-listen": _cannot_listen,
+    "cannot-listen": _fix_listen_error,
     "connect-failed": _fix_refused,
     "coordinator-unreachable": _fix_refused,
     "store-unreachable": _fix_refused,
@@ -604,6 +604,6 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "ib-event": _fix_adapter,
     "ib-setup": _fix_adapter,
     "ib-left-out": _fix_adapter,
-    "ib-own-side": _own_side,
+    "ib-own-side": _fix_own_side,
 }
 """By the name of a symptom."""

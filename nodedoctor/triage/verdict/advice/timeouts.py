@@ -1,4 +1,4 @@
-"""Where the timeout that fired is set, by the framework that the logs name; the table is `explain`'s."""
+"""Where the timeout that fired is set, by framework; the table is that of `explain`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FRAMEWORKS = {
     "vllm": "vLLM",
     "sglang": "SGLang",
 }
-"""Names that logs mention and the table's: who makes the group before those that it is built on."""
+"""Names in logs and in the table: a framework comes before those that it is built on."""
 
 _COMMANDS = {
     "SkyRL": "export SKYRL_WORKER_NCCL_TIMEOUT_IN_S=3600",
@@ -36,12 +36,12 @@ GROUPS = "Groups made by new_group() or a DeviceMesh do not inherit that timeout
 MOST = 2
 
 
-def settings_in_use(named: Iterable[str]) -> list[TimeoutSetting]:
-    """The settings of the frameworks in use, the first two; torch's own when none is named."""
-    names = set(named)
+def settings_in_use(frameworks: Iterable[str]) -> list[TimeoutSetting]:
+    """The settings of the first two frameworks in use; else torch's own."""
+    names = set(frameworks)
     rows = {row.framework: row for row in timeout_settings()}
-    found = [rows[framework] for name, framework in FRAMEWORKS.items() if name in names and framework in rows]
-    return found[:MOST] or [rows["torch"]]
+    settings = [rows[label] for name, label in FRAMEWORKS.items() if name in names and label in rows]
+    return settings[:MOST] or [rows["torch"]]
 
 
 def describe_setting(row: TimeoutSetting) -> str:
@@ -51,15 +51,15 @@ def describe_setting(row: TimeoutSetting) -> str:
     return f"{row.framework}: {row.setting}{unit} (default {row.default_seconds} s){note}"
 
 
-def timeout_fixes(named: Iterable[str]) -> list[Fix]:
+def timeout_fixes(frameworks: Iterable[str]) -> list[Fix]:
     """Where the timeout that fired is set, with the warning that raising it repairs little."""
-    found = settings_in_use(named)
-    told = [
+    settings = settings_in_use(frameworks)
+    fixes = [
         Fix(
             f"Only if the wait was legitimate: {describe_setting(row)}.",
             looks(*filter(None, (_COMMANDS.get(row.framework, ""),))),
             "config",
         )
-        for row in found
+        for row in settings
     ]
-    return told if all(row.reaches_subgroups for row in found) else [*told, Fix(GROUPS, action="config")]
+    return fixes if all(row.reaches_subgroups for row in settings) else [*fixes, Fix(GROUPS, action="config")]

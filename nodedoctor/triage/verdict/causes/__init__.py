@@ -1,4 +1,4 @@
-"""Cause rules: each module one family, each rule a pure function from the story to candidate causes.
+"""Cause rules: one family a module, each rule a pure function from timeline to candidates.
 
 A rule says what a candidate rests on; `weigh` says which one outweighs the others.
 """
@@ -46,6 +46,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def find_candidates(story: Timeline) -> list[Candidate]:
+def find_candidates(timeline: Timeline) -> list[Candidate]:
     """Every cause that some rule sees."""
-    return [candidate for rule in RULES for candidate in rule(story)]
+    return [candidate for rule in RULES for candidate in rule(timeline)]

@@ -1,4 +1,4 @@
-"""Ranks in different collectives: the odd one is found by majority; without a majority nobody is blamed."""
+"""Ranks in different collectives: a majority shows the odd one, else no rank is blamed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import DesyncMissing
 from nodedoctor.triage.timeline import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import ended_bars
-from nodedoctor.triage.verdict.causes.groups import of_several
+from nodedoctor.triage.verdict.causes.groups import mixes_groups
 
 _COLLECTIVES = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
@@ -50,15 +50,15 @@ _SAME_NUMBER = (
         "config",
     ),
 )
-APART = 100
-"""Numbers by which ranks of one group are never apart that make other collectives at the same time: who waits
-in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
+MAX_DISTANCE = 100
+"""The largest distance of sequence numbers of ranks that call different collectives at the same time. A rank
+that waits in a broadcast of long ago did not get what the others got, and called nothing else. Ours."""
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/torch/|lib/python")
 
 
-def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
-    """DETAIL or DDP compared the ranks: each line names two, and the vote over all names one."""
-    mismatches = [*story.of(CollectiveMismatch), *_shapes_passed(story)]
+def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
+    """DETAIL or DDP compared pairs of ranks: the vote over all lines names one."""
+    mismatches = [*timeline.of_kind(CollectiveMismatch), *_shapes_passed(timeline)]
     if not mismatches:
         return
     shown: dict[int, CollectiveFingerprint] = {}
@@ -66,12 +66,14 @@ def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
         for fingerprint in event.what.fingerprints:
             if not shown.get(fingerprint.rank, fingerprint).shown or fingerprint.rank not in shown:
                 shown[fingerprint.rank] = fingerprint
-    odd = find_minority({rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown})
-    culprits = tuple(Identity(rank=rank) for rank in odd)
-    parties = () if odd else tuple(Identity(rank=rank) for rank in sorted(shown))
+    odd_ranks = find_minority(
+        {rank: fingerprint.shown for rank, fingerprint in shown.items() if fingerprint.shown}
+    )
+    culprits = tuple(Identity(rank=rank) for rank in odd_ranks)
+    parties = () if odd_ranks else tuple(Identity(rank=rank) for rank in sorted(shown))
     who = (
         f"{describe_identities(culprits)} differs from the others"
-        if odd
+        if odd_ranks
         else f"{describe_identities(parties) or 'ranks'} differ"
     )
     about = mismatches[0].what.about
@@ -83,16 +85,16 @@ def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
         )
     elif len(kinds) == 1 and about == CALLED_DIFFERENT:
         about = f"the ranks called {next(iter(kinds))} with tensors that differ"
-    each = [
-        f"rank {rank}: {told}"
+    calls = [
+        f"rank {rank}: {call}"
         for rank in sorted(shown)
-        if (told := _describe_call(shown[rank], len(kinds) > 1))
+        if (call := _describe_call(shown[rank], len(kinds) > 1))
     ]
-    about += f" ({', '.join(each[:3])})" if len(each) > 1 else ""
+    about += f" ({', '.join(calls[:3])})" if len(calls) > 1 else ""
     yield Candidate(
         "collective_mismatch",
         "compared",
-        "high" if odd else "medium",
+        "high" if odd_ranks else "medium",
         f"{who}: {about}",
         tuple(mismatches[:4]),
         culprits,
@@ -100,12 +102,12 @@ def reported_mismatch(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def _shapes_passed(story: Timeline) -> list[Event[CollectiveMismatch]]:
-    """What accelerate says that each process passed, behind the exception that it was not the same."""
-    raised = [event for event in story.of(Symptom) if DIFFER in event.text]
+def _shapes_passed(timeline: Timeline) -> list[Event[CollectiveMismatch]]:
+    """The tensors that each process passed, as accelerate lists them behind its exception."""
+    raised = [event for event in timeline.of_kind(Symptom) if DIFFER in event.text]
     passed = [
         CollectiveFingerprint(event.who.rank, event.what.shape)
-        for event in story.of(CollectiveShape)
+        for event in timeline.of_kind(CollectiveShape)
         if event.who.rank is not None
     ]
     if not raised or not passed:
@@ -115,23 +117,25 @@ def _shapes_passed(story: Timeline) -> list[Event[CollectiveMismatch]]:
     return [Event(what, first.place, first.who, first.time, first.text, first.repeated, first.origin)]
 
 
-def _describe_call(fingerprint: CollectiveFingerprint, named: bool) -> str:
+def _describe_call(fingerprint: CollectiveFingerprint, with_kind: bool) -> str:
     """What a rank called, or has, in a few words."""
     if not fingerprint.kind:
         return fingerprint.shown
-    return f"{fingerprint.kind} {fingerprint.tensors}".rstrip() if named else fingerprint.tensors
+    return f"{fingerprint.kind} {fingerprint.tensors}".rstrip() if with_kind else fingerprint.tensors
 
 
-def desync_report(story: Timeline) -> Iterator[Candidate]:
+def desync_report(timeline: Timeline) -> Iterator[Candidate]:
     """The desync report names the ranks that never joined."""
-    reports = [event for event in story.of(DesyncMissing) if event.what.ranks]
+    reports = [event for event in timeline.of_kind(DesyncMissing) if event.what.ranks]
     if reports:
         culprits = tuple(
             Identity(rank=rank) for rank in sorted({r for e in reports for r in e.what.ranks})[:64]
         )
-        mismatch = any("mismatched" in event.text for event in reports) and len(story.waits) > 1
+        mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
         yield Candidate(
-            "collective_mismatch" if mismatch and _call_signatures(story) > 1 else "cpu_stuck_or_slow_rank",
+            "collective_mismatch"
+            if mismatch and _call_signatures(timeline) > 1
+            else "cpu_stuck_or_slow_rank",
             "named",
             "high",
             f"{describe_identities(culprits)} never joined the collective, says PyTorch's desync report",
@@ -140,9 +144,9 @@ def desync_report(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def gloo_sizes(story: Timeline) -> Iterator[Candidate]:
-    """Gloo got more bytes than it expected; who printed it says only who had the smaller buffer."""
-    events = story.of(SizeMismatch)
+def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
+    """Gloo got more bytes than expected: the line's rank had only the smaller buffer."""
+    events = timeline.of_kind(SizeMismatch)
     if not events:
         return
     what = events[0].what
@@ -152,58 +156,58 @@ def gloo_sizes(story: Timeline) -> Iterator[Candidate]:
         "high",
         "one rank called the collective with another size or type:"
         f" {what.received} bytes came where {what.expected} were expected",
-        (*events[:2], *(event for event, _ in _calling_frames(story)[:2])),
+        (*events[:2], *(event for event, _ in _calling_frames(timeline)[:2])),
     )
 
 
-def _calls_contradict(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether two collectives differ in what is known of both: a line may be broken off."""
-    return any(a != b for a, b in zip(one, other, strict=True) if a and b)
+def _calls_contradict(first: tuple[object, ...], second: tuple[object, ...]) -> bool:
+    """Whether two collectives differ in what is known of both."""
+    return any(a != b for a, b in zip(first, second, strict=True) if a and b)
 
 
-def different_collectives(story: Timeline) -> Iterator[Candidate]:
+def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
     """Timeouts of one group in different collectives: order, type or size differ between ranks."""
-    for waits in _waits_by_group(story):
+    for waits in _waits_by_group(timeline):
         by_rank = {wait.who.rank: wait for wait in waits if wait.who.rank is not None}
         signatures = {rank: wait.work.signature for rank, wait in by_rank.items()}
         if not any(_calls_contradict(*pair) for pair in combinations(set(signatures.values()), 2)):
             continue
         numbers = [wait.work.seq for wait in waits if wait.work.seq is not None]
-        if numbers and max(numbers) - min(numbers) > APART:
+        if numbers and max(numbers) - min(numbers) > MAX_DISTANCE:
             continue
-        odd = find_minority({rank: str(value) for rank, value in signatures.items()})
-        culprits = tuple(by_rank[rank].who for rank in odd)
-        parties = () if odd else tuple(by_rank[rank].who for rank in sorted(signatures))
-        told = "; ".join(f"rank {rank}: {_shown_signature(by_rank[rank])}" for rank in sorted(by_rank)[:4])
+        odd_ranks = find_minority({rank: str(value) for rank, value in signatures.items()})
+        culprits = tuple(by_rank[rank].who for rank in odd_ranks)
+        parties = () if odd_ranks else tuple(by_rank[rank].who for rank in sorted(signatures))
+        calls = "; ".join(f"rank {rank}: {_shown_signature(by_rank[rank])}" for rank in sorted(by_rank)[:4])
         yield Candidate(
             "collective_mismatch",
             "different",
             "medium",
             f"{describe_identities(culprits or parties)} "
             f"{'was' if len(culprits) == 1 else 'were'} in another "
-            f"collective: {told}",
+            f"collective: {calls}",
             tuple(wait.event for wait in waits[:6]),
             culprits,
-            tuple(w.who for w in waits if w.who.rank not in odd),
+            tuple(w.who for w in waits if w.who.rank not in odd_ranks),
             parties,
             collective=waits[0].work,
         )
 
 
-def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
-    """Some ranks had come to their end while the others still made collectives: uneven numbers of steps."""
-    if _point_to_point(story):
-        return  # who sends and receives may come to its end before the others
-    done = distinct_ranks(e.who for e in story.marked(Mark.JOB_FINISHED) if not story.late(e))
-    gave_up = [wait.event.who.rank for wait in story.waits]
-    gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in story.of(kind)]
+def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
+    """Ranks that finished while others still made collectives: uneven numbers of steps."""
+    if _point_to_point(timeline):
+        return  # a rank that sends and receives may finish before the others
+    done = distinct_ranks(e.who for e in timeline.marked(Mark.JOB_FINISHED) if not timeline.late(e))
+    gave_up = [wait.event.who.rank for wait in timeline.waits]
+    gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in timeline.of_kind(kind)]
     victims = {rank for rank in gave_up if rank is not None}
-    bars, short = ended_bars(e for e in story.events if not story.late(e))
+    bars, short = ended_bars(e for e in timeline.events if not timeline.late(e))
     done = distinct_ranks([*done, *(e.who for e in bars if short & victims)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
         ranks = {who.rank for who in early}
-        events = [e for e in [*story.marked(Mark.JOB_FINISHED), *bars] if e.who.rank in ranks]
+        events = [e for e in [*timeline.marked(Mark.JOB_FINISHED), *bars] if e.who.rank in ranks]
         yield Candidate(
             "collective_mismatch",
             "different",
@@ -216,23 +220,23 @@ def fewer_collectives(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def _point_to_point(story: Timeline) -> bool:
+def _point_to_point(timeline: Timeline) -> bool:
     """True when a rank waited in a send or a receive."""
     return any(
         frame.function in _TRANSFERS and "distributed" in frame.file
-        for event in story.of(ExceptionRaised)
+        for event in timeline.of_kind(ExceptionRaised)
         for frame in event.what.frames
-    ) or any(wait.work.op in ("SEND", "RECV", "COALESCED") for wait in story.waits)
+    ) or any(wait.work.op in ("SEND", "RECV", "COALESCED") for wait in timeline.waits)
 
 
-def different_source_lines(story: Timeline) -> Iterator[Candidate]:
+def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
     """Ranks that waited in different source lines do not make the same collectives.
 
     The odd one is not named: a ring of gloo's lets some ranks go on to their next call before it stops.
     """
-    if not story.of(GlooTimeout) and not story.waits:
+    if not timeline.of_kind(GlooTimeout) and not timeline.waits:
         return
-    frames = {e.who.rank: (e, frame) for e, frame in _calling_frames(story) if e.who.rank is not None}
+    frames = {e.who.rank: (e, frame) for e, frame in _calling_frames(timeline) if e.who.rank is not None}
     if len({(frame.file, frame.line) for _, frame in frames.values()}) > 1:
         rows = sorted(frames.items())[:4]
         lines = ", ".join(f"rank {rank}: line {frame.line}" for rank, (_, frame) in rows)
@@ -246,22 +250,24 @@ def different_source_lines(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def _waits_by_group(story: Timeline) -> list[list[CollectiveWait]]:
-    """Waits of the same group; unnamed ones belong together only if no rank number in them occurs twice."""
-    named: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
-    for wait in story.waits:
-        named[wait.who.world, wait.work.group.name].append(wait)
+def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
+    """Waits of the same group; without a name only if no group rank occurs twice."""
+    by_name: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
+    for wait in timeline.waits:
+        by_name[wait.who.world, wait.work.group.name].append(wait)
     groups: list[list[CollectiveWait]] = []
-    for (_, name), waits in named.items():
+    for (_, name), waits in by_name.items():
         inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]
         same = all(w.event.who.group_rank in (None, w.who.rank) for w in waits)
-        if (name and not of_several(waits)) or (same and len(inner) == len(set(inner))):
+        if (name and not mixes_groups(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
 
 
-def _call_signatures(story: Timeline) -> int:
-    return max((len({wait.work.signature for wait in waits}) for waits in _waits_by_group(story)), default=0)
+def _call_signatures(timeline: Timeline) -> int:
+    return max(
+        (len({wait.work.signature for wait in waits}) for waits in _waits_by_group(timeline)), default=0
+    )
 
 
 def _shown_signature(wait: CollectiveWait) -> str:
@@ -272,14 +278,14 @@ def _shown_signature(wait: CollectiveWait) -> str:
     )
 
 
-def _calling_frames(story: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:
-    """For every rank that waited, the innermost of the job's own source lines that calls a collective."""
-    found: list[tuple[Event[ExceptionRaised], StackFrame]] = []
-    for event in story.of(ExceptionRaised):
+def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:
+    """Per rank that waited, the job's innermost own source line that calls a collective."""
+    calls: list[tuple[Event[ExceptionRaised], StackFrame]] = []
+    for event in timeline.of_kind(ExceptionRaised):
         own = [f for f in event.what.frames if not _LIBRARY.search(f.file) and _COLLECTIVES.search(f.source)]
         if own:
-            found.append((event, own[-1]))
-    return found
+            calls.append((event, own[-1]))
+    return calls
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Suspected silent data corruption: a rank computed what its peers did not, and nothing reports a fault.
+"""Suspected silent data corruption: a rank's results differ from its peers', without a reported fault.
 
 A program's own mistake can look like it, so the confidence is never high. What all ranks have, or one of
 which no peer is seen, stays the program's.
@@ -52,49 +52,50 @@ _FIXES = (
 
 
 @record
-class Alone:
-    """What few ranks say of a NaN of their own, and how many others were seen to go on without one."""
+class LoneNan:
+    """A NaN of a few ranks: their lines, themselves, and how many peers had none."""
 
     events: tuple[Event[Any], ...]
     people: tuple[Identity, ...]
     peers: int
 
 
-def nan_beside_peers(story: Timeline) -> Alone | None:
-    """A NaN that one rank had, or a small group; None where more had one, or no peer is seen without.
+def nan_beside_peers(timeline: Timeline) -> LoneNan | None:
+    """A NaN of one rank or a few whose peers had none; else None.
 
-    A peer counts that is heard of after it, or that its launcher had to end: it was alive then. What only
-    rank 0 says need not be its own: many programs look at the mean loss there, and nowhere else.
+    A peer counts that has lines after it, or that its launcher had to end: it was alive then. What only rank
+    0 says need not be its own: many programs look at the mean loss there, and nowhere else.
     """
-    local = story.marked(Mark.NOT_A_NUMBER)
-    told = [*local, *(event for event in story.of(ExceptionRaised) if _tells_of_nan(event.what))]
-    people = find_culprits(story, told) if told and not story.folded else ()
+    local = timeline.marked(Mark.NOT_A_NUMBER)
+    nans = [*local, *(event for event in timeline.of_kind(ExceptionRaised) if _mentions_nan(event.what))]
+    people = find_culprits(timeline, nans) if nans and not timeline.folded else ()
     ranks = {who.rank for who in people}
-    if not ranks or None in ranks or (ranks == {0} and not local) or story.marked(Mark.REPEAT_AGREES):
+    if not ranks or None in ranks or (ranks == {0} and not local) or timeline.marked(Mark.REPEAT_AGREES):
         return None
-    printed = {event.who.rank for event in story.marked(Mark.PRINTED_NAN)}
-    if {event.who.rank for event in told} not in (ranks, {None}) or not printed <= ranks:
-        return None  # who else had it is not known, or known
-    first = min(told, key=story.moment)
+    printed = {event.who.rank for event in timeline.marked(Mark.PRINTED_NAN)}
+    if {event.who.rank for event in nans} not in (ranks, {None}) or not printed <= ranks:
+        return None  # other ranks had it, too, or may have had it
+    first = min(nans, key=timeline.moment)
     peers = {
         event.who.rank
-        for event in story.events
+        for event in timeline.events
         if _is_after(event, first) and not (isinstance(event.what, ProcessExit) and event.what.signal is None)
     }
     count = max(
-        len(peers - ranks - {None}), len({event.who.pid for event in story.of(PeersTerminated)} - {None})
+        len(peers - ranks - {None}),
+        len({event.who.pid for event in timeline.of_kind(PeersTerminated)} - {None}),
     )
     enough = count > 0 if len(ranks) == 1 else count >= 2 * len(ranks)
-    return Alone(tuple(told), people, count) if enough else None
+    return LoneNan(tuple(nans), people, count) if enough else None
 
 
-def _tells_of_nan(raised: ExceptionRaised) -> bool:
-    """True for a NaN; the loss scale is the same on all ranks, and who ends first may tell of it alone."""
+def _mentions_nan(raised: ExceptionRaised) -> bool:
+    """True for a NaN outside the loss scale, which is the same on all ranks."""
     return _NAN.search(raised.message) is not None and "scale" not in raised.message
 
 
 def _is_after(event: Event[Any], first: Event[Any]) -> bool:
-    """True for what was told after another event, as far as clocks or places tell, and for any trouble."""
+    """True for a later event by time or place, and for any trouble."""
     if event.time is not None and first.time is not None:
         return event.time >= first.time
     if event.kind not in QUIET:
@@ -102,41 +103,41 @@ def _is_after(event: Event[Any], first: Event[Any]) -> bool:
     return event.place.source == first.place.source and event.place.offset > first.place.offset
 
 
-def odd_number(story: Timeline) -> Iterator[Candidate]:
-    """One rank's NaN beside clean peers; a pipeline's last stage is the only one that has a loss at all."""
-    alone = nan_beside_peers(story)
-    if alone is None:
+def lone_nan(timeline: Timeline) -> Iterator[Candidate]:
+    """One rank's NaN beside clean peers; only a pipeline's last stage has a loss."""
+    nan = nan_beside_peers(timeline)
+    if nan is None:
         return
-    one = len(alone.people) == 1
-    last = max({*story.ranks_seen, (story.expected or 0) - 1}, default=0)
-    no_peer_has_it = alone.people[0].rank == last and any("loss" in event.text for event in alone.events)
-    sure: Confidence = "medium" if one and alone.peers > 1 and not no_peer_has_it else "low"
-    its = singular_or_plural(len(alone.people), "its", "their")
+    one_rank = len(nan.people) == 1
+    last = max({*timeline.ranks_seen, (timeline.expected or 0) - 1}, default=0)
+    no_peer_has_it = nan.people[0].rank == last and any("loss" in event.text for event in nan.events)
+    sure: Confidence = "medium" if one_rank and nan.peers > 1 and not no_peer_has_it else "low"
+    its = singular_or_plural(len(nan.people), "its", "their")
     headline = (
-        f"{describe_identities(alone.people)} computed a NaN, and "
-        f"{count_with_noun(alone.peers, 'peer')} did not: {_SUSPECTED},"
+        f"{describe_identities(nan.people)} computed a NaN, and "
+        f"{count_with_noun(nan.peers, 'peer')} did not: {_SUSPECTED},"
     )
     headline += f" or {its} own batch"
-    culprits, parties = (alone.people, ()) if one else ((), alone.people)
+    culprits, parties = (nan.people, ()) if one_rank else ((), nan.people)
     yield Candidate(
-        "gpu_hardware_xid", "compared", sure, headline, alone.events[:4], culprits, (), parties, _FIXES
+        "gpu_hardware_xid", "compared", sure, headline, nan.events[:4], culprits, (), parties, _FIXES
     )
 
 
-def replicas(story: Timeline) -> Iterator[Candidate]:
+def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
     """Parameters that differ between replicas: the rank in the minority, where one is."""
-    told, odd = story.marked(Mark.REPLICAS_DIFFER), story.marked(Mark.ODD_HASH)
-    if not told:
+    reports, odd_hashes = timeline.marked(Mark.REPLICAS_DIFFER), timeline.marked(Mark.ODD_HASH)
+    if not reports:
         return
-    group = distinct_ranks(event.who for event in told)
-    differ = distinct_ranks(event.who for event in odd)
-    alike = [who for who in group if who.rank not in {other.rank for other in differ}]
+    group = distinct_ranks(event.who for event in reports)
+    outliers = distinct_ranks(event.who for event in odd_hashes)
+    matching = [who for who in group if who.rank not in {outlier.rank for outlier in outliers}]
     culprits: list[Identity] = []
-    if differ and len(alike) > len(differ):
-        culprits = differ
-    elif len(alike) == 1 < len(differ):
-        culprits = alike
-    parties = [] if culprits else distinct_ranks([*group, *differ])
+    if outliers and len(matching) > len(outliers):
+        culprits = outliers
+    elif len(matching) == 1 < len(outliers):
+        culprits = matching
+    parties = [] if culprits else distinct_ranks([*group, *outliers])
     headline = (
         f"the parameters of {describe_identities(culprits)} are not those of the other replicas: {_SUSPECTED}"
         if culprits
@@ -147,7 +148,7 @@ def replicas(story: Timeline) -> Iterator[Candidate]:
         "compared",
         "medium" if culprits else "low",
         headline,
-        (*odd[:2], *told[:2]),
+        (*odd_hashes[:2], *reports[:2]),
         tuple(culprits),
         (),
         tuple(parties),
@@ -159,12 +160,12 @@ def _among(people: list[Identity]) -> str:
     return f" ({describe_identities(people)})" if people else ""
 
 
-def repeated(story: Timeline) -> Iterator[Candidate]:
-    """A step that gave another result when it was computed again; some programs name the first rank."""
-    told = story.marked(Mark.REPEAT_DIFFERS)
-    if not told:
+def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
+    """A step that gave another result when computed again; some programs name a rank."""
+    reports = timeline.marked(Mark.REPEAT_DIFFERS)
+    if not reports:
         return
-    culprits = tuple(distinct_ranks(event.who for event in told))
+    culprits = tuple(distinct_ranks(event.who for event in reports))
     all_may = not culprits or {who.rank for who in culprits} == {0}
     headline = (
         f"{describe_identities(culprits) or 'a rank'} computed the same step twice with different results"
@@ -174,10 +175,10 @@ def repeated(story: Timeline) -> Iterator[Candidate]:
         "named",
         "low" if all_may else "medium",
         f"{headline}: {_SUSPECTED}, or a program that is not deterministic",
-        tuple(told[:4]),
+        tuple(reports[:4]),
         culprits,
         fixes=_FIXES,
     )
 
 
-RULES = (odd_number, replicas, repeated)
+RULES = (lone_nan, replicas_differ, repeat_differs)

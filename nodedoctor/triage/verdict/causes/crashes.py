@@ -1,4 +1,4 @@
-"""Processes that crashed: they tell of it themselves, and their launcher sees it when it looks."""
+"""Processes that crashed: some report it themselves, and their launcher sees it later."""
 
 from __future__ import annotations
 
@@ -12,53 +12,57 @@ from nodedoctor.triage.patterns.watchdog import ProcessAborting
 from nodedoctor.triage.timeline import Timeline
 
 SIGNALS = (4, 7, 8, 11)
-"""Signals that a process brings upon itself: no launcher sends them, and who waits for others meets none."""
+"""Signals of a process's own faults: no launcher sends them, and waiting for others raises none."""
 
 
 _Kind = tuple[int | None, str | None]
 """The signal of a crash, and its host."""
 
 
-def all_told(deaths: Sequence[Event[ProcessExit]]) -> bool:
-    """True for crashes that each process told itself: none of them is known from its launcher alone."""
-    seen = [event for event in deaths if event.who.rank is not None]
-    return bool(seen) and len(told_themselves(seen, deaths)) == len(seen)
+def all_reported(deaths: Sequence[Event[ProcessExit]]) -> bool:
+    """True when every process reported its crash itself, none only its launcher."""
+    launcher_exits = [event for event in deaths if event.who.rank is not None]
+    return bool(launcher_exits) and len(self_reported(launcher_exits, deaths)) == len(launcher_exits)
 
 
-def told_themselves(
+def self_reported(
     deaths: Iterable[Event[ProcessExit]], early: Iterable[Event[ProcessExit]]
 ) -> list[Event[ProcessExit]]:
-    """The crashes that their own processes told among the early ones, whenever their launcher saw them.
+    """Crashes that the processes reported themselves early, whenever their launcher saw them.
 
-    There a process is known by its host and its pid alone: so all that crashed on a host must have told.
+    Their own lines name only host and pid: so all that crashed on a host must have reported it.
     """
     crashed = [e for e in deaths if e.what.signal in SIGNALS and e.who.host is not None]
-    seen: dict[_Kind, set[int]] = defaultdict(set)
+    ranks: dict[_Kind, set[int]] = defaultdict(set)
     for event in crashed:
         if event.who.rank is not None:
-            seen[_crash_kind(event)].add(event.who.rank)
-    told: dict[_Kind, set[int]] = defaultdict(set)
+            ranks[_crash_kind(event)].add(event.who.rank)
+    pids: dict[_Kind, set[int]] = defaultdict(set)
     for event in early:
         if event.who.rank is None and event.who.pid is not None:
-            told[_crash_kind(event)].add(event.who.pid)
-    return [event for event in crashed if len(told[_crash_kind(event)]) >= len(seen[_crash_kind(event)]) > 0]
+            pids[_crash_kind(event)].add(event.who.pid)
+    return [event for event in crashed if len(pids[_crash_kind(event)]) >= len(ranks[_crash_kind(event)]) > 0]
 
 
 def _crash_kind(event: Event[ProcessExit]) -> _Kind:
     return event.what.signal, event.who.host
 
 
-def in_an_abort(story: Timeline, event: Event[ProcessExit]) -> bool:
-    """True for the crash of a process that had said before that it ends: its handlers find much gone.
+def is_during_abort(timeline: Timeline, event: Event[ProcessExit]) -> bool:
+    """True for the crash of a process that had announced its abort: its handlers crash.
 
-    Where no rank is told of the crash, it is of the only one whose log it stands in.
+    A crash without a rank is of the only rank in its log.
     """
     if event.what.signal not in SIGNALS:
         return False
-    thrown = [one for one in story.of(ExceptionRaised) if "::" in one.what.type]  # what std::terminate shows
-    said = [*story.of(ProcessAborting), *thrown]
+    thrown = [
+        error for error in timeline.of_kind(ExceptionRaised) if "::" in error.what.type
+    ]  # what std::terminate shows
+    aborts = [*timeline.of_kind(ProcessAborting), *thrown]
     if event.who.rank is not None:
-        return any(one.who.rank == event.who.rank for one in said)
+        return any(error.who.rank == event.who.rank for error in aborts)
     source = event.place.source
-    alone = len({one.who.rank for one in story.events if one.place.source == source} - {None}) < 2
-    return alone and any(one.place.source == source and one.place.offset < event.place.offset for one in said)
+    alone = len({e.who.rank for e in timeline.events if e.place.source == source} - {None}) < 2
+    return alone and any(
+        error.place.source == source and error.place.offset < event.place.offset for error in aborts
+    )

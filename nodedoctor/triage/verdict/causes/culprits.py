@@ -1,4 +1,4 @@
-"""Whose an error is: by the line's own words, else by who was seen to fail."""
+"""Whose an error is: by its own line, else by who was seen to fail."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.causes.first_exits import never_joined, people_of
 
 
-def find_culprits(story: Timeline, events: Iterable[Event[Any]]) -> tuple[Identity, ...]:
-    """Who said these things of himself: by rank, else as those that failed, else by process or GPU.
+def find_culprits(timeline: Timeline, events: Iterable[Event[Any]]) -> tuple[Identity, ...]:
+    """The processes that errors are of: by rank, by exit, else by pid or GPU.
 
-    Engines repeat what a worker raised: they count only where no worker is heard itself.
+    Engines repeat what a worker raised: they count only where no worker reports it itself.
     """
     events = tuple(events)
     events = tuple(event for event in events if not is_forwarded(event.text)) or events
     people = [event.who for event in events]
-    known = tuple(distinct_ranks(people)) or _all_of_a_node(story, events) or sole_failure(story)
-    if not known and all(who.pid is None for who in people):
-        known = _all_that_failed(story, events) or _that_never_came(story, events)
-    return known or blameable_identities(*people)
+    culprits = tuple(distinct_ranks(people)) or _whole_node(timeline, events) or sole_failure(timeline)
+    if not culprits and all(who.pid is None for who in people):
+        culprits = _failed_ranks(timeline, events) or _absent_ranks(timeline, events)
+    return culprits or blameable_identities(*people)
 
 
-def independent_failures(story: Timeline, events: list[Event[Any]]) -> list[Event[Any]]:
-    """The events of ranks that failed by themselves, not as a consequence of the first one giving up."""
-    return [event for event in events if not story.late(event)] or events
+def independent_failures(timeline: Timeline, events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events of ranks that failed by themselves, before the first one gave up."""
+    return [event for event in events if not timeline.late(event)] or events
 
 
-def sole_failure(story: Timeline) -> tuple[Identity, ...]:
-    """The only rank, or process, that was seen to fail by itself: who an error line without a rank is of."""
-    exits = story.of(ProcessExit)
+def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
+    """The only rank or process that failed by itself: errors without a rank are its."""
+    exits = timeline.of_kind(ProcessExit)
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     alone = blameable_identities(
         *(who for event in exits if event.what.signal != SIGTERM for who in people_of(event))
     )
-    return alone if len(alone) == 1 and story.sources == 1 else ()
+    return alone if len(alone) == 1 and timeline.sources == 1 else ()
 
 
 def shows_who_failed(event: Event[Any]) -> bool:
@@ -55,105 +55,110 @@ def shows_who_failed(event: Event[Any]) -> bool:
     )
 
 
-def _all_that_failed(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Identity, ...]:
-    """The ranks that ended with a code, where as many said the same; the only rank of a job that has one.
+def _failed_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Identity, ...]:
+    """The ranks that ended with a code, where as many reported the same error.
 
-    All ranks are started with the same words: where as many cannot begin with them, or fail in the same
-    place with the same message, these are all. Where more said it than ended, the others said it just before
-    their launcher ended them. Where what ended are launchers with ranks of their own, it is their nodes.
+    Also the only rank of a job of one. All ranks are started with the same words: where as many cannot begin
+    with them, or fail in the same place with the same message, these are all. Where more reported it than
+    ended, the others did so just before their launcher ended them. Where what ended are launchers with ranks
+    of their own, it is their nodes.
     """
-    if story.sources > 1:
+    if timeline.sources > 1:
         return ()
-    told = {event.place for event in said}
-    raised = [event for event in story.of(ExceptionRaised) if event.place in told]
-    said = raised if _is_one_error(raised) else said
-    times = len(said)
-    same = _is_one_error(said)
-    unbegun = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in said)
-    all_said = (same or unbegun or _times_raised(story, said)) and story.expected == times
-    if story.expected == 1 or (story.expected and all_said):
-        return tuple(Identity(rank=rank) for rank in range(story.expected))
-    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
+    places = {event.place for event in errors}
+    raised = [event for event in timeline.of_kind(ExceptionRaised) if event.place in places]
+    errors = raised if _is_one_error(raised) else errors
+    count = len(errors)
+    same = _is_one_error(errors)
+    never_began = all(isinstance(event.what, Symptom) and event.what.name == "not-begun" for event in errors)
+    all_failed = (same or never_began or _times_raised(timeline, errors)) and timeline.expected == count
+    if timeline.expected == 1 or (timeline.expected and all_failed):
+        return tuple(Identity(rank=rank) for rank in range(timeline.expected))
+    exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
     people = [who for event in exits for who in people_of(event)]
-    ended = distinct_ranks(people) or [
+    ranks = distinct_ranks(people) or [
         Identity(host=host) for host in sorted({who.host for who in people if who.host})
     ]
     coded = all(event.what.signal is None for event in exits)
-    each = len(ended) == times > 1 or (same and 0 < len(ended) < times)
-    return tuple(ended) if coded and (each or _at_once(story, said, exits, len(ended))) else ()
+    counts_match = len(ranks) == count > 1 or (same and 0 < len(ranks) < count)
+    return tuple(ranks) if coded and (counts_match or _at_once(timeline, errors, exits, len(ranks))) else ()
 
 
-def _all_of_a_node(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Identity, ...]:
-    """All ranks of a launcher where as many said the same as it had processes.
+def _whole_node(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Identity, ...]:
+    """All ranks of a launcher, where as many processes reported the same error.
 
     Those are the ones that ended by themselves, and the ones that it ended then. Its ranks follow each other.
     """
-    exits = [event for event in story.of(ProcessExit) if not event.what.helper]
-    listed = distinct_ranks(event.who for event in exits)
-    sent_home = {event.who.pid for event in story.of(PeersTerminated) if "Sending process" in event.text} - {
-        None
-    }
-    count = len({who.pid for who in listed} | sent_home)
+    exits = [event for event in timeline.of_kind(ProcessExit) if not event.what.helper]
+    ranks = distinct_ranks(event.who for event in exits)
+    stopped_pids = {
+        event.who.pid for event in timeline.of_kind(PeersTerminated) if "Sending process" in event.text
+    } - {None}
+    count = len({who.pid for who in ranks} | stopped_pids)
     firsts = {
-        who.rank - who.local_rank for who in listed if who.rank is not None and who.local_rank is not None
+        who.rank - who.local_rank for who in ranks if who.rank is not None and who.local_rank is not None
     }
-    one_node = len({who.host for who in listed} - {None}) < 2 and story.sources == 1
-    ended = all(event.what.signal in (None, SIGTERM) for event in exits)
-    if not (one_node and ended and len(firsts) == 1) or count < 2 or _times_raised(story, said) != count:
+    one_node = len({who.host for who in ranks} - {None}) < 2 and timeline.sources == 1
+    orderly = all(event.what.signal in (None, SIGTERM) for event in exits)
+    if (
+        not (one_node and orderly and len(firsts) == 1)
+        or count < 2
+        or _times_raised(timeline, errors) != count
+    ):
         return ()
     first = firsts.pop()
-    return tuple(listed) if len(listed) == count else tuple(Identity(rank=first + n) for n in range(count))
+    return tuple(ranks) if len(ranks) == count else tuple(Identity(rank=first + n) for n in range(count))
 
 
-def _times_raised(story: Timeline, said: Sequence[Event[Any]]) -> int:
-    """How often the same was raised; 0 where it was not the same, apart from numbers in it.
+def _times_raised(timeline: Timeline, errors: Sequence[Event[Any]]) -> int:
+    """How often the same exception was raised; 0 where they differ in more than numbers.
 
-    What one process logs and then raises is not the same: that is told twice by one.
+    What one process logs and then raises differs: it is one error in two lines.
     """
-    told = {event.place for event in said}
-    raised = [event.what for event in story.of(ExceptionRaised) if event.place in told]
-    kinds = {(one.type, _NUMBER.sub("#", one.message), one.logged, one.later) for one in raised}
+    places = {event.place for event in errors}
+    raised = [event.what for event in timeline.of_kind(ExceptionRaised) if event.place in places]
+    kinds = {(error.type, _NUMBER.sub("#", error.message), error.logged, error.later) for error in raised}
     return len(raised) if len(kinds) == 1 else 0
 
 
 def _at_once(
-    story: Timeline, said: Sequence[Event[Any]], exits: Iterable[Event[ProcessExit]], ended: int
+    timeline: Timeline, errors: Sequence[Event[Any]], exits: Iterable[Event[ProcessExit]], number: int
 ) -> bool:
-    """True where all ranks ended in the same second and nobody raised anything else.
+    """True where all ranks ended in the same second and raised nothing else.
 
     What ranks without a name print at the same time is mixed, so that no traceback is left whole and fewer
     exceptions are read than were raised.
     """
     moments = {event.what.at for event in exits if event.what.at}
-    types = {event.what.type for event in story.of(ExceptionRaised) if not shows_who_failed(event)}
-    all_ended = ended > len(said) and ended == (story.expected or ended) and ended > 1
-    mixed = all(isinstance(event.what, ExceptionRaised) and not event.what.frames for event in said)
+    types = {event.what.type for event in timeline.of_kind(ExceptionRaised) if not shows_who_failed(event)}
+    all_ended = number > len(errors) and number == (timeline.expected or number) and number > 1
+    mixed = all(isinstance(event.what, ExceptionRaised) and not event.what.frames for event in errors)
     return all_ended and mixed and len(moments) == len(types) == 1
 
 
-def _that_never_came(story: Timeline, said: Sequence[Event[Any]]) -> tuple[Identity, ...]:
-    """Those that the others waited for at the start, if they are as many as the errors of nobody."""
-    absent = never_joined(story)
+def _absent_ranks(timeline: Timeline, errors: Sequence[Event[Any]]) -> tuple[Identity, ...]:
+    """The ranks that never joined, if as many as the errors without a rank."""
+    absent = never_joined(timeline)
     own = [
         event
-        for event in story.of(ExceptionRaised)
+        for event in timeline.of_kind(ExceptionRaised)
         if event.who.rank is None and not is_secondary(event.what)
     ]
-    return absent if len(absent) == len(own) and {e.place for e in own} <= {e.place for e in said} else ()
+    return absent if len(absent) == len(own) and {e.place for e in own} <= {e.place for e in errors} else ()
 
 
-def _is_one_error(said: Sequence[Event[Any]]) -> bool:
-    """True for several errors of one kind: exceptions from one place, or lines with the same words.
+def _is_one_error(errors: Sequence[Event[Any]]) -> bool:
+    """True for several errors of one kind: exceptions from one place, or the same words.
 
     A line into which another process wrote has the beginning of them.
     """
-    words = [event.what.words for event in said if isinstance(event.what, Symptom)]
+    words = [event.what.words for event in errors if isinstance(event.what, Symptom)]
     begin = min(words, key=len, default="")
-    if begin and len(words) == len(said) > 1:
-        return all(one.startswith(begin) for one in words)
-    raised = [event.what for event in said if isinstance(event.what, ExceptionRaised) and event.what.frames]
-    kinds = {(one.type, one.frames, _NUMBER.sub("#", one.message)) for one in raised}
-    return len(kinds) == 1 < len(said) == len(raised)
+    if begin and len(words) == len(errors) > 1:
+        return all(text.startswith(begin) for text in words)
+    raised = [event.what for event in errors if isinstance(event.what, ExceptionRaised) and event.what.frames]
+    kinds = {(error.type, error.frames, _NUMBER.sub("#", error.message)) for error in raised}
+    return len(kinds) == 1 < len(errors) == len(raised)
 
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")

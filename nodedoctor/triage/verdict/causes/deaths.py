@@ -21,7 +21,7 @@ from nodedoctor.triage.verdict.causes import crashes
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
 from nodedoctor.triage.verdict.causes.first_exits import before_stop, people_of
 
-_BLOCK = 200
+_ACTOR_BLOCK = 200
 """Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
 front of which launchers may put a prefix."""
 
@@ -39,32 +39,34 @@ _SIGNALS = {
 }
 
 
-def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
-    """The first process ended by a signal; -15 is the launcher's, -6 the watchdog's unless nobody waited."""
-    forced = {event.who.pid for event in story.marked(Mark.FORCE_KILLED)}
-    aborts = {e.place.source: e.place.offset for e in reversed(story.of(ProcessExit)) if e.what.ends_all}
-    began = min((event.what.at for event in story.of(ProcessExit) if event.what.at), default="")
+def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
+    """The first process that a signal ended, other than a launcher's or a watchdog's."""
+    forced = {event.who.pid for event in timeline.marked(Mark.FORCE_KILLED)}
+    aborts = {
+        e.place.source: e.place.offset for e in reversed(timeline.of_kind(ProcessExit)) if e.what.ends_all
+    }
+    began = min((event.what.at for event in timeline.of_kind(ProcessExit) if event.what.at), default="")
     deaths = [
         e
-        for e in story.of(ProcessExit)
-        if e.what.at <= began and _is_own_signal(story, e, forced) and not _killed_for_another(e, aborts)
+        for e in timeline.of_kind(ProcessExit)
+        if e.what.at <= began and _is_own_signal(timeline, e, forced) and not _killed_for_another(e, aborts)
     ]
     if not deaths:
         return
-    first = _at_one_look(deaths) or _before_stop(story, deaths)
+    first = _first_look(deaths) or _before_stop(timeline, deaths)
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
-    named = any(
+    has_names = any(
         event.who != Identity() or event.what.tasks for event in chosen
     )  # else all came behind the stop
-    if signal in crashes.SIGNALS and named and not any(event.what.first for event in deaths):
-        known = {id(event) for event in chosen}
-        chosen = [*chosen, *(event for event in deaths if id(event) not in known)]  # nobody stops one so
+    if signal in crashes.SIGNALS and has_names and not any(event.what.first for event in deaths):
+        ids = {id(event) for event in chosen}
+        chosen = [*chosen, *(event for event in deaths if id(event) not in ids)]  # no launcher sends one
     chosen = [event for event in chosen if event.what.signal == signal]
     people = tuple(distinct_ranks(who for e in chosen for who in people_of(e)))
-    people = people or sole_failure(story) or blameable_identities(*(e.who for e in chosen if e.who.pid))
-    ordered = len(people) == 1 or any(event.what.first for event in chosen) or crashes.all_told(chosen)
+    people = people or sole_failure(timeline) or blameable_identities(*(e.who for e in chosen if e.who.pid))
+    ordered = len(people) == 1 or any(event.what.first for event in chosen) or crashes.all_reported(chosen)
     helper = chosen[0].what.helper if all(event.what.helper for event in chosen) else ""
     # victims abort too, often before the guilty rank
     culprits = people if ordered and (signal != 6 or helper) else ()
@@ -84,102 +86,106 @@ def killed_by_signal(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def ray_deaths(story: Timeline) -> Iterator[Candidate]:
+def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     """Ray noticed a dead worker. Its list of possible reasons is constant text.
 
     A worker that gave up waiting ends itself, and Ray then finds it dead: what Ray says of it, or says only
     after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
     timeout, the dead worker may be such a one: so the confidence is low.
     """
-    died = [event for event in story.of(ActorDied) if not follows_timeout(story, event)]
+    died = [event for event in timeline.of_kind(ActorDied) if not follows_timeout(timeline, event)]
     if not died:
         return
-    told: list[Event[Any]] = [*died, *story.marked(Mark.ACTOR_PID)]
-    named = [
-        e for e in told if e.who.pid is not None or (e.what is Mark.ACTOR_PID and e.who.rank is not None)
+    reports: list[Event[Any]] = [*died, *timeline.marked(Mark.ACTOR_PID)]
+    processes = [
+        e for e in reports if e.who.pid is not None or (e.what is Mark.ACTOR_PID and e.who.rank is not None)
     ]
-    named = [event for event in named if not follows_timeout(story, event)]
-    culprits = blameable_identities(*(_with_its_pid(event, named) for event in named))
+    processes = [event for event in processes if not follows_timeout(timeline, event)]
+    culprits = blameable_identities(*(_add_pid(event, processes) for event in processes))
     worker = f"Ray's worker {describe_identities(culprits)}".rstrip()
     yield Candidate(
         "peer_died",
         "death",
         "low",
         f"{worker} ended for a reason that Ray does not know",
-        tuple([*died, *named][:4]),
+        tuple([*died, *processes][:4]),
         culprits[:1],
     )
 
 
-def _with_its_pid(event: Event[Any], named: Sequence[Event[Any]]) -> Identity:
-    """Who the name of a dead actor means, with the pid that Ray lists right above it."""
+def _add_pid(event: Event[Any], processes: Sequence[Event[Any]]) -> Identity:
+    """The identity of a dead actor, with the pid that Ray lists right above it."""
     above = [
-        one.who.pid
-        for one in named
-        if one.place.source == event.place.source
-        and one.who.pid is not None
-        and 0 < event.place.offset - one.place.offset < _BLOCK
+        process.who.pid
+        for process in processes
+        if process.place.source == event.place.source
+        and process.who.pid is not None
+        and 0 < event.place.offset - process.place.offset < _ACTOR_BLOCK
     ]
     return replace(event.who, pid=above[-1]) if event.who.pid is None and above else event.who
 
 
-def launcher_signalled(story: Timeline) -> Iterator[Candidate]:
+def launcher_signalled(timeline: Timeline) -> Iterator[Candidate]:
     """The launcher got a signal from outside: nothing in the job failed.
 
     Where a process had ended by itself before, in the same log, that is why a scheduler stopped the rest.
     """
-    ended = [event for event in story.of(LauncherSignalled) if not _stopped_for_an_end(story, event)]
-    if not ended:
+    signals = [
+        event for event in timeline.of_kind(LauncherSignalled) if not _stopped_for_an_end(timeline, event)
+    ]
+    if not signals:
         return
-    signal = ended[0].what.signal
+    signal = signals[0].what.signal
     name = _SIGNALS.get(signal, f"signal {signal}")
     why = {
         1: "the terminal or the ssh session that it ran in was closed",
         15: "a scheduler, the kubelet or a person ended it",
         2: "somebody pressed Ctrl-C",
     }.get(signal, "somebody else sent it")
-    whom = ended[0].what.what
-    headline = f"{'the' if whom == 'launcher' else 'a'} {whom} was ended by {name}: {why}"
+    target = signals[0].what.what
+    headline = f"{'the' if target == 'launcher' else 'a'} {target} was ended by {name}: {why}"
     owner: Owner | None = "CONFIG" if signal == 1 else None
-    yield Candidate("peer_died", "death", "medium", headline, tuple(ended[:3]), owner=owner)
+    yield Candidate("peer_died", "death", "medium", headline, tuple(signals[:3]), owner=owner)
 
 
-def _stopped_for_an_end(story: Timeline, event: Event[LauncherSignalled]) -> bool:
+def _stopped_for_an_end(timeline: Timeline, event: Event[LauncherSignalled]) -> bool:
     return event.what.signal == 15 and any(
         exited.place.source == event.place.source
         and exited.place.offset < event.place.offset
         and exited.what.code
         and exited.what.signal is None
         and not exited.what.helper
-        for exited in story.of(ProcessExit)
+        for exited in timeline.of_kind(ProcessExit)
     )
 
 
-def nodes_lost(story: Timeline) -> Iterator[Candidate]:
+def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
     """A scheduler reports a whole node as gone."""
-    lost = story.of(NodeLost)
-    if lost:
-        hosts = sorted({event.who.host for event in lost if event.who.host})
+    losses = timeline.of_kind(NodeLost)
+    if losses:
+        hosts = sorted({event.who.host for event in losses if event.who.host})
         headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
-        if all(event.what.unstarted for event in lost):
+        if all(event.what.unstarted for event in losses):
             who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
-            headline = f"{who} {', '.join(hosts)} did not start {what}: {lost[0].what.unstarted}"
+            headline = f"{who} {', '.join(hosts)} did not start {what}: {losses[0].what.unstarted}"
         culprits = tuple(Identity(host=host) for host in hosts)
-        refused = all(_AS_ASKED.search(event.what.unstarted) for event in lost)
+        refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
         cause: Cause = "user_code_exception" if refused else "peer_died"
         owner: Owner = "CONFIG" if refused else "NODE"
-        yield Candidate(cause, "death", "high", headline, tuple(lost[:4]), culprits, owner=owner)
+        yield Candidate(cause, "death", "high", headline, tuple(losses[:4]), culprits, owner=owner)
 
 
-_AS_ASKED = re.compile(
+_REQUEST_ERRORS = re.compile(
     r"\bbind|[Ii]nvalid|[Uu]nable to satisfy|not permitted|[Pp]ermission denied|No such file"
 )
 """Reasons of srun not to start a task that lie in what was asked for."""
 
 
-def store_host_gone(story: Timeline) -> Iterator[Candidate]:
+def store_host_gone(timeline: Timeline) -> Iterator[Candidate]:
     """A rank lost the connection while it waited for what another one had to publish."""
-    waits = [event for event in story.of(StoreWait) if event.what.dead and event.what.rank is not None]
+    waits = [
+        event for event in timeline.of_kind(StoreWait) if event.what.dead and event.what.rank is not None
+    ]
     if waits:
         culprits = tuple(distinct_ranks(Identity(rank=event.what.rank) for event in waits))
         headline = (
@@ -189,24 +195,26 @@ def store_host_gone(story: Timeline) -> Iterator[Candidate]:
         yield Candidate("peer_died", "death", "medium", headline, tuple(waits[:4]), culprits)
 
 
-def connections_closed(story: Timeline) -> Iterator[Candidate]:
-    """Only victims speak: a peer closed its connections, which processes do when they end."""
-    closed = [event for event in story.of(PeerGone) if not event.what.timed_out and not story.late(event)]
-    if not closed or story.waits:
+def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
+    """Only victims have lines: a peer closed its connections, as processes do when they end."""
+    closed = [
+        event for event in timeline.of_kind(PeerGone) if not event.what.timed_out and not timeline.late(event)
+    ]
+    if not closed or timeline.waits:
         return
     victims = {event.who.rank for event in closed if event.who.rank is not None}
-    silent = _silent_ranks(story, victims)
-    if not silent and (peer := _lost_peer(story)) is not None:
-        gone = Identity(host=peer.who.host)  # the line itself is of who lost it
+    silent = _silent_ranks(timeline, victims)
+    if not silent and (peer := _lost_peer(timeline)) is not None:
+        lost_node = Identity(host=peer.who.host)  # the line itself is from the rank that lost it
         headline = (
-            f"{describe_identities([gone])} ended or was cut off, say those that lost it; no line of "
+            f"{describe_identities([lost_node])} ended or was cut off, say those that lost it; no line of "
             "its own is here"
         )
-        yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (gone,))
+        yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (lost_node,))
         return
-    known = len(silent) == 1 or (bool(silent) and _cut_off(story, silent))
-    culprits = tuple(Identity(rank=rank) for rank in silent) if known else ()
-    parties = () if known else tuple(Identity(rank=rank) for rank in silent)
+    certain = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
+    culprits = tuple(Identity(rank=rank) for rank in silent) if certain else ()
+    parties = () if certain else tuple(Identity(rank=rank) for rank in silent)
     suspects = f"a peer, at least one of {describe_identities(parties)}," if parties else "a peer"
     if culprits[1:]:
         headline = f"{describe_identities(culprits)} ended together without a message, as when a node is lost"
@@ -217,29 +225,29 @@ def connections_closed(story: Timeline) -> Iterator[Candidate]:
         )
     else:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
-    confidence: Confidence = "medium" if culprits and _cut_off(story, silent) else "low"
+    confidence: Confidence = "medium" if culprits and _cut_off(timeline, silent) else "low"
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
-def _lost_peer(story: Timeline) -> Event[Mark] | None:
-    """The notice that names the node of the lost process, where all that name one name the same."""
-    notices = story.marked(Mark.PEER_HOST)
+def _lost_peer(timeline: Timeline) -> Event[Mark] | None:
+    """The notice of the lost process's node, where all notices name the same."""
+    notices = timeline.marked(Mark.PEER_HOST)
     return notices[0] if len({event.who.host for event in notices}) == 1 else None
 
 
-def node_silent(story: Timeline) -> Iterator[Candidate]:
-    """All ranks of the other nodes waited, and the log of this one ends without a word of trouble.
+def node_silent(timeline: Timeline) -> Iterator[Candidate]:
+    """All ranks of the other nodes waited, and this node's log ends without trouble.
 
-    Of fewer ranks than a third of the world `missing.silent` tells, however they are spread over logs.
+    For fewer ranks than a third of the world `missing.silent_ranks` decides, however they are spread.
     """
-    waited = {wait.who.rank for wait in story.waits}
-    silent = sorted(story.ranks_seen - waited)
-    world = set(range(max(story.expected or 0, len(story.ranks_seen))))
-    alike = len({wait.work.signature for wait in story.waits}) == 1 and not story.folded
+    waited = {wait.who.rank for wait in timeline.waits}
+    silent = sorted(timeline.ranks_seen - waited)
+    world = set(range(max(timeline.expected or 0, len(timeline.ranks_seen))))
+    same_call = len({wait.work.signature for wait in timeline.waits}) == 1 and not timeline.folded
     many = 1 < len(silent) <= len(waited) < 3 * len(silent) and waited | set(silent) == world
-    if alike and many and _cut_off(story, silent):
+    if same_call and many and _cut_off(timeline, silent):
         culprits = tuple(Identity(rank=rank) for rank in silent)
-        waits = tuple(wait.event for wait in story.waits[:4])
+        waits = tuple(wait.event for wait in timeline.waits[:4])
         headline = (
             f"{describe_identities(culprits)} stopped without a message, as when a node is lost; the "
             "others waited"
@@ -247,64 +255,68 @@ def node_silent(story: Timeline) -> Iterator[Candidate]:
         yield Candidate("peer_died", "absence", "low", headline, waits, culprits)
 
 
-def _silent_ranks(story: Timeline, victims: set[int]) -> list[int]:
-    """The ranks that saw no connection close, when enough others say so to make their silence strange."""
-    if len(victims) < 2 or story.folded:
+def _silent_ranks(timeline: Timeline, victims: set[int]) -> list[int]:
+    """The ranks that saw no connection close, where enough others did."""
+    if len(victims) < 2 or timeline.folded:
         return []
-    known = story.ranks_seen | set(range(max(story.expected or 0, max(victims) + 1)))
-    silent = sorted(known - victims)
+    ranks = timeline.ranks_seen | set(range(max(timeline.expected or 0, max(victims) + 1)))
+    silent = sorted(ranks - victims)
     return silent if len(silent) <= len(victims) else []
 
 
-def _cut_off(story: Timeline, silent: list[int]) -> bool:
-    """True when a log that holds these ranks and no other ends without a word of trouble: a node's own."""
-    told = [event for event in story.events if event.who.rank in silent]
-    sources = {event.place.source for event in told}
-    alone = {e.who.rank for e in story.events if e.place.source in sources and e.who.rank is not None}
-    calm = not any(event.who.rank in silent or event.place.source in sources for event in story.trouble)
-    return len(sources) == 1 and alone == set(silent) and calm
+def _cut_off(timeline: Timeline, silent: list[int]) -> bool:
+    """True when a log of these ranks only, a node's own, ends without trouble."""
+    events = [event for event in timeline.events if event.who.rank in silent]
+    sources = {event.place.source for event in events}
+    ranks = {e.who.rank for e in timeline.events if e.place.source in sources and e.who.rank is not None}
+    calm = not any(event.who.rank in silent or event.place.source in sources for event in timeline.trouble)
+    return len(sources) == 1 and ranks == set(silent) and calm
 
 
-def _is_own_signal(story: Timeline, event: Event[ProcessExit], forced: set[int | None]) -> bool:
+def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[int | None]) -> bool:
     """True for an end by a signal that no launcher or watchdog sent."""
     signal = event.what.signal
     if signal is None or signal in (1, 2, 3, 13, 15):
         return False
     if signal == 9 and event.who.pid is not None and event.who.pid in forced:
         return False
-    if signal == 9 and any(stop.what.by_kill for stop in story.of(PeersTerminated)):
+    if signal == 9 and any(stop.what.by_kill for stop in timeline.of_kind(PeersTerminated)):
         return False
-    if crashes.in_an_abort(story, event):
+    if crashes.is_during_abort(timeline, event):
         return False
-    return not (signal == 6 and not event.what.helper and _watchdog_aborts(story))
+    return not (signal == 6 and not event.what.helper and _watchdog_aborts(timeline))
 
 
 def _killed_for_another(event: Event[ProcessExit], aborts: dict[str, int]) -> bool:
-    """True behind a process that ended the whole job itself; `aborts`: where the first one did, by source."""
-    at = aborts.get(event.place.source)
-    return event.what.signal in (6, 9) and at is not None and at < event.place.offset
+    """True behind a process that ended the whole job; `aborts`: their offsets by source."""
+    abort_offset = aborts.get(event.place.source)
+    return event.what.signal in (6, 9) and abort_offset is not None and abort_offset < event.place.offset
 
 
-def _watchdog_aborts(story: Timeline) -> bool:
+def _watchdog_aborts(timeline: Timeline) -> bool:
     """True when watchdogs took processes down: then SIGABRT is how victims end."""
-    return bool(story.waits) or any(
-        story.of(kind) for kind in (ProcessAborting, CollectiveFailed, NcclError, PeerGone, WatchdogStuck)
+    return bool(timeline.waits) or any(
+        timeline.of_kind(kind)
+        for kind in (ProcessAborting, CollectiveFailed, NcclError, PeerGone, WatchdogStuck)
     )
 
 
-def _at_one_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
-    """The death that its launcher saw first, and the others by the same signal that it saw at that moment."""
+def _first_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
+    """The death that its launcher saw first, and others like it at that moment."""
     first = [event for event in deaths if event.what.first]
-    seen = {(event.what.at, event.what.signal) for event in first if event.what.at}
-    return first and [*first, *(e for e in deaths if not e.what.first and (e.what.at, e.what.signal) in seen)]
+    looks = {(event.what.at, event.what.signal) for event in first if event.what.at}
+    return first and [
+        *first,
+        *(e for e in deaths if not e.what.first and (e.what.at, e.what.signal) in looks),
+    ]
 
 
-def _before_stop(story: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
-    """Deaths before the launcher began to stop the others; all of them when it never says so."""
-    stops = [stop for stop in story.of(PeersTerminated) if "closing signal" not in stop.text]
+def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
+    """Deaths before the launcher stopped the others; all when it never says so."""
+    stops = [stop for stop in timeline.of_kind(PeersTerminated) if "closing signal" not in stop.text]
     early = before_stop(deaths, stops)
-    known = {id(event) for event in early}
-    early += [event for event in crashes.told_themselves(deaths, early) if id(event) not in known]
+    early_ids = {id(event) for event in early}
+    early += [event for event in crashes.self_reported(deaths, early) if id(event) not in early_ids]
     return early or [Event(e.what, e.place, Identity(), e.time, e.text) for e in deaths]
 
 

@@ -1,4 +1,4 @@
-"""What a program raised: the first exception that is not an echo of somebody else's end."""
+"""What a program raised: the first exception that is no echo of another process's end."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from nodedoctor.triage.timeline import QUIET, Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.families import family_of
 
-SAID = 160
+QUOTE_LENGTH = 160
 """Characters of an exception that a headline quotes."""
-NEXT = 400
+NEXT_LINE = 400
 """Bytes from an exception's line to the one that goes on with its message, in the envelope of a collector."""
 
 
-def first_exception(story: Timeline) -> Iterator[Candidate]:
-    """The first exception that is not an echo of somebody else's end."""
+def first_exception(timeline: Timeline) -> Iterator[Candidate]:
+    """The first exception that is no echo of another process's end."""
     explained = [
         e
-        for e in story.events
+        for e in timeline.events
         if e.kind not in (*QUIET, ExceptionRaised)
         and not (isinstance(e.what, Symptom) and not e.what.decisive)
     ]
-    known = _ExplainedPlaces(explained)
-    own = [e for e in story.of(ExceptionRaised) if not is_secondary(e.what) and not known.explain(e)]
-    if any(_says_what(event.what) for event in story.of(ExceptionRaised)):
-        own = [event for event in own if _says_what(event.what)]
-    chosen = independent_failures(story, own)
+    places = _ExplainedPlaces(explained)
+    own = [e for e in timeline.of_kind(ExceptionRaised) if not is_secondary(e.what) and not places.explain(e)]
+    if any(_is_specific(event.what) for event in timeline.of_kind(ExceptionRaised)):
+        own = [event for event in own if _is_specific(event.what)]
+    chosen = independent_failures(timeline, own)
     if not chosen:
-        yield from _repeated_by_engine(story)
+        yield from _repeated_by_engine(timeline)
         return
-    first = _past_a_lookup(min(chosen, key=lambda event: (event.what.later, story.moment(event))), chosen)
+    first = _skip_lookup(min(chosen, key=lambda event: (event.what.later, timeline.moment(event))), chosen)
     same = [e for e in chosen if e.what.type == first.what.type]
-    culprits = find_culprits(story, same)
-    said = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), SAID, placeholder=" ...")
-    at = source_place(first.what.frames)
-    where = f" ({at})" if at else ""
-    headline = f"{describe_identities(culprits) or 'the program'} raised {said}{where}"
+    culprits = find_culprits(timeline, same)
+    quote = shorten(f"{first.what.type}: {first.what.message}".rstrip(": "), QUOTE_LENGTH, placeholder=" ...")
+    source_line = source_place(first.what.frames)
+    where = f" ({source_line})" if source_line else ""
+    headline = f"{describe_identities(culprits) or 'the program'} raised {quote}{where}"
     kind = family_of(f"{first.what.type}: {first.what.message}")
-    cause: Cause = kind.cause if kind is not None and kind.whole else "user_code_exception"
+    cause: Cause = kind.cause if kind is not None and kind.for_exceptions else "user_code_exception"
     owner = kind.owner if kind is not None else None
     yield Candidate(cause, "own error", "high", headline, tuple(same[:4]), culprits, owner=owner)
 
 
-def _past_a_lookup(
+def _skip_lookup(
     first: Event[ExceptionRaised], others: Iterable[Event[ExceptionRaised]]
 ) -> Event[ExceptionRaised]:
-    """What was raised when a library went to get what it had not found: that is why the program ended."""
+    """The exception after a failed lookup of a library: that is why the program ended."""
     if first.what.type not in _NOT_FOUND or not first.what.frames or not is_library(first.what.frames[-1]):
         return first
     behind = (
@@ -70,20 +70,20 @@ def _past_a_lookup(
 
 
 _NOT_FOUND = ("KeyError", "AttributeError", "IndexError", "StopIteration")
-"""Errors by which programs learn that a cache, a table or an object has not got something yet."""
+"""Errors by which programs learn that a cache, a table or an object lacks something."""
 
 
-def _repeated_by_engine(story: Timeline) -> Iterator[Candidate]:
-    """What an engine says that a worker raised, where the worker itself is not heard."""
-    told = [event for event in story.of(ExceptionRaised) if quoted_message(event.what)]
-    if told:
-        said = shorten(quoted_message(told[0].what), SAID, placeholder=" ...")
-        headline = f"a worker of the engine raised {said}"
-        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(told[:4]))
+def _repeated_by_engine(timeline: Timeline) -> Iterator[Candidate]:
+    """An engine's report of a worker's exception, where the worker's own is missing."""
+    reports = [event for event in timeline.of_kind(ExceptionRaised) if quoted_message(event.what)]
+    if reports:
+        quote = shorten(quoted_message(reports[0].what), QUOTE_LENGTH, placeholder=" ...")
+        headline = f"a worker of the engine raised {quote}"
+        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(reports[:4]))
 
 
-def _says_what(raised: ExceptionRaised) -> bool:
-    """False for a mere `Exception:`, behind which another one tells what it was: so mp.spawn shows it."""
+def _is_specific(raised: ExceptionRaised) -> bool:
+    """False for a bare `Exception:` of mp.spawn, behind which another one says what failed."""
     return bool(raised.message) or raised.type != "Exception"
 
 
@@ -102,12 +102,12 @@ class _ExplainedPlaces:
             offsets.sort()
 
     def explain(self, raised: Event[ExceptionRaised]) -> bool:
-        """True when another event tells of the same line or message."""
+        """True when another event was read from the same line or message."""
         source, offset = raised.place.source, raised.place.offset
         end = offset + len(raised.text)
         offsets = self._messages.get((source, raised.who.rank), [])
         behind = bisect_right(offsets, end)
-        goes_on = behind < len(offsets) and offsets[behind] - end < NEXT
+        goes_on = behind < len(offsets) and offsets[behind] - end < NEXT_LINE
         return goes_on or (source, offset) in self._read
 
 

@@ -1,4 +1,4 @@
-"""What kind of failure a program's own words tell of, and whose move it then is.
+"""Kinds of failure by a program's own words, and who then has to act.
 
 Programs and their exceptions are without number, the ways in which they fail to begin are few: a file, a
 right, a package, a setting, a server. The words are those of strerror(3), of Python's built-in exceptions,
@@ -15,30 +15,30 @@ from nodedoctor.triage.model import Cause, Owner
 
 @record
 class ErrorFamily:
-    """Failures with one first step. `says` is that of a line; an exception says it itself.
+    """Failures with one first step. `description` is for lines, not for exceptions.
 
-    `owner` None: the program's, or whoever the cause belongs to. `cause` undetermined: the words do not tell.
-    `whole`: the cause is that of an exception, too, which is otherwise an exception of the program.
+    `owner` None: the program's, or that of the cause. `cause` undetermined: the words do not decide.
+    `for_exceptions`: exceptions of the family have its cause, too; else they are the program's.
     """
 
     name: str
     expression: re.Pattern[str]
-    says: str
+    description: str
     owner: Owner | None = "CONFIG"
     cause: Cause = "user_code_exception"
-    whole: bool = False
+    for_exceptions: bool = False
 
 
 def _matching_family(
     name: str,
     expression: str,
-    says: str,
+    description: str,
     owner: Owner | None = "CONFIG",
     cause: Cause = "user_code_exception",
     *,
-    whole: bool = False,
+    for_exceptions: bool = False,
 ) -> ErrorFamily:
-    return ErrorFamily(name, re.compile(expression), says, owner, cause, whole)
+    return ErrorFamily(name, re.compile(expression), description, owner, cause, for_exceptions)
 
 
 FAMILIES = (
@@ -83,7 +83,7 @@ FAMILIES = (
         "libraries that are missing or do not fit each other",
         "CONFIG",
         "version_mismatch",
-        whole=True,
+        for_exceptions=True,
     ),
     _matching_family(
         "build",
@@ -225,4 +225,4 @@ FAMILIES = (
 
 def family_of(text: str) -> ErrorFamily | None:
     """The kind of failure that a line, or an exception as `type: message`, tells of."""
-    return next((one for one in FAMILIES if one.expression.search(text)), None)
+    return next((family for family in FAMILIES if family.expression.search(text)), None)

@@ -1,4 +1,4 @@
-"""Who ended first by itself, where nothing tells why: how far a launcher's words about ends reach."""
+"""Who ended first by itself, where nothing says why: how far launchers' lines reach."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_NAMED = 1 << 16
 
 @record
 class FirstEnd:
-    """The ends that no other one came before. `alone`: one process ended while all others were alive."""
+    """The ends that no other came before. `alone`: one process ended, all others lived."""
 
     ends: tuple[Event[ProcessExit], ...]
     people: tuple[Identity, ...]
@@ -26,24 +26,26 @@ class FirstEnd:
 
     @property
     def codes(self) -> list[int]:
-        """The exit codes that are told."""
-        return sorted({event.what.code for event in self.ends if event.what.told})
+        """The known exit codes."""
+        return sorted({event.what.code for event in self.ends if event.what.has_code})
 
 
-def first_end(story: Timeline) -> FirstEnd | None:
-    """The first processes that ended with an exit code; None where no launcher tells which these were.
+def first_end(timeline: Timeline) -> FirstEnd | None:
+    """The first processes that ended with a code; None where no launcher shows which.
 
     torchelastic notes one time for all that it finds ended at one look: the one that it puts at the root is
     the first only if no other one has that time (`torch/distributed/elastic/multiprocessing/api.py`).
     """
-    ends = [event for event in story.of(ProcessExit) if event.what.code > 0 and event.what.signal is None]
-    listed = [event for event in ends if event.what.at]
-    if listed:
-        began = min(event.what.at for event in listed)
+    ends = [
+        event for event in timeline.of_kind(ProcessExit) if event.what.code > 0 and event.what.signal is None
+    ]
+    dated = [event for event in ends if event.what.at]
+    if dated:
+        first_time = min(event.what.at for event in dated)
         # the time of an entry whose begin is cut off is not known: it may have been the first
-        begun = [event for event in ends if not event.what.at and _is_entry(event)]
-        first = [*begun, *(event for event in listed if event.what.at == began)]
-        rooted = any(event.what.first for event in listed)
+        undated = [event for event in ends if not event.what.at and _is_entry(event)]
+        first = [*undated, *(event for event in dated if event.what.at == first_time)]
+        rooted = any(event.what.first for event in dated)
         return (
             _first_end(first, first)
             if rooted
@@ -52,7 +54,7 @@ def first_end(story: Timeline) -> FirstEnd | None:
     flagged = [event for event in ends if event.what.first]
     if flagged:
         return _first_end(flagged, flagged[:1] if all(map(_is_lowest, flagged)) else flagged)
-    early = before_stop(ends, story.of(PeersTerminated)) or ends
+    early = before_stop(ends, timeline.of_kind(PeersTerminated)) or ends
     return _first_end(early, early) if any(_exited_processes(early)) else None
 
 
@@ -61,17 +63,15 @@ def people_of(event: Event[ProcessExit] | Event[HostOom]) -> list[Identity]:
     return [Identity(rank=task, host=event.who.host) for task in event.what.tasks] or [event.who]
 
 
-def never_joined(story: Timeline) -> tuple[Identity, ...]:
-    """The ranks that the rendezvous store waited for, where as many are missing as it counted."""
-    told = story.of(ClientsMissing)
-    joined, expected = max(((event.what.joined, event.what.expected) for event in told), default=(0, 0))
-    came = story.ranks_seen
-    missing = [rank for rank in range(expected) if rank not in came] if expected <= LARGEST_NAMED else []
+def never_joined(timeline: Timeline) -> tuple[Identity, ...]:
+    """The ranks that the rendezvous store missed, where as many are absent here."""
+    reports = timeline.of_kind(ClientsMissing)
+    joins, expected = max(((event.what.arrivals, event.what.expected) for event in reports), default=(0, 0))
+    ranks = timeline.ranks_seen
+    missing = [rank for rank in range(expected) if rank not in ranks] if expected <= LARGEST_NAMED else []
     # inference engines count clients of groups of their own
-    same = story.expected == expected or len(came) > 1
-    return (
-        tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joined else ()
-    )
+    same = timeline.expected == expected or len(ranks) > 1
+    return tuple(Identity(rank=rank) for rank in missing) if same and len(missing) == expected - joins else ()
 
 
 def _first_end(ends: Sequence[Event[ProcessExit]], first: Sequence[Event[ProcessExit]]) -> FirstEnd | None:
@@ -95,7 +95,7 @@ def _is_entry(event: Event[ProcessExit]) -> bool:
 
 
 def _is_lowest(event: Event[ProcessExit]) -> bool:
-    """True for torchelastic's notice: of all that it found ended it names the one with the lowest local rank.
+    """True for torchelastic's notice, which names the lowest local rank of all that ended.
 
     So those below were alive, and of those above nothing is known.
     """

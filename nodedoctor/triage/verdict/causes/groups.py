@@ -1,4 +1,4 @@
-"""Who waits for whom over all groups: cycles between them, and groups that all entered and none left."""
+"""Waits over all groups: cycles between groups, and groups that no rank left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.watchdog import DesyncJoined, DesyncMissing
 from nodedoctor.triage.timeline import CollectiveWait, Timeline
-from nodedoctor.triage.timeline.pace import stood_still
+from nodedoctor.triage.timeline.pace import frozen_seconds
 
 MISCONFIGURED_MS = 1000
 """A limit of a second or less is shorter than one step of any training."""
@@ -34,30 +34,30 @@ _SAME_ORDER = (
 """NCCL's user guide, "Using multiple NCCL communicators concurrently", and its environment variables."""
 
 
-def group_deadlock(story: Timeline) -> Iterator[Candidate]:
-    """Ranks of one group wait for ranks that wait in another: each order alone is right, together not."""
-    groups = _by_group(story)
+def group_deadlock(timeline: Timeline) -> Iterator[Candidate]:
+    """Ranks of several groups wait for each other: each order alone is right, together not."""
+    groups = _by_group(timeline)
     if len(groups) < 2:
         return
     ranks = {name: _group_ranks(waits) for name, waits in groups.items()}
-    everybody = set().union(*ranks.values())
-    if sum(map(len, ranks.values())) != len(everybody):
+    all_ranks = set().union(*ranks.values())
+    if sum(map(len, ranks.values())) != len(all_ranks):
         return
-    missing = {name: absent_members(story, groups[name]) for name in groups}
+    missing = {name: absent_members(timeline, groups[name]) for name in groups}
     names = sorted(groups, key=lambda name: min(ranks[name]))
     first = next((name for name in names if missing[name]), None)
-    if first is None or any(not (ranks_of or set()) <= everybody for ranks_of in missing.values()):
-        return  # somebody waits nowhere
+    if first is None or any(not (ranks_of or set()) <= all_ranks for ranks_of in missing.values()):
+        return  # some missing rank waits nowhere
     if any(ranks_of is not None and not ranks_of for ranks_of in missing.values()):
         return  # of one group all came: what holds it up is no other group
-    world = story.ranks_seen | set(range(max(story.expected or 0, len(everybody))))
-    if None in missing.values() and not (ranks[first] | (missing[first] or set()) == everybody == world):
+    world = timeline.ranks_seen | set(range(max(timeline.expected or 0, len(all_ranks))))
+    if None in missing.values() and not (ranks[first] | (missing[first] or set()) == all_ranks == world):
         return  # another rank may be missing from a group of unknown size
     others = [name for name in names if name != first]
     where = " and ".join(
         f"ranks {rank_ranges(ranks[name])} in {_group_name(groups[name][0], name)}" for name in others
     )
-    parties = tuple(distinct_ranks(wait.who for wait in story.waits))
+    parties = tuple(distinct_ranks(wait.who for wait in timeline.waits))
     yield Candidate(
         "collective_mismatch",
         "compared",
@@ -72,45 +72,45 @@ def group_deadlock(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def ranks_waited_for(story: Timeline) -> set[int]:
-    """Ranks that did not come to their group's collective and wait in no other: the ends of all waiting."""
-    groups = _by_group(story)
-    missing = [absent_members(story, waits) or set() for waits in groups.values()]
-    return set().union(*missing) - _group_ranks(list(story.waits))
+def ranks_waited_for(timeline: Timeline) -> set[int]:
+    """Ranks that are missing from their group's collective and wait in no other."""
+    groups = _by_group(timeline)
+    missing = [absent_members(timeline, waits) or set() for waits in groups.values()]
+    return set().union(*missing) - _group_ranks(list(timeline.waits))
 
 
-def absent_members(story: Timeline, waits: list[CollectiveWait]) -> set[int] | None:
-    """Members of a group that do not wait in it; None when its members are not known.
+def absent_members(timeline: Timeline, waits: list[CollectiveWait]) -> set[int] | None:
+    """Members of a group that do not wait in it; None when members are unknown.
 
     Frameworks make groups of ranks at equal distances: two members with their numbers in the group tell the
     distance, and the size tells the rest.
     """
     inside = {(wait.event.who.group_rank, wait.who.rank) for wait in waits}
-    size = _group_size(story, waits) or _size_of_siblings(story, waits)
-    told = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
-    if size is None or len(told) < 2 or len(told) != len(waits) or told[-1][0] >= size:
+    size = _group_size(timeline, waits) or _size_of_siblings(timeline, waits)
+    positions = sorted((number, rank) for number, rank in inside if number is not None and rank is not None)
+    if size is None or len(positions) < 2 or len(positions) != len(waits) or positions[-1][0] >= size:
         return None
-    distance = (told[1][1] - told[0][1]) // (told[1][0] - told[0][0])
-    begin = told[0][1] - told[0][0] * distance
-    if distance < 1 or begin < 0 or any(rank != begin + number * distance for number, rank in told):
+    distance = (positions[1][1] - positions[0][1]) // (positions[1][0] - positions[0][0])
+    begin = positions[0][1] - positions[0][0] * distance
+    if distance < 1 or begin < 0 or any(rank != begin + number * distance for number, rank in positions):
         return None
     return {begin + number * distance for number in range(size)} - _group_ranks(waits)
 
 
-def _size_of_siblings(story: Timeline, waits: list[CollectiveWait]) -> int | None:
-    """The size of another group of the same kind, such as that of other ranks for the same parallelism."""
+def _size_of_siblings(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
+    """The size of another group of the same kind, such as the same parallelism."""
     kind = waits[0].work.group.desc
-    alike = [wait for wait in story.waits if kind and wait.work.group.desc == kind]
-    inside = [wait.event.who.group_rank for wait in alike]
-    implied = max((size for wait in alike if (size := implied_ranks(wait.work)) is not None), default=0)
+    siblings = [wait for wait in timeline.waits if kind and wait.work.group.desc == kind]
+    inside = [wait.event.who.group_rank for wait in siblings]
+    implied = max((size for wait in siblings if (size := implied_ranks(wait.work)) is not None), default=0)
     size = max(implied, *(number + 1 for number in inside if number is not None), 0)
     return size if size > 1 else None
 
 
-def too_short(story: Timeline) -> Iterator[Candidate]:
+def too_short(timeline: Timeline) -> Iterator[Candidate]:
     """A limit that no step fits into was set in the wrong unit."""
     short = [
-        w for w in story.waits if w.work.timeout_ms is not None and w.work.timeout_ms <= MISCONFIGURED_MS
+        w for w in timeline.waits if w.work.timeout_ms is not None and w.work.timeout_ms <= MISCONFIGURED_MS
     ]
     if short:
         yield Candidate(
@@ -124,9 +124,9 @@ def too_short(story: Timeline) -> Iterator[Candidate]:
         )
 
 
-def frozen_watchdog(story: Timeline) -> Iterator[Candidate]:
-    """A watchdog that reports far more than its limit did not run: its process or its machine stood still."""
-    beyond = stood_still(story.waits)
+def frozen_watchdog(timeline: Timeline) -> Iterator[Candidate]:
+    """A watchdog that reports far more than its limit was frozen, with process or machine."""
+    beyond = frozen_seconds(timeline.waits)
     if beyond is not None:
         hours = f"{beyond / 3600:.1f} h" if beyond >= 3600 else f"{beyond / 60:.0f} min"
         yield Candidate(
@@ -135,55 +135,55 @@ def frozen_watchdog(story: Timeline) -> Iterator[Candidate]:
             "medium",
             f"the processes or their machine were stopped: the watchdog fired {hours} after its limit, and it"
             " looks every second (a suspended machine, a stopped process, memory that is swapped out)",
-            tuple(wait.event for wait in story.waits[:3]),
-            collective=story.waits[0].work,
+            tuple(wait.event for wait in timeline.waits[:3]),
+            collective=timeline.waits[0].work,
         )
 
 
-def ranks_in_collective(story: Timeline) -> int | None:
-    """The number of ranks of the group, when all of them wait in the same collective; None otherwise."""
-    told = {(event.what.ranks, event.what.seq) for event in story.of(DesyncJoined)}
-    if len(told) == 1 and not any(event.what.ranks for event in story.of(DesyncMissing)):
-        ranks, _ = told.pop()
-        if len(ranks) > 1 and story.ranks_seen <= set(ranks):
+def ranks_in_collective(timeline: Timeline) -> int | None:
+    """The number of the group's ranks when all wait in one collective, else None."""
+    reports = {(event.what.ranks, event.what.seq) for event in timeline.of_kind(DesyncJoined)}
+    if len(reports) == 1 and not any(event.what.ranks for event in timeline.of_kind(DesyncMissing)):
+        ranks, _ = reports.pop()
+        if len(ranks) > 1 and timeline.ranks_seen <= set(ranks):
             return len(ranks)
-    signatures = {wait.work.signature[:2] for wait in story.waits}
-    names = {wait.work.group.name for wait in story.waits} - {""}
-    if len(signatures) != 1 or len(names) > 1 or story.waits[0].work.seq is None:
+    signatures = {wait.work.signature[:2] for wait in timeline.waits}
+    names = {wait.work.group.name for wait in timeline.waits} - {""}
+    if len(signatures) != 1 or len(names) > 1 or timeline.waits[0].work.seq is None:
         return None
-    size = _group_size(story, list(story.waits))
-    waiting = _group_ranks(list(story.waits))
+    size = _group_size(timeline, list(timeline.waits))
+    waiting = _group_ranks(list(timeline.waits))
     return size if size is not None and size > 1 and len(waiting) >= size else None
 
 
-def size_of(story: Timeline) -> int | None:
-    """The number of ranks of the group that waits, as far as its collective or the job tells."""
-    return _group_size(story, list(story.waits))
+def size_of(timeline: Timeline) -> int | None:
+    """The number of ranks of the waiting group, by its collective or the job."""
+    return _group_size(timeline, list(timeline.waits))
 
 
-def world_of(story: Timeline) -> int | None:
-    """The number of ranks of the job: told, or that of the default group, which all of them are in."""
-    first = story.first_wait
+def world_of(timeline: Timeline) -> int | None:
+    """The number of ranks of the job: as logged, else the default group's size."""
+    first = timeline.first_wait
     default = first is not None and first.work.group.desc == "default_pg"
-    return story.expected or (size_of(story) if default else None)
+    return timeline.expected or (size_of(timeline) if default else None)
 
 
-def _by_group(story: Timeline) -> dict[str, list[CollectiveWait]]:
-    """Waits by the name of their group, if all of them have one and a rank.
+def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
+    """Waits by the name of their group, if all have a name and a rank.
 
     The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
     name, it is of several groups.
     """
     groups: dict[str, list[CollectiveWait]] = defaultdict(list)
-    for wait in story.waits:
+    for wait in timeline.waits:
         if not wait.work.group.name or wait.who.rank is None:
             return {}
         groups[wait.work.group.name].append(wait)
-    return {} if any(map(of_several, groups.values())) else groups
+    return {} if any(map(mixes_groups, groups.values())) else groups
 
 
-def of_several(waits: list[CollectiveWait]) -> bool:
-    """True when the waits are of more than one group, although its name is the same."""
+def mixes_groups(waits: list[CollectiveWait]) -> bool:
+    """True when the waits are of several groups with the same name."""
     inside: dict[int, int | None] = {}
     for wait in waits:
         number = wait.event.who.group_rank
@@ -192,11 +192,11 @@ def of_several(waits: list[CollectiveWait]) -> bool:
     return False
 
 
-def _group_size(story: Timeline, waits: list[CollectiveWait]) -> int | None:
-    """Ranks of a group: from the sizes that go in and come out, else the job's for its first group."""
+def _group_size(timeline: Timeline, waits: list[CollectiveWait]) -> int | None:
+    """Ranks of a group, by its tensors' sizes, else the job's for its first group."""
     implied = [size for wait in waits if (size := implied_ranks(wait.work)) is not None]
     default = {wait.work.group.name for wait in waits} <= {"", "0"}
-    return max(implied, default=story.expected if default else None)
+    return max(implied, default=timeline.expected if default else None)
 
 
 def _group_ranks(waits: list[CollectiveWait]) -> set[int]:

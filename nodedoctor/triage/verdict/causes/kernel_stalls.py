@@ -1,4 +1,4 @@
-"""What is left when no rank or node is singled out: a watchdog that stood still, storage that hung."""
+"""Processes stuck in a call: a watchdog that did not run, storage that hung."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nodedoctor.triage.patterns.watchdog import WatchdogStuck
 from nodedoctor.triage.timeline import Timeline
 
 
-def stuck_watchdog(story: Timeline) -> Iterator[Candidate]:
-    """The watchdog thread stood still and no collective timed out: the process was stuck, not the network."""
-    beats = story.of(WatchdogStuck)
+def stuck_watchdog(timeline: Timeline) -> Iterator[Candidate]:
+    """The watchdog stopped and no collective timed out: the process was stuck, not the network."""
+    beats = timeline.of_kind(WatchdogStuck)
     if not beats:
         return
     stuck = distinct_ranks(event.who for event in beats)
-    others = len(story.ranks_seen) - len(stuck)
+    others = len(timeline.ranks_seen) - len(stuck)
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
     ground: Ground = "absence" if culprits else "hint"
     who = describe_identities(culprits) or "the process"
@@ -32,12 +32,12 @@ def stuck_watchdog(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def hung_storage(story: Timeline) -> Iterator[Candidate]:
+def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     """The kernel reports a task or a file server that hangs."""
-    stalls = story.of(KernelTaskHung)
+    stalls = timeline.of_kind(KernelTaskHung)
     if stalls:
         culprits = tuple(distinct_ranks(event.who for event in stalls))
-        headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.says}"
+        headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
 
 

@@ -1,4 +1,4 @@
-"""Work that others may have to wait for: what the logs show of it, and waits inside of a save."""
+"""Long work that others wait for, as logs show it, and waits in a save."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
 
 
-def last_long_work(story: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
-    """The last long work begun before the first timeout, if no training step came after it."""
-    waited = {wait.who.rank for wait in story.waits}
-    for event in reversed(story.of(LongWork)):
+def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
+    """The last long work before the first timeout, without a training step after it."""
+    waited = {wait.who.rank for wait in timeline.waits}
+    for event in reversed(timeline.of_kind(LongWork)):
         rank = event.who.rank
         if (
-            story.late(event)
+            timeline.late(event)
             or is_brief(event.text)
             or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks)))
         ):
             continue
-        steps = [e for e in story.of(TrainingStep) if e.place.source == event.place.source]
-        after = [e for e in steps if e.place.offset > event.place.offset and not story.late(e)]
-        return event if len(after) <= 1 else None
+        steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]
+        later_steps = [e for e in steps if e.place.offset > event.place.offset and not timeline.late(e)]
+        return event if len(later_steps) <= 1 else None
     return None
 
 
-def save_waits(story: Timeline) -> list[Event[Any]]:
-    """All waits, where each is in a save by its group's name or by a function of its stack; else none."""
-    if story.waits:
-        grouped = [wait.event for wait in story.waits if _SAVES.search(_group_label(wait))]
-        return grouped if len(grouped) == len(story.waits) else []
-    gloo = {(event.place.source, event.place.offset) for event in story.of(GlooTimeout)}
+def save_waits(timeline: Timeline) -> list[Event[Any]]:
+    """All waits, where each is in a save by its group or stack; else none."""
+    if timeline.waits:
+        grouped = [wait.event for wait in timeline.waits if _SAVES.search(_group_label(wait))]
+        return grouped if len(grouped) == len(timeline.waits) else []
+    gloo = {(event.place.source, event.place.offset) for event in timeline.of_kind(GlooTimeout)}
     stacks = [
         event
-        for event in story.of(ExceptionRaised)
+        for event in timeline.of_kind(ExceptionRaised)
         if (event.place.source, event.place.offset) in gloo
         and any(_SAVES.search(frame.function) for frame in event.what.frames)
     ]

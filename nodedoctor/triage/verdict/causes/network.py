@@ -10,17 +10,17 @@ from nodedoctor.triage.patterns.store import PeerGone
 from nodedoctor.triage.timeline import Timeline
 
 
-def flushed_connection(story: Timeline) -> Iterator[Candidate]:
+def flushed_connection(timeline: Timeline) -> Iterator[Candidate]:
     """InfiniBand status 5 is secondary: the connection was down already, mostly because the peer ended."""
-    events = story.of(IbFlush)
+    events = timeline.of_kind(IbFlush)
     if events:
         headline = f"the peer {events[0].what.peer} had already closed the InfiniBand connection"
         yield Candidate("peer_died", "echo", "low", headline, tuple(events[:3]))
 
 
-def cut_connection(story: Timeline) -> Iterator[Candidate]:
+def cut_connection(timeline: Timeline) -> Iterator[Candidate]:
     """A connection timed out instead of being closed: the way to the peer was cut."""
-    events = [event for event in story.of(PeerGone) if event.what.timed_out]
+    events = [event for event in timeline.of_kind(PeerGone) if event.what.timed_out]
     if events:
         headline = f"the connection to {events[0].what.peer or 'a peer'} timed out without being closed"
         yield Candidate("network_socket_interface", "echo", "low", headline, tuple(events[:3]))

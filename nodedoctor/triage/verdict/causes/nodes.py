@@ -9,10 +9,10 @@ from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.timeline.node_reports import NodeFault
 
 
-def node_faults(story: Timeline) -> Iterator[Candidate]:
-    """Failed checks by cause: an explanation for lack of a better one, so with medium confidence at most."""
+def node_faults(timeline: Timeline) -> Iterator[Candidate]:
+    """Failed checks by cause: only where nothing better explains it, so never sure."""
     by_cause: dict[Cause, list[Event[NodeFault]]] = {}
-    for event in story.of(NodeFault):
+    for event in timeline.of_kind(NodeFault):
         by_cause.setdefault(event.what.cause, []).append(event)
     for cause, events in by_cause.items():
         first = events[0]

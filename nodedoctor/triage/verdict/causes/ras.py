@@ -1,4 +1,4 @@
-"""What NCCL's RAS service says of a job that hangs, or hung when it was asked."""
+"""What NCCL's RAS service and Ray's hang detector say of a job that hangs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nodedoctor.triage.patterns.ras import HangFolder, RasMissing
 from nodedoctor.triage.timeline import Timeline
 
 
-def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
-    """A process that does not answer is gone or frozen: RAS has a thread of its own, which a hang spares."""
-    missing = [event for event in story.of(RasMissing) if event.what.ranks]
+def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
+    """A process that does not answer has ended or is frozen: hangs spare RAS's thread."""
+    missing = [event for event in timeline.of_kind(RasMissing) if event.what.ranks]
     if not missing:
         return
     ranks = sorted({rank for event in missing for rank in event.what.ranks})
-    processes = story.marked(Mark.RAS_PROCESS)
+    processes = timeline.marked(Mark.RAS_PROCESS)
     culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
-        culprits = (culprits[0].filled(processes[0].who),)
-    dead = story.marked(Mark.RAS_DEAD)
+        culprits = (culprits[0].fill_from(processes[0].who),)
+    dead = timeline.marked(Mark.RAS_DEAD)
     yield Candidate(
         "peer_died",
         "death",
@@ -35,26 +35,32 @@ def silent_to_ras(story: Timeline) -> Iterator[Candidate]:
     )
 
 
-def fewer(story: Timeline) -> Iterator[Candidate]:
-    """Whom Ray's detector names: the others wait for a rank that launched fewer collectives than they did."""
-    told = story.marked(Mark.LAUNCHED_FEWER)
-    culprits = tuple(distinct_ranks(event.who for event in told))
+def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
+    """The ranks that Ray's detector names: they launched fewer collectives than the others."""
+    reports = timeline.marked(Mark.LAUNCHED_FEWER)
+    culprits = tuple(distinct_ranks(event.who for event in reports))
     if culprits:
         headline = (
             f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's "
             "hang detector"
         )
-        evidence = (*told[:3], *story.marked(Mark.HANG_CONFIRMED)[:1])
+        evidence = (*reports[:3], *timeline.marked(Mark.HANG_CONFIRMED)[:1])
         yield Candidate(
-            "cpu_stuck_or_slow_rank", "named", "medium", headline, evidence, culprits, fixes=kept(story)
+            "cpu_stuck_or_slow_rank",
+            "named",
+            "medium",
+            headline,
+            evidence,
+            culprits,
+            fixes=hang_folder_fix(timeline),
         )
 
 
-def kept(story: Timeline) -> tuple[Fix, ...]:
-    """The step that reads what Ray's detector kept of the hang."""
-    if not story.marked(Mark.HANG_CONFIRMED):
+def hang_folder_fix(timeline: Timeline) -> tuple[Fix, ...]:
+    """The step that reads the folder that Ray's detector wrote of the hang."""
+    if not timeline.marked(Mark.HANG_CONFIRMED):
         return ()
-    folder = next((event.what.path for event in story.of(HangFolder)), "")
+    folder = next((event.what.path for event in timeline.of_kind(HangFolder)), "")
     steps = (look("nodedoctor triage {}", folder),) if folder else ()
     return (
         Fix(
@@ -65,4 +71,4 @@ def kept(story: Timeline) -> tuple[Fix, ...]:
     )
 
 
-RULES = (silent_to_ras, fewer)
+RULES = (silent_to_ras, fewer_collectives)

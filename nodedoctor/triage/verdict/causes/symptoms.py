@@ -43,7 +43,7 @@ _GROUND: dict[Cause, Ground] = {
     "peer_cuda_oom": "own error",
     "cpu_stuck_or_slow_rank": "absence",
 }
-_EXPLAINED = {
+_CONSEQUENCES = {
     "cannot-map": {"open-files"},
     "cannot-listen": {"port-in-use"},
     "disk-full": {"dev-shm"},
@@ -54,11 +54,11 @@ _EXPLAINED = {
 }
 """Symptoms that are only what another one looks like from elsewhere: a shared segment is an open file."""
 _ONLY_WITH = {"fabric-of-host": {"fabric-in-progress", "fabric-not-ready"}}
-"""What only says more of a fault that another line tells: servers without NVSwitches print it, too."""
+"""Details of a fault that another line must report: servers without NVSwitches print them, too."""
 _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
-_HOW = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
-"""Symptoms of a helper that ended, which are told less well than a line that says by which signal it did."""
+_HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
+"""Symptoms of a helper that ended: a line with the signal that ended it says more."""
 _BY_NAME: dict[str, Ground] = {
     "host-not-found": "path",
     "connect-failed": "path",
@@ -88,32 +88,32 @@ DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
 """Names of symptoms that a program reports when its GPU fails under it."""
 
 
-def symptom_candidates(story: Timeline) -> Iterator[Candidate]:
+def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
     """Lines that point to a cause by themselves, grouped by that cause."""
     by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
-    for event in story.of(Symptom):
+    for event in timeline.of_kind(Symptom):
         by_name.setdefault((event.what.cause, event.what.name), []).append(event)
     names = {name for _, name in by_name}
-    compared = bool(story.of(CollectiveShape))
-    signalled = any(event.what.helper for event in story.of(ProcessExit))
+    compared = bool(timeline.of_kind(CollectiveShape))
+    signalled = any(event.what.helper for event in timeline.of_kind(ProcessExit))
     for (cause, name), events in by_name.items():
-        if names & _EXPLAINED.get(name, set()) or not names & _ONLY_WITH.get(name, names):
+        if names & _CONSEQUENCES.get(name, set()) or not names & _ONLY_WITH.get(name, names):
             continue
-        if name in _HOW and signalled:
+        if name in _HELPER_ENDS and signalled:
             continue
         if name == "declared-mismatch" and compared:  # `collectives.declared` says more
             continue
-        first = min(events, key=story.moment)
+        first = min(events, key=timeline.moment)
         what = first.what
         ground = _symptom_ground(what)
         culprits = nodes_of(e.who for e in events) if what.of_node else ()
         if what.personal:
-            culprits = find_culprits(story, independent_failures(story, events))
+            culprits = find_culprits(timeline, independent_failures(timeline, events))
         yield Candidate(
             cause,
             ground,
             "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high",
-            (f"{describe_briefly(culprits)}: " if culprits else "") + _message_ground(what),
+            (f"{describe_briefly(culprits)}: " if culprits else "") + _symptom_message(what),
             tuple(events[:4]),
             culprits,
             owner=what.owner,
@@ -124,26 +124,28 @@ def _symptom_ground(what: Symptom) -> Ground:
     return _BY_NAME.get(what.name) or (_GROUND[what.cause] if what.decisive else "hint")
 
 
-def _message_ground(what: Symptom) -> str:
-    return f"{what.says} ({what.words})" if what.words else what.says
+def _symptom_message(what: Symptom) -> str:
+    return f"{what.sentence} ({what.words})" if what.words else what.sentence
 
 
-def xid_candidates(story: Timeline) -> Iterator[Candidate]:
-    """The driver's own word about a GPU outranks all of the job's messages; some Xids are the program's."""
-    told = [event for event in story.of(XidReported) if not _is_harmless_xid(event.what)]
-    soft = [event for event in told if of_program(event.what)]
-    hard = [event for event in told if not of_program(event.what)]
-    if hard:
-        yield _judge_xid(story, "gpu_hardware_xid", "fault", hard)
-    if soft:
-        yield _judge_xid(story, "user_code_exception", "own error", soft)
+def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
+    """A GPU fault that the driver reports; some Xids are the program's own."""
+    reports = [event for event in timeline.of_kind(XidReported) if not _is_harmless_xid(event.what)]
+    program_xids = [event for event in reports if of_program(event.what)]
+    gpu_xids = [event for event in reports if not of_program(event.what)]
+    if gpu_xids:
+        yield _judge_xid(timeline, "gpu_hardware_xid", "fault", gpu_xids)
+    if program_xids:
+        yield _judge_xid(timeline, "user_code_exception", "own error", program_xids)
 
 
-def _judge_xid(story: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]) -> Candidate:
+def _judge_xid(
+    timeline: Timeline, cause: Cause, ground: Ground, events: list[Event[XidReported]]
+) -> Candidate:
     first = events[0].what
     culprits = tuple(distinct_ranks(event.who for event in events))
     if not culprits and len({(event.who.host, event.what.pci) for event in events}) == 1:
-        culprits = _only_device_error(story)
+        culprits = _only_device_error(timeline)
     if not culprits and cause == "user_code_exception":
         culprits = blameable_identities(*(event.who for event in events))
     elif not culprits:  # the process that the driver names met the fault of its GPU
@@ -155,10 +157,10 @@ def _judge_xid(story: Timeline, cause: Cause, ground: Ground, events: list[Event
     return Candidate(cause, ground, "high", headline, tuple(events[:4]), culprits)
 
 
-def _only_device_error(story: Timeline) -> tuple[Identity, ...]:
-    """The one rank whose program saw its GPU fail: that of the one GPU that the driver reports."""
+def _only_device_error(timeline: Timeline) -> tuple[Identity, ...]:
+    """The only rank whose program saw its GPU fail, the one the driver reports."""
     ranks = distinct_ranks(
-        e.who for e in story.of(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
+        e.who for e in timeline.of_kind(Symptom) if e.what.personal and e.what.name in DEVICE_ERRORS
     )
     return tuple(ranks) if len(ranks) == 1 else ()
 
@@ -176,38 +178,38 @@ def of_program(what: XidReported) -> bool:
     return row is not None and row.of_program
 
 
-def host_memory(story: Timeline) -> Iterator[Candidate]:
-    """An out-of-memory line of the kernel, Slurm, Kubernetes or Ray; with Ray the hog is in its table."""
-    ooms = story.of(HostOom)
+def host_memory(timeline: Timeline) -> Iterator[Candidate]:
+    """Out of host memory, by a line of the kernel, Slurm, Kubernetes or Ray."""
+    ooms = timeline.of_kind(HostOom)
     if not ooms:
         return
-    hog = _largest_process(story, ooms)
+    hog = _largest_process(timeline, ooms)
     by = ooms[0].what.said_by
-    culprits = _who_filled_it(ooms, by, hog)
-    killed = _only_killed(story) if by != "Ray" and not culprits else None
+    culprits = _memory_culprits(ooms, by, hog)
+    killed = _only_killed(timeline) if by != "Ray" and not culprits else None
     if killed is not None:
         culprits = blameable_identities(*people_of(killed))
     headline = f"{describe_identities(culprits) or 'a process'} used up the host's memory; {by} says so"
     if not culprits:
         hosts = {event.who.host for event in ooms if event.who.host}
         culprits = (Identity(host=hosts.pop()),) if len(hosts) == 1 else ()
-        headline = _without_a_process(ooms, culprits) or headline
+        headline = _describe_memory(ooms, culprits) or headline
     besides = [event for event in (hog, killed) if event is not None]
     evidence: tuple[Event[Any], ...] = (*ooms[:4], *besides)
     yield Candidate("peer_host_oom", "fault", "high", headline, evidence, culprits)
 
 
-def _largest_process(story: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
-    """The largest process of Ray's table, if what it holds explains how full the node was."""
-    largest = max(story.of(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
+def _largest_process(timeline: Timeline, ooms: list[Event[HostOom]]) -> Event[MemoryUser] | None:
+    """The largest process of Ray's table, if it explains how full the node was."""
+    largest = max(timeline.of_kind(MemoryUser), key=lambda event: event.what.gigabytes, default=None)
     used = max(event.what.gigabytes for event in ooms)
     return largest if largest is not None and largest.what.gigabytes >= _HOG * used else None
 
 
-def _who_filled_it(
+def _memory_culprits(
     ooms: list[Event[HostOom]], by: str, hog: Event[MemoryUser] | None
 ) -> tuple[Identity, ...]:
-    """Whom the lines name: with Ray the hog of its table, which is not the worker that it killed."""
+    """The processes that the lines name; with Ray the largest in its table."""
     if by == "Ray" and hog is not None:
         return blameable_identities(hog.who)
     personal = [e for e in ooms if e.what.said_by != "Ray" or hog is None]
@@ -215,8 +217,8 @@ def _who_filled_it(
     return ranks or (blameable_identities(*(e.who for e in ooms if e.what.pid)) if by == "the kernel" else ())
 
 
-def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
-    """What is said where no line names who filled the memory; '' where none names a node either."""
+def _describe_memory(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) -> str:
+    """The headline where no line names the process that filled the memory, or ''."""
     full = next((event for event in ooms if event.what.share), None)
     if full is not None:
         where = f" of {full.who.host}" if full.who.host else ""
@@ -227,52 +229,55 @@ def _without_a_process(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) 
     return f"the memory of {nodes[0].host} was used up; {ooms[0].what.said_by} says so" if nodes else ""
 
 
-def _only_killed(story: Timeline) -> Event[ProcessExit] | None:
-    """The one process that a launcher or a shell saw end by SIGKILL, which is how a memory limit ends one."""
-    killed = [e for e in story.of(ProcessExit) if e.what.signal == 9 and not e.what.helper]
+def _only_killed(timeline: Timeline) -> Event[ProcessExit] | None:
+    """The one process that a launcher or a shell saw end by SIGKILL."""
+    killed = [e for e in timeline.of_kind(ProcessExit) if e.what.signal == 9 and not e.what.helper]
     people = blameable_identities(*(who for event in killed for who in people_of(event)))
     return killed[0] if len(people) == 1 else None
 
 
-def gpu_memory(story: Timeline) -> Iterator[Candidate]:
+def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
     """One rank had no GPU memory left; the others only waited for it."""
-    full = story.of(GpuFull)
+    full = timeline.of_kind(GpuFull)
     if not full:
         return
-    early = independent_failures(story, full)
-    culprits = find_culprits(story, early)
-    crowded = [event for event in early if event.what.crowded and not _of_the_job(story, event.what.holder)]
+    early = independent_failures(timeline, full)
+    culprits = find_culprits(timeline, early)
+    crowded = [event for event in early if event.what.crowded and not _is_in_job(timeline, event.what.holder)]
     headline = f"{describe_identities(culprits) or 'a process'} ran out of GPU memory"
     if crowded:
         what = crowded[0].what
         headline += f": {_memory_holders(what)} held {what.others:.0f} of its {what.total:.0f} GiB"
-    shared = not COLOCATED.isdisjoint(event.what.name for event in story.of(SettingMentioned))
+    shared = not COLOCATED.isdisjoint(event.what.name for event in timeline.of_kind(SettingMentioned))
     owner: Owner | None = "NODE" if crowded and not shared and not _is_on_wrong_gpu(crowded[0].who) else None
     evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])
     yield Candidate("peer_cuda_oom", "own error", "high", headline, evidence, culprits, owner=owner)
 
 
 def _memory_holders(what: GpuFull) -> str:
-    """Who else held memory; a process is named as the only one only if it was."""
+    """Who else held memory; a process is named alone only if it was alone."""
     if what.holder is None:
         return "other processes"
-    one = f"process {what.holder}"
-    return one if what.holders == 1 else f"{what.holders} other processes, most of all {one},"
+    largest = f"process {what.holder}"
+    return largest if what.holders == 1 else f"{what.holders} other processes, most of all {largest},"
 
 
 def _is_on_wrong_gpu(who: Identity) -> bool:
-    """True for a rank that used a GPU of another number: then other ranks of the job may be on it, too."""
+    """True for a rank that used a GPU of another number.
+
+    Then other ranks of the job may be on it, too.
+    """
     return who.rank is not None and who.gpu is not None and who.gpu not in (who.rank, who.local_rank)
 
 
-def _of_the_job(story: Timeline, pid: int | None) -> bool:
-    """True for a process of which the logs tell more than that it holds memory."""
-    return pid is not None and pid in story.pids
+def _is_in_job(timeline: Timeline, pid: int | None) -> bool:
+    """True for a process of which the logs show more than that it holds memory."""
+    return pid is not None and pid in timeline.pids
 
 
-def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:
+def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
     """Two ranks on one GPU: more ranks than GPUs, or a wrong CUDA_VISIBLE_DEVICES."""
-    events = story.of(DuplicateGpu)
+    events = timeline.of_kind(DuplicateGpu)
     if events:
         ranks = sorted({rank for event in events for rank in event.what.ranks})
         culprits = tuple(Identity(rank=rank) for rank in ranks)
@@ -280,20 +285,22 @@ def duplicate_gpu(story: Timeline) -> Iterator[Candidate]:
         yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
 
 
-def left_early(story: Timeline) -> Iterator[Candidate]:
+def left_early(timeline: Timeline) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
-    waiting = {wait.who.rank for wait in story.waits}
-    gone = [
+    waiting = {wait.who.rank for wait in timeline.waits}
+    teardowns = [
         e
-        for e in story.marked(Mark.COMMUNICATOR_DESTROYED)
-        if not story.late(e) and e.who.rank not in waiting and waiting
+        for e in timeline.marked(Mark.COMMUNICATOR_DESTROYED)
+        if not timeline.late(e) and e.who.rank not in waiting and waiting
     ]
-    culprits = tuple(distinct_ranks(event.who for event in gone))
+    culprits = tuple(distinct_ranks(event.who for event in teardowns))
     if culprits:
         headline = (
             f"{describe_identities(culprits)} ended its process groups and left while the others waited"
         )
-        yield Candidate("user_code_exception", "own error", "medium", headline, tuple(gone[:4]), culprits)
+        yield Candidate(
+            "user_code_exception", "own error", "medium", headline, tuple(teardowns[:4]), culprits
+        )
 
 
 RULES = (symptom_candidates, xid_candidates, host_memory, gpu_memory, duplicate_gpu, left_early)

@@ -1,4 +1,4 @@
-"""What a log says last, where no sign reads it: every program has words of its own for a failure."""
+"""Errors that no pattern recognises: every program has its own words for a failure."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed, sole_failure
-from nodedoctor.triage.verdict.causes.exceptions import SAID
+from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
 from nodedoctor.triage.verdict.causes.families import family_of
 
 
-def last_words(story: Timeline) -> Iterator[Candidate]:
+def last_words(timeline: Timeline) -> Iterator[Candidate]:
     """The first line about a failure whose kind is known, where nothing else is.
 
-    What a program calls an error counts more than what only speaks of one. The latter is nothing long before
-    the end.
+    A line that a program calls an error counts more than one that only mentions an error. The latter does not
+    count long before the end.
     """
-    talked = {event.place.source: event.place.offset for event in story.marked(Mark.OUTPUT_CONTINUED)}
-    for event in sorted(unclassified_errors(story), key=_error_weight):
-        if isinstance(event.what, UnclassifiedError) and event.place.offset < talked.get(
+    output_offsets = {
+        event.place.source: event.place.offset for event in timeline.marked(Mark.OUTPUT_CONTINUED)
+    }
+    for event in sorted(unclassified_errors(timeline), key=_error_weight):
+        if isinstance(event.what, UnclassifiedError) and event.place.offset < output_offsets.get(
             event.place.source, 0
         ):
             continue
         kind = family_of(event.text)
         if kind is None or kind.cause == "undetermined":
             continue
-        culprits = tuple(distinct_ranks([event.who])) or sole_failure(story)
-        said = shorten(event.text, SAID, placeholder=" ...")
-        headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.says} ({said})"
+        culprits = tuple(distinct_ranks([event.who])) or sole_failure(timeline)
+        quote = shorten(event.text, QUOTE_LENGTH, placeholder=" ...")
+        headline = f"{f'{describe_identities(culprits)}: ' if culprits else ''}{kind.description} ({quote})"
         sure: Confidence = "low" if culprits else "medium"  # others may have said the same
         yield Candidate(kind.cause, "last words", sure, headline, (event,), culprits, owner=kind.owner)
         return
@@ -46,27 +48,27 @@ def _error_weight(event: Event[Any]) -> tuple[bool, bool]:
     return event.what is not Mark.UNREAD_TROUBLE, " " not in event.text
 
 
-def unclassified_errors(story: Timeline) -> Sequence[Event[Any]]:
-    """The lines about a failure that nothing else was read from, where nothing explains the end.
+def unclassified_errors(timeline: Timeline) -> Sequence[Event[Any]]:
+    """Error lines that no pattern recognises, where nothing explains the end.
 
     A job that went on afterwards, or came to its end, has none: then only errors by name are left.
     """
-    if story.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in story.trouble):
+    if timeline.marked(Mark.NOT_A_LOG) or not all(_unexplained_end(event) for event in timeline.trouble):
         return ()
-    told = story.marked(Mark.UNREAD_TROUBLE)
-    if story.alive:
-        return sorted([*told, *_behind_the_end(story)], key=_source_line)
-    plain = [event for event in story.of(UnclassifiedError) if not event.what.aside]
-    return sorted([*told, *(plain or story.of(UnclassifiedError))], key=_source_line)
+    errors = timeline.marked(Mark.UNREAD_TROUBLE)
+    if timeline.alive:
+        return sorted([*errors, *_behind_the_end(timeline)], key=_source_line)
+    plain = [event for event in timeline.of_kind(UnclassifiedError) if not event.what.aside]
+    return sorted([*errors, *(plain or timeline.of_kind(UnclassifiedError))], key=_source_line)
 
 
-def _behind_the_end(story: Timeline) -> list[Event[Any]]:
-    """What a script says behind a program that came to its end, in front of the code that it ends with."""
-    done = {event.place.source: event.place.offset for event in story.marked(Mark.JOB_FINISHED)}
-    ends = {event.place.source: event.place.offset for event in story.of(ProcessExit)}
+def _behind_the_end(timeline: Timeline) -> list[Event[Any]]:
+    """Errors of a script after its program finished, before the script's exit code."""
+    done = {event.place.source: event.place.offset for event in timeline.marked(Mark.JOB_FINISHED)}
+    ends = {event.place.source: event.place.offset for event in timeline.of_kind(ProcessExit)}
     return [
         event
-        for event in story.of(UnclassifiedError)
+        for event in timeline.of_kind(UnclassifiedError)
         if done.get(event.place.source, event.place.offset)
         < event.place.offset
         < ends.get(event.place.source, 0)

@@ -1,4 +1,4 @@
-"""Weighs candidate causes: what each rests on, and what else in the story speaks for or against it.
+"""Weighs candidate causes: what each rests on, and what speaks for or against it.
 
 Points are few and coarse, so that a person can follow them. The ground is how far a piece of evidence
 reaches: a broken GPU explains an exception, an exception explains why a process ended, a process that ended
@@ -83,10 +83,15 @@ class WeighedCandidate:
         return min((f for f in self.factors if f.points < 0), key=lambda f: f.points, default=None)
 
 
-def weigh_candidates(story: Timeline, candidates: Sequence[Candidate]) -> list[WeighedCandidate]:
-    """All candidates, suspicions last, the one with the most points first; the earlier one where equal."""
-    weighed = [WeighedCandidate(one, tuple(_weight_factors(story, one, candidates))) for one in candidates]
-    return sorted(weighed, key=lambda one: (not one.decides, -one.points, _first_time(story, one.candidate)))
+def weigh_candidates(timeline: Timeline, candidates: Sequence[Candidate]) -> list[WeighedCandidate]:
+    """All candidates by points, suspicions last; of equals the earlier one first."""
+    weighed = [
+        WeighedCandidate(candidate, tuple(_weight_factors(timeline, candidate, candidates)))
+        for candidate in candidates
+    ]
+    return sorted(
+        weighed, key=lambda entry: (not entry.decides, -entry.points, _first_time(timeline, entry.candidate))
+    )
 
 
 def rests_on(best: WeighedCandidate) -> str:
@@ -95,151 +100,170 @@ def rests_on(best: WeighedCandidate) -> str:
     return f"It rests on {'; '.join([GROUNDS[best.candidate.ground][1], *reasons])}."
 
 
-def why_less_likely(best: WeighedCandidate, other: WeighedCandidate) -> str:
-    """Why the other one counts less, as a clause."""
-    against = other.against
+def why_less_likely(best: WeighedCandidate, rival: WeighedCandidate) -> str:
+    """Why another candidate counts less, as a clause."""
+    against = rival.against
     if against is not None and against.points <= -CLOSE:
         return against.why
-    mine, its = GROUNDS[best.candidate.ground], GROUNDS[other.candidate.ground]
+    mine, its = GROUNDS[best.candidate.ground], GROUNDS[rival.candidate.ground]
     if mine[0] > its[0]:
         return f"{mine[1]} explains {its[1]}"
-    own = [f for f in best.factors if f.points > 0 and f not in other.factors]
+    own = [f for f in best.factors if f.points > 0 and f not in rival.factors]
     more = max(own, key=lambda f: f.points, default=None)
     return more.why if more is not None else "it was seen later"
 
 
 def close_seconds(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) -> list[WeighedCandidate]:
-    """The other candidates that blame somebody or something else and have nearly as many points."""
-    one = best.candidate
+    """Candidates with another cause or culprit and nearly as many points."""
+    candidate = best.candidate
     return [
-        other
-        for other in rest
+        rival
+        for rival in rest
         if (
-            other.candidate.cause != one.cause
-            or _culprit_ranks(other.candidate) not in (frozenset(), _culprit_ranks(one))
+            rival.candidate.cause != candidate.cause
+            or _culprit_ranks(rival.candidate) not in (frozenset(), _culprit_ranks(candidate))
         )
-        and other.decides
-        and best.points - other.points < CLOSE
+        and rival.decides
+        and best.points - rival.points < CLOSE
     ]
 
 
 Rule = Callable[[Timeline, Candidate, Sequence[Candidate]], WeightFactor | None]
 
 
-def _weight_factors(story: Timeline, one: Candidate, others: Sequence[Candidate]) -> Iterator[WeightFactor]:
+def _weight_factors(
+    timeline: Timeline, candidate: Candidate, others: Sequence[Candidate]
+) -> Iterator[WeightFactor]:
     for rule in _RULES:
-        factor = rule(story, one, others)
+        factor = rule(timeline, candidate, others)
         if factor is not None:
             yield factor
 
 
-def _order_in_time(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _order_in_time(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """A consequence comes after what it follows from."""
-    first = story.first_wait
-    own = [event for event in one.evidence if not _is_wait(story, event)]
-    if first is None or not own or not _of_the_process(one):
+    first = timeline.first_wait
+    own = [event for event in candidate.evidence if not _is_wait(timeline, event)]
+    if first is None or not own or not _of_the_process(candidate):
         return None
-    if all(story.late(event) for event in own):
+    if all(timeline.late(event) for event in own):
         who = describe_identities([first.who]) or "a rank"
         return WeightFactor(-40, f"it came only after {who} had given up waiting")
-    begun = min((wait.began for wait in story.waits if wait.began is not None), default=None)
-    if begun is not None and any(e.time is not None and e.time < begun for e in own):
+    wait_start = min((wait.began for wait in timeline.waits if wait.began is not None), default=None)
+    if wait_start is not None and any(e.time is not None and e.time < wait_start for e in own):
         return WeightFactor(2, "it came before the others began to wait")
     return None
 
 
-def _killed_first(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
-    """The first process to be killed says nothing itself: what another one says then is an echo."""
-    ranks = _culprit_ranks(one)
-    killed = {e.who.rank for e in story.of(ProcessExit) if e.what.first and e.what.signal in KILLS} - {None}
-    if not killed or not ranks or one.ground not in ("own error", "death", "path"):
+def _killed_first(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+    """The first process to be killed says nothing: what another one says is an echo."""
+    ranks = _culprit_ranks(candidate)
+    killed = {
+        e.who.rank for e in timeline.of_kind(ProcessExit) if e.what.first and e.what.signal in KILLS
+    } - {None}
+    if not killed or not ranks or candidate.ground not in ("own error", "death", "path"):
         return None
     if ranks & killed:
         return WeightFactor(3, "it is the process that its launcher saw end first")
-    if one.ground == "own error" and not _long_before_exits(story, one):
+    if candidate.ground == "own error" and not _long_before_exits(timeline, candidate):
         return WeightFactor(
             -12, f"{describe_identities(Identity(rank=rank) for rank in killed)} had been killed by then"
         )
     return None
 
 
-def _long_before_exits(story: Timeline, one: Candidate) -> bool:
-    """True for an error so long before a launcher saw any process end that nothing had ended by then."""
-    told = min((e.time for e in story.of(ProcessExit) if e.what.first and e.time is not None), default=None)
-    own = [event.time for event in one.evidence if event.time is not None]
-    return told is not None and bool(own) and min(own) < told - NOTICED
+def _long_before_exits(timeline: Timeline, candidate: Candidate) -> bool:
+    """True for an error long before a launcher saw any process end."""
+    first_exit = min(
+        (e.time for e in timeline.of_kind(ProcessExit) if e.what.first and e.time is not None), default=None
+    )
+    own = [event.time for event in candidate.evidence if event.time is not None]
+    return first_exit is not None and bool(own) and min(own) < first_exit - NOTICED
 
 
-def _waited_itself(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
-    """Who came to the collective and waited there is waited for by nobody."""
-    ranks = _culprit_ranks(one)
-    waited = {wait.who.rank for wait in story.waits}
-    if not ranks or not waited or one.ground in ("different", "compared", "named"):
+def _waited_itself(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+    """A rank that waited in the collective itself is not awaited by the others."""
+    ranks = _culprit_ranks(candidate)
+    waited = {wait.who.rank for wait in timeline.waits}
+    if not ranks or not waited or candidate.ground in ("different", "compared", "named"):
         return None
-    if ranks <= waited and one.ground in ("own error", "absence", "echo", "death"):
+    if ranks <= waited and candidate.ground in ("own error", "absence", "echo", "death"):
         return WeightFactor(
-            -12 if _of_the_process(one) else 0, f"{describe_identities(one.culprits)} waited itself"
+            -12 if _of_the_process(candidate) else 0,
+            f"{describe_identities(candidate.culprits)} waited itself",
         )
     if ranks.isdisjoint(waited):
-        return WeightFactor(3, f"the others waited, and {describe_identities(one.culprits)} did not")
+        return WeightFactor(3, f"the others waited, and {describe_identities(candidate.culprits)} did not")
     return None
 
 
-def _external_source(_: Timeline, one: Candidate, __: Sequence[Candidate]) -> WeightFactor | None:
+def _external_source(_: Timeline, candidate: Candidate, __: Sequence[Candidate]) -> WeightFactor | None:
     """The kernel, the driver and schedulers are no part of the job."""
-    if any(isinstance(event.what, OUTSIDE) for event in one.evidence):
+    if any(isinstance(event.what, OUTSIDE) for event in candidate.evidence):
         return WeightFactor(3, "the kernel, the driver or a scheduler says it")
     return None
 
 
-def _is_corroborated(story: Timeline, one: Candidate, others: Sequence[Candidate]) -> WeightFactor | None:
-    """Two different kinds of evidence that point to the same rank support each other; one line is not two."""
-    ranks = _culprit_ranks(one)
-    places = {event.place for event in one.evidence}
-    for other in others:
-        if other.ground in (one.ground, "hint", "node") or not ranks or _culprit_ranks(other) != ranks:
+def _is_corroborated(
+    timeline: Timeline, candidate: Candidate, others: Sequence[Candidate]
+) -> WeightFactor | None:
+    """Two kinds of evidence in different lines for the same rank support each other."""
+    ranks = _culprit_ranks(candidate)
+    places = {event.place for event in candidate.evidence}
+    for witness in others:
+        if (
+            witness.ground in (candidate.ground, "hint", "node")
+            or not ranks
+            or _culprit_ranks(witness) != ranks
+        ):
             continue
-        if not places >= {event.place for event in other.evidence}:
+        if not places >= {event.place for event in witness.evidence}:
             return WeightFactor(
                 2, f"two kinds of evidence name {describe_identities(Identity(rank=rank) for rank in ranks)}"
             )
     return None
 
 
-def _unused_transport(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+def _unused_transport(
+    timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]
+) -> WeightFactor | None:
     """Only links that the job uses can break it."""
-    if one.cause == "network_ib" and _on_one_node(story) and not _of_nccl(one):
+    if candidate.cause == "network_ib" and _on_one_node(timeline) and not _of_nccl(candidate):
         return WeightFactor(-30, "the job ran on one node, and its GPUs do not talk over InfiniBand")
-    if one.cause == "peer_cuda_oom" and _sized_by_others(story, one):
+    if candidate.cause == "peer_cuda_oom" and _sized_by_others(timeline, candidate):
         return WeightFactor(-35, "it wanted room for an object whose size came out of a broken collective")
     return None
 
 
-def _handled_by_program(_: Timeline, one: Candidate, others: Sequence[Candidate]) -> WeightFactor | None:
-    """What a program's logger told had been caught: an error that nobody caught counts more."""
+def _handled_by_program(
+    _: Timeline, candidate: Candidate, others: Sequence[Candidate]
+) -> WeightFactor | None:
+    """An error that a program caught and logged counts less than an uncaught one."""
     logged = [
-        event for event in one.evidence if isinstance(event.what, ExceptionRaised) and event.what.logged
+        event for event in candidate.evidence if isinstance(event.what, ExceptionRaised) and event.what.logged
     ]
-    own = any(other is not one and other.ground == "own error" for other in others)
-    if one.ground == "own error" and own and logged and len(logged) == len(one.evidence):
+    own = any(rival is not candidate and rival.ground == "own error" for rival in others)
+    if candidate.ground == "own error" and own and logged and len(logged) == len(candidate.evidence):
         return WeightFactor(-CLOSE, "its program had caught and logged it")
     return None
 
 
-def _peers(story: Timeline, one: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
-    """A NaN that the peers of a rank did not have need not be of the program that all of them run."""
-    alone = nan_beside_peers(story) if one.ground == "own error" else None
-    if alone is not None and all(any(event is other for other in alone.events) for event in one.evidence):
+def _lone_nan(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
+    """A NaN that a rank's peers did not have need not be the program's."""
+    nan = nan_beside_peers(timeline) if candidate.ground == "own error" else None
+    if nan is not None and all(
+        any(event is nan_event for nan_event in nan.events) for event in candidate.evidence
+    ):
         return WeightFactor(
             -12,
-            f"{describe_identities(alone.people)} had it, and the others that ran the same program did not",
+            f"{describe_identities(nan.people)} had it, and the others that ran the same program did not",
         )
     return None
 
 
 _RULES: tuple[Rule, ...] = (
     _handled_by_program,
-    _peers,
+    _lone_nan,
     _order_in_time,
     _killed_first,
     _waited_itself,
@@ -249,39 +273,39 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def _of_the_process(one: Candidate) -> bool:
-    """True for what a process says about itself, so that it matters when it says it."""
-    return one.ground == "own error" or any(
-        isinstance(event.what, Symptom) and event.what.personal for event in one.evidence
+def _of_the_process(candidate: Candidate) -> bool:
+    """True for a process's words about itself: their time matters."""
+    return candidate.ground == "own error" or any(
+        isinstance(event.what, Symptom) and event.what.personal for event in candidate.evidence
     )
 
 
-def _on_one_node(story: Timeline) -> bool:
+def _on_one_node(timeline: Timeline) -> bool:
     """True when every rank of the job was seen, and all on one host."""
-    hosts = {event.who.host for event in story.events if event.who.host and event.who.rank is not None}
-    return len(hosts) == 1 and story.expected is not None and len(story.ranks_seen) >= story.expected
+    hosts = {event.who.host for event in timeline.events if event.who.host and event.who.rank is not None}
+    return len(hosts) == 1 and timeline.expected is not None and len(timeline.ranks_seen) >= timeline.expected
 
 
-def _sized_by_others(story: Timeline, one: Candidate) -> bool:
-    """True when the memory was wanted for an object whose size the other ranks had sent."""
-    ranks = _culprit_ranks(one)
+def _sized_by_others(timeline: Timeline, candidate: Candidate) -> bool:
+    """True when the memory was for an object whose size other ranks had sent."""
+    ranks = _culprit_ranks(candidate)
     return any(
         event.who.rank in ranks and any(frame.function in _OBJECTS for frame in event.what.frames)
-        for event in story.of(ExceptionRaised)
+        for event in timeline.of_kind(ExceptionRaised)
     )
 
 
-def _of_nccl(one: Candidate) -> bool:
-    return any("NCCL" in event.text for event in one.evidence)
+def _of_nccl(candidate: Candidate) -> bool:
+    return any("NCCL" in event.text for event in candidate.evidence)
 
 
-def _is_wait(story: Timeline, event: Event[Any]) -> bool:
-    return any(event is wait.event for wait in story.waits)
+def _is_wait(timeline: Timeline, event: Event[Any]) -> bool:
+    return any(event is wait.event for wait in timeline.waits)
 
 
-def _culprit_ranks(one: Candidate) -> frozenset[int]:
-    return frozenset(who.rank for who in (*one.culprits, *one.parties) if who.rank is not None)
+def _culprit_ranks(candidate: Candidate) -> frozenset[int]:
+    return frozenset(who.rank for who in (*candidate.culprits, *candidate.parties) if who.rank is not None)
 
 
-def _first_time(story: Timeline, one: Candidate) -> tuple[float, str, int]:
-    return min((story.moment(event) for event in one.evidence), default=(float("inf"), "", 0))
+def _first_time(timeline: Timeline, candidate: Candidate) -> tuple[float, str, int]:
+    return min((timeline.moment(event) for event in candidate.evidence), default=(float("inf"), "", 0))

@@ -12,7 +12,7 @@ from tiers import first
 
 from nodedoctor.triage.lines.normal import RawLine
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.read.patience import Patience, TooLong
+from nodedoctor.triage.read.timed_blocks import BlockTimeout, TimedBlocks
 
 CUBIC = re.compile(rb"step\s*\s*\s*loss")
 """What takes minutes over a few thousand blanks."""
@@ -23,24 +23,24 @@ def test_what_takes_long_is_ended_read_again_and_counted() -> None:
     before = signal.getsignal(signal.SIGVTALRM)
     lines = [b"a", b"step" + b" " * 8000 + b"x", b"b"]
     read: list[int] = []
-    with Patience(RawLine(Place("log", n), line) for n, line in enumerate(lines)) as patience:
-        with pytest.raises(TooLong):
-            for line in patience.lines():
+    with TimedBlocks(RawLine(Place("log", n), line) for n, line in enumerate(lines)) as blocks:
+        with pytest.raises(BlockTimeout):
+            for line in blocks.lines():
                 CUBIC.search(line.data)
-        patience.give_up()
-        for line in patience.lines():
+        blocks.give_up()
+        for line in blocks.lines():
             read.append(len(line.data))
-    assert read == [1, 1024, 1] and patience.unread == 1
+    assert read == [1, 1024, 1] and blocks.unread == 1
     assert signal.getsignal(signal.SIGVTALRM) == before
 
 
 def test_what_takes_long_cut_short_too_is_left_out() -> None:
-    with Patience(RawLine(Place("log", n), b"x" * 9000) for n in range(3)) as patience:
+    with TimedBlocks(RawLine(Place("log", n), b"x" * 9000) for n in range(3)) as blocks:
         for _ in range(2):
-            next(patience.lines())
-            patience.give_up()
-        assert list(patience.lines()) == []
-    assert patience.unread == 6  # cut short once, and left out then
+            next(blocks.lines())
+            blocks.give_up()
+        assert list(blocks.lines()) == []
+    assert blocks.unread == 6  # cut short once, and left out then
 
 
 PUMPED = {

@@ -1,4 +1,4 @@
-"""Errors that decide nothing beside what the whole job shows: who waited later, and who ended first.
+"""Errors that decide nothing beside the whole job: who waited later, who ended first.
 
 Programs print errors that they handle. Such a line is no cause, unless something ties it to a death.
 """
@@ -22,19 +22,19 @@ from nodedoctor.triage.timeline.model import QUIET, CollectiveWait
 from nodedoctor.triage.timeline.recovery.survived import FAR
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
-STARTS = ("version_mismatch", "driver_problem")
+STARTUP_CAUSES = ("version_mismatch", "driver_problem")
 """Causes that keep a process from its first collective: one that made many had none of them."""
-MEETING = "rendezvous-failed"
-"""A launcher tells it too when its store ends with the job."""
-WORKING = 3
+RENDEZVOUS = "rendezvous-failed"
+"""A symptom that a launcher prints, too, when its store ends with the job."""
+STARTUP_COLLECTIVES = 3
 """Collectives after which a job is past its start."""
 
 
 @record
 class JobContext:
-    """What of the whole job speaks against an error: who waited, how far it came, who ended first."""
+    """What in the job speaks against an error: waits, progress and the first ends."""
 
-    began: dict[int | None, float]
+    wait_starts: dict[int | None, float]
     """When the last wait of each rank began."""
     past_start: bool
     all_waited: bool
@@ -48,12 +48,12 @@ def describe_job(
 ) -> JobContext:
     """The context of a job's errors, put together once."""
     first = [event for event in events if isinstance(event.what, ProcessExit) and event.what.first]
-    began: dict[int | None, float] = {}
+    wait_starts: dict[int | None, float] = {}
     for wait in waits:
         if wait.began is not None:
-            began[wait.who.rank] = max(began.get(wait.who.rank, wait.began), wait.began)
+            wait_starts[wait.who.rank] = max(wait_starts.get(wait.who.rank, wait.began), wait.began)
     return JobContext(
-        began,
+        wait_starts,
         _is_past_start(events, waits),
         bool(waits) and _all_waited(waits, expected),
         _first_were_killed(first),
@@ -61,24 +61,29 @@ def describe_job(
     )
 
 
-def is_of_the_start(event: Event[Any], job: JobContext) -> bool:
-    """True for what keeps a program from its first step, of a job that made many."""
-    return job.past_start and event.who.rank is None and _of_the_start(event.what)
+def is_startup_error(event: Event[Any], job: JobContext) -> bool:
+    """True for what keeps a program from its first step, in a job past that."""
+    return job.past_start and event.who.rank is None and _prevents_start(event.what)
 
 
 def waited_later(event: Event[Any], job: JobContext) -> bool:
-    """True for a process that came to a collective after its error and waited there until the timeout."""
+    """True for a process that waited in a collective after its error, until the timeout."""
     rank = event.who.rank
-    later = rank is not None and event.time is not None and rank in job.began and event.time < job.began[rank]
+    later = (
+        rank is not None
+        and event.time is not None
+        and rank in job.wait_starts
+        and event.time < job.wait_starts[rank]
+    )
     return later and _is_personal(event.what)
 
 
 def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
-    """True for an error of an unknown rank where every rank waited: none is left that could have failed."""
+    """True for an error without a rank where every rank waited, so that none failed."""
     return job.all_waited and event.who.rank is None and _is_personal(event.what)
 
 
-def is_beside_killed(event: Event[Any], job: JobContext) -> bool:
+def follows_kill(event: Event[Any], job: JobContext) -> bool:
     """True for an exception of an unknown rank where the first to end were killed."""
     return job.first_were_killed and event.who.rank is None and isinstance(event.what, ExceptionRaised)
 
@@ -110,8 +115,8 @@ def _is_personal(what: object) -> bool:
 
 
 def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]) -> bool:
-    """True when the job was past its start: it counted steps, or waits in a late collective."""
-    if any(wait.work.seq is not None and wait.work.seq > WORKING for wait in waits):
+    """True when the job had counted steps, or waits in a late collective."""
+    if any(wait.work.seq is not None and wait.work.seq > STARTUP_COLLECTIVES for wait in waits):
         return True
     rises: Counter[tuple[str, int]] = Counter()
     for event in events:
@@ -120,19 +125,19 @@ def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]
     return max(rises.values(), default=0) >= FAR
 
 
-def _of_the_start(what: object) -> bool:
-    """True for what keeps a program from its first step; a function imports when it is called."""
+def _prevents_start(what: object) -> bool:
+    """True for what keeps a program from its first step, except imports in functions."""
     if isinstance(what, ExceptionRaised):
-        called = bool(what.frames) and what.frames[-1].function != "<module>"
-        return not called and _IMPORTS.search(what.type) is not None
-    return isinstance(what, Symptom) and (what.cause in STARTS or what.name == MEETING)
+        in_function = bool(what.frames) and what.frames[-1].function != "<module>"
+        return not in_function and _IMPORTS.search(what.type) is not None
+    return isinstance(what, Symptom) and (what.cause in STARTUP_CAUSES or what.name == RENDEZVOUS)
 
 
 def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:
-    """True when every rank of the job waited: none is left that could have failed early."""
+    """True when every rank of the job waited, so that none had failed early."""
     return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
 
 
 def _first_were_killed(first: list[Event[ProcessExit]]) -> bool:
-    """True when the first to end were killed: an exception ends a process with a code of its own."""
+    """True when the first to end were killed, unlike processes with an exception."""
     return bool(first) and all(event.what.signal in (7, 9, 11) for event in first)

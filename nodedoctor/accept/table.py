@@ -1,0 +1,99 @@
+"""The table of an acceptance: one row for each kind of rate, against floor, peers and past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from nodedoctor.accept.measurements import Measurement
+from nodedoctor.record import field_names, record, replace
+
+BELOW_PEERS = 0.9
+"""Of the median of the peers, as in the checks of bandwidth and GEMM; ours."""
+BELOW_PAST = 0.85
+"""Of the same rate in the past of this node; ours: beyond the 1 to 2 % that a day's temperature changes
+(arXiv 2407.21783, section 3.3.4) and the spread of short measurements."""
+
+FAIL, WARN, PASS, UNJUDGED = "fail", "warn", "pass", "unknown"
+_TITLES = {
+    "p2p": "GPU to GPU",
+    "host-to-gpu": "host to GPU",
+    "gpu-to-host": "GPU to host",
+    "memory-copy": "GPU memory",
+    "gemm-bf16": "GEMM bf16",
+    "rdma-loopback": "RDMA loopback",
+}
+
+
+@record
+class Row:
+    """One kind of rate in one circumstance: the lowest of `count`, and what it is held against.
+
+    `floor` is None where none is known for these circumstances, `peers` where nothing else is alike, `before`
+    without an earlier run.
+    """
+
+    operation: str
+    title: str
+    circumstances: str
+    count: int
+    lowest: float
+    subject: str
+    unit: str
+    status: str = PASS
+    why: str = ""
+    peers: float | None = None
+    floor: float | None = None
+    floor_source: str = ""
+    before: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The name under which a journal keeps it: rates of other circumstances are other rates."""
+        return f"{self.operation} ({self.circumstances})" if self.circumstances else self.operation
+
+
+def make_rows(measured: Iterable[Measurement], past: Mapping[str, float]) -> list[Row]:
+    """The rows, in the order in which their rates were measured; `past` holds earlier rates by key."""
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for rate in measured:
+        groups.setdefault((rate.operation, rate.circumstances), []).append(rate)
+    return [_row(group, past) for group in groups.values()]
+
+
+def _row(group: Sequence[Measurement], past: Mapping[str, float]) -> Row:
+    worst = min(group, key=lambda measurement: measurement.rate)
+    row = Row(
+        operation=worst.operation,
+        title=_TITLES.get(worst.operation, worst.operation.replace("_", "-")),
+        circumstances=worst.circumstances,
+        count=len(group),
+        lowest=worst.rate,
+        subject=worst.subject,
+        unit=worst.unit,
+        peers=round(median(measurement.rate for measurement in group), 2) if len(group) > 1 else None,
+        floor=worst.floor,
+        floor_source=worst.floor_source,
+    )
+    row = replace(row, before=past.get(row.key))
+    status, why = _judge(row, worst.level)
+    return replace(row, status=status, why=why)
+
+
+def _judge(row: Row, level: str) -> tuple[str, str]:
+    """The strictest of the three references that is not met, else those that are."""
+    if row.floor is not None and row.lowest < row.floor:
+        return level, "below the floor"
+    if row.peers is not None and row.lowest < BELOW_PEERS * row.peers:
+        return WARN, f"{1 - row.lowest / row.peers:.0%} below its peers"
+    if row.before is not None and row.lowest < BELOW_PAST * row.before:
+        return WARN, f"{1 - row.lowest / row.before:.0%} slower than before"
+    references = {"floor": row.floor, "peers": row.peers, "past": row.before}
+    met = [name for name, value in references.items() if value is not None]
+    return (PASS, f"meets {' and '.join(met)}") if met else (UNJUDGED, "no reference is known")
+
+
+def as_document(row: Row) -> dict[str, Any]:
+    """The row as plain data."""
+    return {**{name: getattr(row, name) for name in field_names(Row)}, "key": row.key}

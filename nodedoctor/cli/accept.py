@@ -1,0 +1,104 @@
+"""`nodedoctor accept`: is this node as fast as it must be? Two minutes at most, on idle GPUs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodedoctor import journal
+from nodedoctor.accept import document, text
+from nodedoctor.accept.document import CHECKS
+from nodedoctor.cli import endings, headless
+from nodedoctor.cli.arguments import command_words, seconds
+from nodedoctor.cli.console import Parser, columns, complain, emit, write_stderr
+from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.declare.registry import Options
+from nodedoctor.engine.session import Request, Session
+from nodedoctor.errors import NodeDoctorError
+from nodedoctor.report import json as report_json
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from nodedoctor.report.document import Report
+
+DEADLINE_S = 120.0
+"""Seconds for all measurements; ours: what is not measured by then is named."""
+
+
+def main(words: list[str]) -> int:
+    """Measure, show the table, keep the rates; exits as a gate does: 0, 2, 3 or 4."""
+    arguments = parser().parse_args(words)
+    folder = journal.folder_of(arguments.journal)
+    try:
+        report = _saved(arguments.report) if arguments.report else _measured(arguments)
+    except NodeDoctorError as error:
+        return complain(error)
+    past = endings.run(headless.read_journal(folder))[0] if folder else []  # the first run has none
+    measured = document.make_document(report, journal.earlier_rates(past))
+    form = (
+        f"{json.dumps(measured, indent=1)}\n"
+        if arguments.json
+        else text.render(measured, min(columns(), 110))
+    )
+    if not emit(form):
+        return Exit.OUTPUT
+    if folder and not (arguments.replay or arguments.report):
+        problem = endings.run(headless.keep_in_journal(folder, report, "accept", document.rates_of(report)))
+        if problem:
+            write_stderr(f"{folder}: {problem}")
+    return int(measured["exit"])
+
+
+def _measured(arguments: Namespace) -> Report:
+    """The report of the measurements of this node, or of a recorded one."""
+    options = Options(deep=True, python=arguments.python, exec_prefix=command_words(arguments.exec))
+    replay = Path(arguments.replay) if arguments.replay else None
+    session = Session(
+        Request(words=CHECKS, options=options, deadline=arguments.deadline, replay=replay, preview=True)
+    )
+    report, _ = endings.run(headless.run(session, progress=not arguments.json))
+    return report_json.document(report)
+
+
+def _saved(path: str) -> Report:
+    """The report in a file, of a run with --deep."""
+    from nodedoctor.cli.compare import document_of
+
+    return document_of(Path(path))
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor accept`."""
+    parser = Parser(
+        prog="nodedoctor accept",
+        description="Measure an idle node: copies between GPUs and with the host, GPU memory, GEMM, "
+        "collectives, RDMA loopback. Each rate is compared with a floor that operators ship for this board, "
+        "with its peers on this node, and with its past in the journal.",
+        epilog="exit codes: 0 accepted, 2 a floor is not met or data was wrong, 3 not all was measured (GPUs "
+        "in use are never loaded), 4 slower than peers, past or a usual floor",
+        allow_abbrev=False,
+    )
+    add: Any = parser.add_argument
+    add("--json", action="store_true", help="print one JSON document on stdout")
+    add("--python", default="", metavar="PATH", help="path of the training Python interpreter")
+    add("--exec", default="", metavar="'CMD'", help="command prefix to run it, e.g. 'docker exec trainer'")
+    add(
+        "--journal",
+        default="",
+        metavar="DIR",
+        help="compare with the journal in this directory; append to it",
+    )
+    add("--deadline", type=seconds, default=DEADLINE_S, metavar="SECONDS", help="time limit (default 120)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--replay", default="", metavar="PATH", help="judge what a recorded node had measured"
+    )
+    source.add_argument(
+        "--report",
+        default="",
+        metavar="FILE",
+        help="judge what `nodedoctor --deep --json` measured and saved",
+    )
+    return parser

@@ -1,0 +1,92 @@
+"""`nodedoctor history`: what earlier runs on this node found, a line a run, and how each rate went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from nodedoctor import journal
+from nodedoctor.cli import endings, headless
+from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.json_shapes import Json, number, part, parts, text
+from nodedoctor.report.inert import inert
+from nodedoctor.wording import count_with_noun
+
+BARS = "▁▂▃▄▅▆▇█"
+SHOWN = 40
+"""Runs of a rate that are plotted, the latest; ours."""
+
+
+def main(words: list[str]) -> int:
+    """Show the journal; 64 where there is none."""
+    arguments = parser().parse_args(words)
+    folder = journal.folder_of(arguments.journal)
+    if not folder:
+        return complain(f"which journal? --journal DIR or {journal.VARIABLE} names its directory")
+    entries, problem = endings.run(headless.read_journal(folder))
+    if problem:
+        return complain(f"{folder}: {problem}")
+    form = f"{json.dumps({'entries': entries}, indent=1)}\n" if arguments.json else render(entries)
+    return Exit.OK if emit(form) else Exit.OUTPUT
+
+
+def render(entries: Sequence[Json]) -> str:
+    """A line a run with its causes, causes that came back, and a plot of each rate."""
+    lines, latest = [], dict[str, Json]()
+    for entry in entries:
+        command = text(entry, "command")
+        lines.append(_run_line(latest.get(command), entry))
+        latest[command] = entry
+    repeated = {cause: times for cause, times in journal.recurring_causes(entries).items() if len(times) > 1}
+    if repeated:
+        lines += ["", "Found more than once"]
+        lines += [
+            f"  {inert(cause)}: {len(times)} times, {times[0][:10]} to {times[-1][:10]}"
+            for cause, times in repeated.items()
+        ]
+    plots = list(_plots(entries))
+    return "\n".join([*lines, *(["", "Rates, oldest run first"] if plots else []), *plots]) + "\n"
+
+
+def _run_line(before: Json | None, entry: Json) -> str:
+    causes = [text(cause, "id") for cause in parts(entry, "causes")]
+    earlier = {text(cause, "id") for cause in parts(before, "causes")} if before is not None else set(causes)
+    new = [f"{cause} (new)" if cause not in earlier else cause for cause in causes]
+    changes = [
+        f"{name} {text(entry, name)}"
+        for name in ("driver", "kernel", "tool")
+        if before is not None and text(before, name) != text(entry, name)
+    ]
+    if before is not None and text(before, "boot") != text(entry, "boot"):
+        changes.insert(0, "rebooted")
+    causes_shown = ", ".join(new) or "nothing found"
+    changed = f"  [{', '.join(changes)}]" if changes else ""
+    return inert(f"{text(entry, 'time')}  {text(entry, 'command'):<6}  {causes_shown}{changed}")
+
+
+def _plots(entries: Sequence[Json]) -> Iterator[str]:
+    """Each rate over the runs, from half of its highest to the highest."""
+    rates: dict[str, list[float]] = {}
+    for entry in entries:
+        for key in part(entry, "rates"):
+            if (rate := number(part(entry, "rates").get(key))) is not None:
+                rates.setdefault(key, []).append(rate)
+    for key, values in rates.items():
+        latest, highest = values[-SHOWN:], max(values)
+        heights = (2 * rate / highest - 1 if highest else 0.0 for rate in latest)
+        bars = "".join(BARS[max(0, round(7 * height))] for height in heights)
+        runs = count_with_noun(len(values), "run")
+        yield inert(f"  {bars}  {latest[-1]:g} now, {highest:g} at best, {runs}: {key}")
+
+
+def parser() -> Parser:
+    """The parser of `nodedoctor history`."""
+    parser = Parser(
+        prog="nodedoctor history",
+        description="What earlier runs on this node found, from the journal that --journal DIR keeps.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--journal", default="", metavar="DIR", help="directory of the journal")
+    parser.add_argument("--json", action="store_true", help="print the entries as one JSON document")
+    return parser

@@ -1,0 +1,99 @@
+"""Rates below which something is wrong, by operation and fabric: gates that operators ship, with sources.
+
+A bandwidth is nothing without its circumstances: a floor is found only where all that it holds for fits, so
+that no smaller board, other link or shorter message borrows one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+from nodedoctor.knowledge.table import rows
+from nodedoctor.record import record
+
+Operation = Literal["p2p", "host-copy", "all_reduce", "gemm-bf16"]
+
+
+@record
+class Floor:
+    """One gate. `gate` is its number in `unit`; `tolerance` the share of it that still passes.
+
+    It holds for these `models` (none: all), for pairs that `nvidia-smi topo -m` calls `link`, for so many
+    `gpus` of one node (0: any number), this PCIe generation and messages of `least_bytes` or more. `healthy`
+    is a good run, `level` what falling short deserves, `read` the day on which the source was read.
+    """
+
+    operation: Operation
+    fabric: str
+    models: tuple[str, ...]
+    gate: float
+    unit: str
+    tolerance: float
+    level: Literal["fail", "warn"]
+    read: str
+    source: str
+    link: str = ""
+    gpus: int = 0
+    pcie_gen: int = 0
+    least_bytes: int = 0
+    healthy: float | None = None
+
+    @property
+    def least(self) -> float:
+        """The lowest rate that passes, in `unit`."""
+        return self.gate * self.tolerance
+
+
+@record
+class Share:
+    """A floor as a `share` of what `of` names, for links of `up_to_gbps` at most (None: of any speed)."""
+
+    operation: str
+    fabric: str
+    share: float
+    of: str
+    up_to_gbps: float | None
+    why: str
+    source: str
+
+
+@cache
+def floors() -> tuple[Floor, ...]:
+    """All gates."""
+    return rows("floors", "floors", Floor)
+
+
+@cache
+def shares() -> tuple[Share, ...]:
+    """All floors that are shares."""
+    return rows("floors", "shares", Share)
+
+
+def fitting_floors(
+    operation: Operation,
+    model: str = "",
+    *,
+    link: str = "",
+    gpus: int = 0,
+    pcie_gen: int = 0,
+    size: int | None = None,
+) -> list[Floor]:
+    """The gates that hold for a measurement, the strictest last. A link that is not known fits any row."""
+    fitting = [
+        row
+        for row in floors()
+        if row.operation == operation
+        and (not row.models or model in row.models)
+        and (not link or row.link in ("", link))
+        and row.gpus in (0, gpus)
+        and row.pcie_gen == pcie_gen
+        and (size is None or size >= row.least_bytes)
+    ]
+    return sorted(fitting, key=lambda row: row.least)
+
+
+def share_of(operation: str, gbps: float = 0.0) -> Share | None:
+    """The share for a measurement on links of this speed; None where nothing is known of them."""
+    fitting = (row for row in shares() if row.operation == operation)
+    return next((row for row in fitting if row.up_to_gbps is None or gbps <= row.up_to_gbps), None)

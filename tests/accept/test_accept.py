@@ -1,0 +1,163 @@
+"""A node is accepted where every rate meets its floor, its peers and its past; each of them can refuse it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from forked import nodedoctor_forked
+
+from nodedoctor import demo, journal
+
+DEMO = Path(demo.__file__).parent / "healthy"
+Node = Callable[..., Path]
+
+
+def steps(
+    *, pair: float = 388.0, slow_pair: float = 388.0, host: float = 54.0, memory: float = 2900.0
+) -> str:
+    """Eight H100 that were measured; the copy from GPU 2 to GPU 5 may be slower than the others."""
+    gpus = range(8)
+    told: list[dict[str, Any]] = [{"step": "init", "gpus": 8}, *({"step": "gpu", "index": i} for i in gpus)]
+    told += [{"step": "memory", "index": i, "gbytes_s": memory} for i in gpus]
+    told += [
+        {"step": "host", "index": i, "kind": "near", "node": 0, "h2d_gbytes_s": host, "d2h_gbytes_s": host}
+        for i in gpus
+    ]
+    told += [
+        {
+            "step": "pair",
+            "source": a,
+            "target": b,
+            "access": True,
+            "read_gbytes_s": slow_pair if (a, b) == (2, 5) else pair,
+        }
+        for a in gpus
+        for b in gpus
+        if a != b
+    ]
+    text = json.dumps({"steps": [*told, {"step": "end", "seconds": 30.0}]})
+    return text.replace("}, {", "},\n{").replace("[{", "[\n{")
+
+
+def all_reduce(busbw: float, size: int = 16 << 30) -> str:
+    ranks = "".join(f"#  Rank {n:2} Group  0 Pid 77 on gpu-01 device {n:2} [0x1b] NVIDIA\n" for n in range(8))
+    row = f"{size:12} {size // 4} float  sum  -1  412.1  162.84  {busbw}  0  410.9  163.32  {busbw}  0\n"
+    return f"NCCL version 2.27.7+cuda12.9\n{ranks}{row}"
+
+
+def gemm(tflops: float) -> str:
+    rows = [
+        {"index": index, "name": "NVIDIA H100 80GB HBM3", "tflops": tflops, "sums": [42]}
+        for index in range(8)
+    ]
+    return json.dumps({"gpus": rows})
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A recorded node of eight healthy H100 with these measurements."""
+
+    def make(**probes: str) -> Path:
+        folder = tmp_path / "node"
+        shutil.copytree(DEMO, folder, dirs_exist_ok=True)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["options"] = {"deep": True}
+        for name, text in probes.items():
+            probe = name.replace("_", "-")
+            manifest["probes"].append({"name": probe, "outcome": "ok", "rc": 0})
+            (folder / "probes" / f"{probe}.txt").write_text(text)
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        return folder
+
+    return make
+
+
+def accept(folder: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
+    done = nodedoctor_forked("accept", "--json", "--replay", str(folder), *words)
+    return done.returncode, json.loads(done.stdout)
+
+
+HEALTHY = {"bandwidth_deep": steps(), "gemm": gemm(700.0), "all_reduce_perf": all_reduce(470.0)}
+
+
+def schema(name: str) -> Mapping[str, Any]:
+    text = (resources.files("nodedoctor.report") / f"schemas/{name}.schema.json").read_text()
+    return json.loads(text)
+
+
+def test_a_healthy_node_is_accepted(node: Node):
+    code, document = accept(node(**HEALTHY))
+    jsonschema.validate(document, schema("accept"))
+    assert (code, document["status"]) == (0, "pass")
+    assert {row["operation"] for row in document["rows"]} == {
+        "p2p", "host-to-gpu", "gpu-to-host", "memory-copy", "gemm-bf16", "all_reduce",
+    }  # fmt: skip
+    assert all(row["floor"] and row["floor_source"] for row in document["rows"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "operation", "code"),
+    [
+        ("bandwidth_deep", steps(pair=190.0, slow_pair=190.0), "p2p", 2),
+        ("bandwidth_deep", steps(slow_pair=120.0), "p2p", 2),
+        ("bandwidth_deep", steps(slow_pair=345.0), "p2p", 4),
+        ("bandwidth_deep", steps(host=26.0), "host-to-gpu", 2),
+        ("bandwidth_deep", steps(memory=1300.0), "memory-copy", 2),
+        ("gemm", gemm(600.0), "gemm-bf16", 4),
+        ("all_reduce_perf", all_reduce(244.0), "all_reduce", 2),
+    ],
+)
+def test_a_rate_below_its_floor_or_its_peers_is_not_accepted(
+    node: Node, name: str, text: str, operation: str, code: int
+):
+    got, document = accept(node(**{**HEALTHY, name: text}))
+    low = [row["operation"] for row in document["rows"] if row["status"] in ("warn", "fail")]
+    assert got == code and operation in low
+
+
+def test_a_short_message_has_no_floor_and_is_not_called_good(node: Node):
+    _, document = accept(node(**{**HEALTHY, "all_reduce_perf": all_reduce(120.0, 1 << 30)}))
+    row = next(row for row in document["rows"] if row["operation"] == "all_reduce")
+    assert (row["status"], row["floor"], row["why"]) == ("unknown", None, "no reference is known")
+
+
+def test_what_was_not_measured_is_not_accepted(node: Node):
+    code, document = accept(node())
+    assert (code, document["rows"]) == (3, []) and document["not_measured"]
+    left = json.dumps({"steps": [{"step": "init", "gpus": 8}]})[:-9]
+    assert accept(node(bandwidth_deep=left, gemm=gemm(700.0)))[0] == 3
+
+
+def test_a_saved_report_is_judged_without_measuring_again(node: Node, tmp_path: Path):
+    folder, saved = node(**HEALTHY), tmp_path / "report.json"
+    saved.write_text(nodedoctor_forked("--json", "--deep", "--replay", str(folder)).stdout)
+    done = nodedoctor_forked("accept", "--json", "--report", str(saved))
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == accept(folder)[1]["rows"]
+    assert nodedoctor_forked("accept", "--report", str(tmp_path / "none")).returncode == 64
+
+
+def test_less_than_in_the_past_is_not_accepted(node: Node, tmp_path: Path):
+    folder, past = node(**HEALTHY), tmp_path / "past"
+    past.mkdir()
+    _, document = accept(folder)
+    entry = {"schema": journal.SCHEMA, "rates": {row["key"]: row["lowest"] for row in document["rows"]}}
+    for factor, code in ((1.0, 0), (1.1, 0), (1.3, 4)):
+        rates = {key: rate * factor for key, rate in entry["rates"].items()}
+        (past / "journal").write_text(json.dumps({**entry, "rates": rates}) + "\n")
+        assert accept(folder, "--journal", str(past))[0] == code, factor
+
+
+def test_the_table_is_for_people(node: Node):
+    done = nodedoctor_forked(
+        "accept", "--replay", str(node(**{**HEALTHY, "bandwidth_deep": steps(slow_pair=300.0)}))
+    )
+    assert done.stdout.startswith("FAIL not to be accepted")
+    assert "lowest gpu:2->5" in done.stdout and "azurehpc-health-checks" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 110
