@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from say import caught, culprits, elastic, judged, raised, status
 
+from nodedoctor.triage.model import Coverage
+from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.verdict.judge import judge_incident
+
 
 def test_all_came_says_the_desync_report(tmp_path: Path) -> None:
     ranks = "0, 1, 2, 3, 4, 5"
@@ -262,3 +266,15 @@ def test_an_error_without_words_is_none(text: str, tmp_path: Path) -> None:
     assert judged(tmp_path, text + "New run\n").verdict.outcome == "nothing"
     told = judged(tmp_path, text.replace("\n", "the index is gone\n", 1)).verdict
     assert told.outcome == "undetermined"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "words"),
+    [
+        (Coverage(files=1, size=0, unread=1), "could be read; the notes say why"),
+        (Coverage(files=1, size=0), "is empty"),
+        (Coverage(files=1, size=9, unread=1), "1 line or file could not be opened"),
+    ],
+)
+def test_what_could_not_be_read_is_not_called_empty(coverage: Coverage, words: str) -> None:
+    assert words in judge_incident(build_timeline([]), coverage).headline

@@ -41,6 +41,7 @@ from nodedoctor.triage.verdict.undetermined import (
     stopped_processes,
     unexplained_end,
 )
+from nodedoctor.wording import count_with_noun
 
 EVIDENCE = 8
 _HELPER_COMMANDS = re.compile(
@@ -191,10 +192,13 @@ def _is_no_job(timeline: Timeline, coverage: Coverage) -> bool:
 def _nothing_recognised(coverage: Coverage) -> str:
     if not coverage.files:
         return "no log or dump was found in what was given"
+    if not coverage.size and coverage.unread:
+        return "nothing of what was given could be read; the notes say why"
     if not coverage.size:
         return "what was given is empty"
     if coverage.unread:
-        return f"no line of a job was recognised, and {coverage.unread} lines or files could not be opened"
+        unread = count_with_noun(coverage.unread, "line or file", "lines or files")
+        return f"no line of a job was recognised, and {unread} could not be opened"
     return "no line of a job was recognised in what was read"
 
 
