@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
-from nodedoctor.cli.explain import CULPRITS, OWNERS, SAFETY
+from nodedoctor.cli.explain import CULPRITS, DECISIONS, OWNERS, RECURRENCE, SAFETY
 from nodedoctor.declare.registry import Check
 from nodedoctor.engine.plugins import discover
-from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.knowledge import causes, env_vars, kinds, xids
 from nodedoctor.knowledge.floors import floors, shares
 from nodedoctor.knowledge.tested_hardware import seen_on
 from nodedoctor.model import Status
@@ -44,6 +44,8 @@ def pages() -> dict[str, str]:
     made["xids.md"] = "\n".join(_xids())
     made["environment.md"] = "\n".join(_variables())
     made["causes.md"] = "\n".join(_causes())
+    made["kinds/index.md"] = "\n".join(_kinds())
+    made |= {f"kinds/{row.kind}.md": "\n".join(_kind(row)) for row in kinds.kinds()}
     made["floors.md"] = "\n".join(_floors())
     return {path: f"{text.rstrip()}\n" for path, text in sorted(made.items())}
 
@@ -132,6 +134,38 @@ def _causes() -> Iterator[str]:
             yield from (f"{number}. {_plain(step)}" for number, step in enumerate(steps, 1))
             yield ""
         yield from (f"Source: {_plain(row.source)}", "")
+
+
+def _kinds() -> Iterator[str]:
+    yield from (*WIDE, "# What to do with a job that died", "")
+    yield from (f"`nodedoctor triage --decide` answers by the kind of what ended the job. {_plain(_LAW)}", "")
+    yield from _head("Kind", "What it is", "Decision", "Again on the same nodes", "On others")
+    for row in kinds.kinds():
+        again = (row.same_nodes, row.other_nodes)
+        yield _row(f"[{row.kind}]({row.kind}.md)", row.title, row.decision, *again)
+
+
+_LAW = (
+    "Below high confidence no node is left out unless a report shows it sick, never one because its rank"
+    " reported a timeout, and never more than one in ten."
+)
+
+
+def _kind(row: kinds.Kind) -> Iterator[str]:
+    yield from (f"# {row.kind}", "", f"{_plain(row.title)}. {_plain(row.reason)}", "")
+    yield from _head("", "")
+    yield _row("Decision", DECISIONS[row.decision])
+    yield _row("Expected again", RECURRENCE[row.same_nodes, row.other_nodes])
+    yield _row("Whose move it is", row.owner)
+    if row.differs:
+        yield _row("Differs", row.differs)
+    yield ""
+    cause = causes.cause(row.cause)
+    if cause is not None:
+        yield from ("## What to do", "")
+        yield from (f"{number}. {_plain(step)}" for number, step in enumerate(cause.fix, 1))
+        yield from ("", f"[{row.cause}](../../causes.md#{row.cause}) says how to confirm it.", "")
+    yield from (f"Source: {_plain(row.source)}", "")
 
 
 def _floors() -> Iterator[str]:

@@ -40,7 +40,8 @@ examples:
 Where they are not there by twice the time, the job lives, and a line says which is missing.
 
 The command runs as it would without us: same output, same signals, same exit code (127 not found, 126 cannot
-be started). `nodedoctor arm` prints what is set for it; --no-arm sets nothing.
+be started), or, with --decide, with 10 restart, 11 restart without the nodes named, 12 stop, 13 look first.
+`nodedoctor arm` prints what is set for it; --no-arm sets nothing.
 """
 
 
@@ -131,6 +132,17 @@ def run() -> Parser:
         metavar="TIME[,force]",
         help="end the job this long after a hang was seen, given two of three: no progress, unchanged Python"
         " stacks, a process stopped or gone (with force: one)",
+    )
+    add(
+        "--decide",
+        action="store_true",
+        help="end with the code of `triage --decide`, and not with the command's (0 where it ended well)",
+    )
+    add(
+        "--exclude",
+        default="",
+        metavar="FILE",
+        help="with --decide: add the nodes to leave out to FILE, as sbatch --exclude reads it",
     )
     add("--no-arm", action="store_true", help="set no variable for the job")
     add("--no-stack-hook", action="store_true", help="leave PYTHONPATH alone: stacks by py-spy only")

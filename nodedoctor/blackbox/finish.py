@@ -51,10 +51,10 @@ async def attached(watch: Watch, folder: Folder, say: Say) -> None:
 
 def report_end(
     watch: Watch | None, folder: Folder, status: int, files: Sequence[Log], say: Say, began: float
-) -> None:
+) -> Json | None:
     """Close the folder of a command that was run: one line when it ended well, else why it did not.
 
-    `began` is a moment of time.monotonic().
+    `began` is a moment of time.monotonic(). Returns the verdict, if it did not end well.
     """
     seconds = time.monotonic() - began
     code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
@@ -67,7 +67,7 @@ def report_end(
     if code == 0 and not lasting:
         say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
-        return
+        return None
     document = asyncio.run(triage(folder, files, FULL, looks=lasting))
     if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
         document = hang.document
@@ -82,6 +82,7 @@ def report_end(
         say(line)
     say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
     _say_losses(folder, say)
+    return document
 
 
 async def short(folder: Folder, files: Sequence[Log]) -> None:

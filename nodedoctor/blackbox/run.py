@@ -17,12 +17,13 @@ from types import FrameType
 
 from nodedoctor import single_file
 from nodedoctor.blackbox import arguments as words_of
-from nodedoctor.blackbox import exec_fallback, finish, job_environment, stacks, start
+from nodedoctor.blackbox import decision, exec_fallback, finish, job_environment, stacks, start
 from nodedoctor.blackbox.attach import pace, settings, teller
 from nodedoctor.blackbox.folder import Folder, FolderProblem
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import exhaustion
 from nodedoctor.cli.console import write_stderr
+from nodedoctor.json_shapes import Json
 from nodedoctor.probes.job.alive import lives
 
 KILLING = 30.0
@@ -54,7 +55,10 @@ def main(words: list[str]) -> int:
         _say_unwatched(error, "the command is not watched")
         refused = exec_fallback.exec_command(command)
     else:
-        return start.die_as(_watched(job))
+        status = _watched(job)
+        if not arguments.decide:
+            return start.die_as(status)
+        return decision.end(status, job.verdict, arguments.exclude)
     write_stderr(f"run: {refused}")
     return refused.code
 
@@ -125,6 +129,7 @@ class StartedJob:
         self._stacks = stacks
         self._began = time.monotonic()
         self._say = teller(sys.stderr)
+        self.verdict: Json | None = None
         self._ended: int | None = None
         self._status: asyncio.Future[int]
         self._watch: Watch | None = None
@@ -192,7 +197,9 @@ class StartedJob:
                 self._pump.wait(DRAINING)
         if self._folder is None:
             return
-        finish.report_end(self._watch, self._folder, status, self._files, self._say, self._began)
+        self.verdict = finish.report_end(
+            self._watch, self._folder, status, self._files, self._say, self._began
+        )
         self._folder.close()
 
     async def _watching(self) -> None:

@@ -18,6 +18,10 @@ class Exit(IntEnum):
     UNKNOWN = 3
     USAGE = 64
     DRAIN_WHEN_IDLE = 4  # only with --gate
+    RESTART = 10  # this and the next three only with --decide
+    RESTART_WITHOUT = 11
+    STOP = 12
+    LOOK = 13
     BUG = 70
     OUTPUT = 74  # the report could not be written
     INTERRUPTED = 130

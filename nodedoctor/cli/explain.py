@@ -14,7 +14,7 @@ from typing import get_args, get_type_hints
 from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
 from nodedoctor.declare.registry import Check, Fact
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.knowledge import causes, env_vars, xids
+from nodedoctor.knowledge import causes, env_vars, kinds, xids
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
 from nodedoctor.report.text import sentence
@@ -60,6 +60,20 @@ OWNERS = {
     "rccl": "AMD's RCCL",
     "nccl-tests": "nccl-tests",
 }
+DECISIONS = {
+    "none": "none: there is nothing to do",
+    "restart": "restart: on the same nodes",
+    "restart-without": "restart-without: leave the node out, where that is sure enough; else look",
+    "stop": "stop: the same will happen again",
+    "look": "look: find out more first",
+}
+RECURRENCE = {
+    ("no", "no"): "not expected",
+    ("yes", "no"): "expected on the same nodes, not on others",
+    ("yes", "yes"): "expected on all nodes",
+    ("yes", "unknown"): "expected on the same nodes; unknown on others",
+    ("unknown", "unknown"): "unknown",
+}
 SAFETY = {
     "yes": "may stay set",
     "workaround": "only as a workaround",
@@ -78,6 +92,7 @@ def explain(word: str, checks: Iterable[Check] = (), facts: Iterable[Fact] = ())
     readers: tuple[Callable[[], Iterator[str] | None], ...] = (
         lambda: _code(plain),
         lambda: _cause(plain),
+        lambda: _kind(plain),
         lambda: _check(plain, known_checks),
         lambda: _subject(plain, known_checks),
         lambda: _variable(plain),
@@ -142,6 +157,27 @@ def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
     yield ""
     yield from _label("See also", ", ".join(row.see))
     yield from _end(row.source, row.unverified)
+
+
+def _kind(word: str) -> Iterator[str] | None:
+    row = kinds.kind(word.lower().replace("-", "_"))
+    return None if row is None else _kind_lines(row)
+
+
+def _kind_lines(row: kinds.Kind) -> Iterator[str]:
+    yield f"{row.kind}: {row.title}"
+    yield from _text(row.reason)
+    yield ""
+    yield from _label("Decision", DECISIONS[row.decision])
+    yield from _label("Again", RECURRENCE[row.same_nodes, row.other_nodes])
+    yield from _label("Owner", row.owner)
+    yield from _label("Differs", row.differs)
+    cause = causes.cause(row.cause)
+    if cause is not None:
+        yield from _steps("What to do", cause.fix)
+        yield ""
+        yield from _label("See also", row.cause)
+    yield from _end(row.source, False)
 
 
 def _variable(word: str) -> Iterator[str] | None:

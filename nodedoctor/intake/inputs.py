@@ -17,9 +17,9 @@ from nodedoctor.engine.recording import SCHEMA as RECORDING
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.intake.sections import bug_report_sections
 from nodedoctor.record import record, replace
+from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.lines.envelopes.mails import is_mail
 from nodedoctor.triage.read.archives import BROKEN, ArchivePart, UnpackBudget, archive_parts
-from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.read.our_documents import document_kind
 from nodedoctor.triage.read.sources import BUG_REPORT, is_black_box
 

@@ -15,6 +15,9 @@ _OURS = frozenset(
         "schema",
         "outcome",
         "cause",
+        "kind",
+        "kinds_alike",
+        "decision",
         "confidence",
         "owner",
         "state",
@@ -46,6 +49,7 @@ def _hosts(document: Json) -> Iterator[str]:
     for part in (document, *objects(document.get("earlier"))):
         for key in _PEOPLE:
             yield from (words(who["host"]) for who in objects(part.get(key)) if who.get("host"))
+    yield from map(words, as_list(document.get("exclude")))
     for silent in objects(mapping(document.get("coverage")).get("silent")):
         yield words(silent.get("host"))
     for part in (*objects(document.get("jobs")), *objects(document.get("standings"))):
@@ -59,4 +63,4 @@ def _replaced(value: Any, key: str, redaction: Redaction) -> Any:
         return [_replaced(inner, key, redaction) for inner in value]
     if not isinstance(value, str) or key in _OURS:
         return value
-    return redaction.document(value, {"id": "job", "hosts": "host"}.get(key, key))
+    return redaction.document(value, {"id": "job", "hosts": "host", "exclude": "host"}.get(key, key))

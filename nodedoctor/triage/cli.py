@@ -9,16 +9,30 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours
+from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import text, texts
+from nodedoctor.report.inert import inert
 from nodedoctor.triage.model import LARGEST_PID, Verdict
 from nodedoctor.triage.read import search
+from nodedoctor.triage.verdict.decision.decide import with_decision
+from nodedoctor.triage.verdict.decision.options import (
+    add_decision,
+    code_of,
+    decision_problem,
+    read_nodes,
+    write_exclude,
+)
+from nodedoctor.triage.verdict.decision.witnesses import witness_of
 from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nodedoctor.fleet.gather import Transport
     from nodedoctor.json_shapes import Json
+    from nodedoctor.triage.timeline.node_reports import NodeFaults
     from nodedoctor.triage.verdict.result import TriageResult
 
 _EPILOG = """\
@@ -27,10 +41,13 @@ examples:
   nodedoctor triage logs/ fr_dumps/            all ranks' logs and flight-recorder dumps together
   nodedoctor triage logs/ --node node1.json    with a node's report or recording
   nodedoctor triage verdict.json               a verdict that --json wrote, shown again
+  nodedoctor triage logs/ --decide --exclude bad.txt    what to do with the job, for scripts
   nodedoctor triage --live                     a job that hangs on this machine now
   nodedoctor triage --live --slurm 4711        one that hangs on many nodes (or --ray --ssh --kube)
 
 exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be determined, 64 usage.
+With --decide: 0 nothing to do, 10 restart, 11 restart without the nodes named, 12 stop: the same will happen
+again, 13 look first.
 """
 _CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN,
           "nothing": Exit.UNKNOWN}  # fmt: skip
@@ -43,16 +60,15 @@ def main(words: list[str]) -> int:
     start_time = time.monotonic()
     arguments = parser().parse_args(words)
     arguments.words = words
-    if problem := outputs.no_folder(arguments, "debug_log"):
+    if problem := outputs.no_folder(arguments, "debug_log", "exclude"):
         return complain(problem)
     outputs.start_debug_log(arguments)
     # With a deadline the ends of logs are read first, which needs the cores.
     searches = {} if arguments.deadline else search.start_searches(arguments.paths)
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
-    from nodedoctor.triage.timeline.node_reports import read_node
     from nodedoctor.triage.verdict import saved
 
-    if problem := _live_problem(arguments):
+    if problem := _live_problem(arguments) or decision_problem(arguments):
         return complain(problem)
     if arguments.live is not None:
         return _judge_live(arguments)
@@ -63,7 +79,7 @@ def main(words: list[str]) -> int:
     try:
         if (saved_verdict := saved.verdict_of(arguments.paths)) is not None:
             return _show_again(arguments, saved_verdict)
-        nodes = [read_node(path) for path in arguments.node]
+        nodes = read_nodes(arguments)
         examined = examine_job(
             arguments.paths,
             nodes,
@@ -77,7 +93,7 @@ def main(words: list[str]) -> int:
         return complain(error)
     if examined.verdict.outcome == "nothing" and (problem := _of_nodes(arguments.paths)):
         return complain(problem)
-    return _write_outputs(arguments, examined)
+    return _write_outputs(arguments, examined, nodes)
 
 
 def _of_nodes(paths: list[str]) -> str:
@@ -147,19 +163,25 @@ def _live_problem(arguments: argparse.Namespace) -> str:
     return ""
 
 
-def _write_outputs(arguments: argparse.Namespace, examined: TriageResult) -> int:
+def _write_outputs(
+    arguments: argparse.Namespace, examined: TriageResult, nodes: Sequence[NodeFaults] = ()
+) -> int:
     """Show the document, write the page of it if that was asked for, and say the verdict as a number."""
     from nodedoctor.triage.verdict import document
 
-    content = document.make_document(examined.verdict, examined.lines.line_of)
-    code = Exit.INTERRUPTED if examined.interrupted else exit_code(examined.verdict)
-    return _show_document(arguments, content, code)
+    content = document.make_document(examined.verdict, examined.lines.line_of, witness_of(nodes))
+    if examined.interrupted:
+        return _show_document(arguments, content, Exit.INTERRUPTED)
+    return _show_document(arguments, content, exit_code(examined.verdict))
 
 
 def _show_again(arguments: argparse.Namespace, content: Json) -> int:
-    """Show a verdict that was saved; it ends with the code that it ended with then."""
-    if arguments.node or arguments.job:
-        option = "--node" if arguments.node else "--job"
+    """Show a verdict that was saved; it ends with the code that it ended with then, or is decided again."""
+    if arguments.decide and not arguments.job:
+        again = with_decision(content, witness_of(read_nodes(arguments)))
+        return _show_document(arguments, again, Exit.OK)
+    if arguments.node or arguments.reports or arguments.job:
+        option = "--job" if arguments.job else "--node" if arguments.node else "--reports"
         return complain(f"triage: {arguments.paths[0]}: a saved verdict; {option} needs the logs themselves")
     return _show_document(arguments, content, _CODES.get(str(content.get("outcome")), Exit.UNKNOWN))
 
@@ -168,12 +190,17 @@ def _show_document(arguments: argparse.Namespace, content: Json, verdict: int) -
     from nodedoctor.cli import outputs
     from nodedoctor.tui import start
 
+    if arguments.decide and verdict != Exit.INTERRUPTED:
+        if problem := write_exclude(arguments.exclude, texts(content, "exclude")):
+            write_stderr(problem)
+            return Exit.OUTPUT
+        verdict = code_of(text(content, "decision"))
     if arguments.redact:
         from nodedoctor.redact.triage_documents import redacted_triage
 
         content = redacted_triage(content)
     code = None
-    if start.possible() and not (arguments.json or arguments.text):
+    if start.possible() and not (arguments.json or arguments.text or arguments.decide):
         again = () if "-" in arguments.paths or arguments.html else arguments.words
         code = start.show_triage(content, again)
     elif not emit(_render_page(arguments, content)):
@@ -188,6 +215,8 @@ def _render_page(arguments: argparse.Namespace, content: Json) -> str:
         from nodedoctor.triage.verdict import document
 
         return document.render_text(content) + "\n"
+    if arguments.decide and not arguments.text:
+        return inert(text(content, "decision_line")) + "\n"
     from nodedoctor.triage.verdict import page
 
     return page.render_page(content, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
@@ -283,6 +312,7 @@ def parser() -> Parser:
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )
+    add_decision(result)
     _add_live(result.add_argument_group("a job that runs (with --live)"))
     add(
         "--redact",

@@ -26,6 +26,7 @@ from nodedoctor.triage.timeline.node_reports import JoinedNodes, NodeFaults, joi
 from nodedoctor.triage.verdict import judge as verdict_judge
 from nodedoctor.triage.verdict.document import of_kind
 from nodedoctor.triage.verdict.result import TriageResult, add_advice, without_secrets
+from nodedoctor.triage.verdict.transport import transport_notes
 
 if TYPE_CHECKING:
     from nodedoctor.triage.live.captures import CapturedJob
@@ -105,7 +106,7 @@ def _examine(
     events = [*reading.events, *flight.events, *node_faults.events]
     if node_faults.events:
         timeline = build_timeline(events)
-    reading.notes += node_faults.notes
+    reading.notes += (*node_faults.notes, *transport_notes(timeline))
     coverage = Coverage(
         files=len(material.sources),
         size=reading.size,

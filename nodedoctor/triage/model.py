@@ -371,6 +371,8 @@ class Verdict:
     jobs: tuple[OtherJob, ...] = ()
     earlier: tuple[EarlierRun, ...] = ()
     owner: Owner = "UNDETERMINED"
+    kinds_alike: tuple[str, ...] = ()
+    """Kinds of other causes that weigh nearly as much."""
     ranks: tuple[RankState, ...] = ()
     also_seen: tuple[SideError, ...] = ()
     """Errors that decided nothing, those that are alike as one."""

@@ -362,3 +362,30 @@ def test_a_signal_while_the_watch_ends_is_not_told_as_an_error_of_the_job(tmp_pa
             time.sleep(0.0002)
         assert job.stderr is not None and "wakeup" not in job.stderr.read()
     assert job.returncode == 0
+
+
+PREEMPTED = "slurmstepd: error: *** JOB 9 ON n020 CANCELLED AT 2026-11-07T10:48:10 DUE TO PREEMPTION ***"
+LOST = "srun: error: Node failure on n023"
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("echo step 1 loss 2; exit 0", 0),
+        ("echo step 1 loss 2; exit 3", 13),  # a log without a failure: it was cut off
+        ("exit 10", 13),  # the command's own codes mean nothing
+        ("kill -9 $$", 13),
+        (f"echo '{PREEMPTED}'; exit 1", 10),
+        (f"echo '{LOST}'; exit 1", 11),
+        ("echo 'ValueError: no such column'; exit 1", 12),
+    ],
+)
+def test_it_ends_with_the_code_of_the_decision(script: str, code: int, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    options = ("--decide", "--exclude", str(bad))
+    done = run(tmp_path / "jobs", "sh", "-c", script, options=options)
+    assert done.returncode == code, done.stderr
+    assert (bad.read_text() if bad.exists() else "") == ("n023\n" if code == 11 else "")
+    if code >= 10:
+        word = {10: "restart: ", 11: "restart-without n023: ", 12: "stop: ", 13: "look: "}[code]
+        assert f"run: {word}" in done.stderr.splitlines()[-1]

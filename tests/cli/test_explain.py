@@ -8,6 +8,7 @@ from nodedoctor.cli.explain import explain
 from nodedoctor.declare.registry import check, fact
 from nodedoctor.knowledge import env_vars, xids
 from nodedoctor.knowledge.causes import causes
+from nodedoctor.knowledge.kinds import kinds
 from nodedoctor.model import Expect, Finding
 
 
@@ -98,7 +99,11 @@ def test_facts_are_explained_when_given():
 
 def test_every_row_can_be_explained():
     words = [str(row.xid) for row in xids.xids()] + [f"sxid {row.sxid}" for row in xids.sxids()]
-    words += [row.name for row in env_vars.env_vars()] + [row.cause for row in causes()]
+    words += (
+        [row.name for row in env_vars.env_vars()]
+        + [row.cause for row in causes()]
+        + [row.kind for row in kinds()]
+    )
     for word in words:
         assert_readable(explain(word))
 

@@ -121,11 +121,16 @@ def until(holds: Callable[[], object]) -> None:
 
 
 @contextmanager
-def running(folder: Path, nvml: Path, tracking: str = "linuxproc") -> Iterator[Cluster]:
-    """A cluster that is up, and down again afterwards; `tracking` is how it knows a job's processes."""
+def running(folder: Path, nvml: Path, tracking: str = "linuxproc", more: str = "") -> Iterator[Cluster]:
+    """A cluster that is up, and down again afterwards; `tracking` is how it knows a job's processes.
+
+    `more` are further lines of its configuration.
+    """
     need("munged", "slurmctld", "slurmd", "srun", "nft")
     with Hosts(folder, count=5, nvml=nvml) as hosts:
         made = Cluster(hosts, tracking)
+        with made.conf.open("a") as conf:
+            conf.write(more)
         try:
             made.start()
             yield made

@@ -334,7 +334,7 @@ def test_every_option_in_a_recipe_exists(recipe: str, calls: int):
 def test_every_file_is_explained_and_every_file_explained_is_there():
     readme = (RECIPES / "README.md").read_text()
     files = {str(path.relative_to(RECIPES)) for path in RECIPES.rglob("*") if path.is_file()} - {"README.md"}
-    folders = "acceptance|blackbox|kubernetes|slurm|node-problem-detector|provisioning|prometheus|ci"
+    folders = "acceptance|blackbox|kubernetes|ray|slurm|node-problem-detector|provisioning|prometheus|ci"
     named = set(re.findall(rf"`((?:{folders})/[\w.-]+)`", readme))
     assert files - {"prometheus/nodedoctor-metrics.timer"} == named
 
@@ -419,3 +419,54 @@ def test_the_rules_fire_on_what_we_write(tmp_path: Path):
     assert _alerts(tmp_path, {"gpu-1": demo("healthy")}, 30) == {("NodeNotLookedAt", "gpu-1", "")}
     unlike = {"gpu-1": demo("healthy"), "gpu-2": REPOSITORY / "tests" / "nodes" / "wsl2-rtx4090"}
     assert ("DriversDiffer", "", "") in _alerts(tmp_path, unlike, 1500)
+
+
+def _action(rules: list[dict[str, Any]], code: int) -> str:
+    """What a Job does with a pod whose container ended with a code: the first rule that fits decides."""
+    for rule in rules:
+        codes = rule.get("onExitCodes")
+        if codes and codes["operator"] == "In" and code in codes["values"]:
+            return str(rule["action"])
+    return "Count"
+
+
+@pytest.mark.parametrize(
+    ("script", "action"),
+    [
+        ("exit 0", None),
+        ("echo 'slurmstepd: error: *** JOB 9 ON n CANCELLED AT x DUE TO PREEMPTION ***'; exit 1", "Count"),
+        ("echo 'srun: error: Node failure on n023'; exit 1", "FailJob"),
+        ("echo 'ValueError: no such column'; exit 1", "FailJob"),
+        ("exit 1", "FailJob"),
+        ("exit 10", "FailJob"),
+    ],
+)
+def test_a_training_job_of_kubernetes_does_as_the_decision_says(
+    script: str, action: str | None, tmp_path: Path
+):
+    """The wrapper is run with sh and the rules are evaluated; no cluster takes part."""
+    spec = yaml.safe_load((RECIPES / "kubernetes" / "training-job.yaml").read_text())["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    rules = spec["podFailurePolicy"]["rules"]
+    assert all(
+        rule.get("onExitCodes", {}).get("containerName", "train") == container["name"] for rule in rules
+    )
+    name, *words = [str(tmp_path) if word == "/logs" else word for word in container["command"]]
+    assert name == "nodedoctor"
+    done = subprocess.run(
+        [sys.executable, "-m", name, *words, "sh", "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert (_action(rules, done.returncode) if done.returncode else None) == action, done.stderr
+
+
+def test_a_training_job_of_kubernetes_knows_every_code_of_a_decision():
+    spec = yaml.safe_load((RECIPES / "kubernetes" / "training-job.yaml").read_text())["spec"]
+    rules = spec["podFailurePolicy"]["rules"]
+    assert {code: _action(rules, code) for code in (10, 11, 12, 13)} == {
+        10: "Count",
+        11: "FailJob",
+        12: "FailJob",
+        13: "FailJob",
+    }
+    assert rules[0] == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}

@@ -162,8 +162,13 @@ ProcessExit
     |Pod: (?:[\w-]+\.)?[\w-]+ exited with code (?P<code2>[1-9]\d*)
 # Kubernetes, about a pod that has not begun
 UNREAD_TROUBLE
-    \b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error|FailedScheduling)\b
+    \bFailedScheduling\b
 [peer_died]
+# Kubernetes; pyxis (pyxis_slurmstepd.c), which starts enroot's containers under Slurm
+container-never-started  hint
+  a container could not be made or started
+    \b(?:ImagePullBackOff|ErrImagePull|CreateContainer(?:Config)?Error)\b
+    |\bpyxis: (?:container start failed|couldn't start container|failed to (?:import|create|start) )
 crash-loop  hint
   a container ends each time that it is started (CrashLoopBackOff)
     \bCrashLoopBackOff\b|Back-off restarting failed container

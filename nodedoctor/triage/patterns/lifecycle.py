@@ -56,9 +56,15 @@ CancelledByUser  why=interrupted from the keyboard
     ^\s*(?:\w+Error: )?KeyboardInterrupt\b(?!: terminated$)
     |\b[Kk]eyboard ?[Ii]nterrupt(?:ion|ed)?(?: detected| received)?[.,:;!](?! terminated$)
     \W{0,3}.{0,24}\b(?:[Ss]hut|[Ee]xit|[Ss]top|[Aa]bort|[Qq]uit|[Tt]erminat|[Ss]av|[Cc]lean)
-# Kubernetes, clouds
+# Kubernetes (kube-scheduler, kubelet), SkyPilot, Ray (gcs_server, the autoscaler), audit logs of Google and
+# Amazon; vLLM preempts requests of its own when its cache is full
 CancelledByUser  why=preempted
-    DeadlineExceeded|[Pp]reempt(?:ed|ion) |PREEMPTION
+    [Pp]reempt(?:ed|ion) (?!by \S+ mode\b|mode\b)|PREEMPTION|PreemptionByScheduler|was forcibly preempted
+    |Terminated due to preemption|DRAIN_PREEMPTED|compute\.instances\.preempted
+    |Spot Instance [Ii]nterruption (?:[Ww]arning|[Nn]otice)|in response to imminent node shutdown
+# Kubernetes (the job controller, the kubelet)
+CancelledByUser  why=time limit
+    was active (?:on the node )?longer than (?:the )?specified deadline|reason: DeadlineExceeded
 # torchelastic; nohup says so at the start of what somebody runs with it, in his language
 RESTART_ATTEMPT
     will restart worker group|Restarting worker group|^nohup: (?:ignoring input|忽略输入)

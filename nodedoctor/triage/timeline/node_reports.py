@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.json_shapes import loaded
+from nodedoctor.json_shapes import loaded, objects
+from nodedoctor.json_shapes import text as text_of_key
 from nodedoctor.model import Action, Fix, Role, Step
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA as REPORT
@@ -77,6 +78,8 @@ class NodeFaults:
 
     host: str | None
     events: tuple[Event[Any], ...]
+    keeps_jobs_away: str = ""
+    """Why no new job may start there; '' where one may."""
 
 
 def read_node(path: str) -> NodeFaults:
@@ -88,7 +91,13 @@ def faults_of_report(path: str, report: Mapping[str, Any]) -> NodeFaults:
     """Faults of a report; `path` names the source of its evidence."""
     host = report.get("node", {}).get("hostname") if isinstance(report.get("node"), dict) else None
     name = host if isinstance(host, str) else None
-    return NodeFaults(name, tuple(_node_events(path, name, report)))
+    away = (cause for cause in objects(report.get("causes")) if not cause.get("preview"))
+    why = next((text_of_key(cause, "reason") for cause in away if cause.get("schedulable") in _AWAY), "")
+    return NodeFaults(name, tuple(_node_events(path, name, report)), why)
+
+
+_AWAY = ("no", "drain-when-idle")
+"""Answers of `schedulable` with which a node gets no new job, now or when it is idle."""
 
 
 @record

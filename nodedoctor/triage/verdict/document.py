@@ -23,6 +23,8 @@ from nodedoctor.triage.model import (
 from nodedoctor.triage.rank_groups import RankGroupActivity
 from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.moments import group_moments
+from nodedoctor.triage.verdict.decision.decide import Witness, with_decision
+from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.whole_numbers import spans
 
 SCHEMA = "nodedoctor.triage/1"
@@ -35,14 +37,16 @@ RANKS_LISTED = 4096
 LineOf = Callable[[Event[Any]], int | None]
 
 
-def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
-    """The verdict as plain data."""
+def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = None) -> dict[str, Any]:
+    """The verdict as plain data; `witness` are nodes that were looked at."""
     coverage = verdict.coverage
     missing = coverage.ranks_missing
-    return {
+    plain = {
         "schema": SCHEMA,
         "outcome": verdict.outcome,
         "cause": verdict.cause,
+        "kind": kind_of(verdict.cause, verdict.evidence, verdict.owner, verdict.outcome),
+        "kinds_alike": list(verdict.kinds_alike),
         "confidence": verdict.confidence,
         "headline": verdict.headline,
         "culprits": [_identity_document(who) for who in verdict.culprits],
@@ -77,6 +81,7 @@ def make_document(verdict: Verdict, line_of: LineOf) -> dict[str, Any]:
         "earlier": [_earlier_document(run, line_of) for run in verdict.earlier],
         "jobs": [_job_document(job) for job in verdict.jobs],
     }
+    return with_decision(plain, witness)
 
 
 def render_text(document: Json) -> str:

@@ -34,6 +34,7 @@ from nodedoctor.triage.verdict.advice import guesses
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
+from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.undetermined import (
     open_question,
     ranks_in_traceback,
@@ -77,6 +78,7 @@ def judge_incident(
         fixes=best.fixes,
         timeline=_make_timeline(timeline),
         owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
+        kinds_alike=_kinds_alike(weighed),
         weighed=_weight_sentences(weighed),
         alternatives=_make_alternatives(weighed),
         incidents=timeline.incidents,
@@ -87,7 +89,12 @@ def judge_incident(
 def _confidence_of(weighed: Sequence[WeighedCandidate]) -> Confidence:
     """How sure the first candidate is: never sure beside a close second."""
     best = weighed[0].candidate.confidence
-    return "medium" if best == "high" and weigh.is_close_second(weighed[0], weighed[1:]) else best
+    return "medium" if best == "high" and weigh.close_seconds(weighed[0], weighed[1:]) else best
+
+
+def _kinds_alike(weighed: Sequence[WeighedCandidate]) -> tuple[str, ...]:
+    rivals = [rival.candidate for rival in weigh.close_seconds(weighed[0], weighed[1:])]
+    return tuple(dict.fromkeys(kind_of(rival.cause, rival.evidence, rival.owner) for rival in rivals))
 
 
 def _weight_sentences(weighed: Sequence[WeighedCandidate]) -> str:

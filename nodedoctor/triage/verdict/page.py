@@ -38,6 +38,7 @@ def render_page(document: Json, *, width: int = 80, colour: bool = False, verbos
     page.lines.append(f"{shown} {inert(text(document, 'cause'))}{sure}")
     page.text(headline[:1].upper() + headline[1:] + ("" if headline.endswith(".") else "."))
     page.text(text(document, "weighed"))
+    page.decision(document)
     page.evidence("Seen" if outcome in CALM else "Why", parts(document, "evidence"))
     page.standings(document)
     page.pairs("What it is not", document, "not_the_cause", "claim", "why")
@@ -74,6 +75,11 @@ class _Page:
             self.head(title)
         for line in lines[:_EVIDENCE]:
             self._quote(line)
+
+    def decision(self, document: Json) -> None:
+        if chosen := text(document, "decision"):
+            without = f" ({fold(texts(document, 'exclude'))})" if document.get("exclude") else ""
+            self.text(f"Decision: {chosen}{without}, as {text(document, 'kind')}", "  ")
 
     def pairs(self, title: str, document: Json, key: str, name_key: str, value_key: str) -> None:
         if pairs := parts(document, key):

@@ -82,6 +82,29 @@ def test_every_node_of_a_real_ray_answers_and_nothing_is_left(cluster):
         assert not [line for line in host.processes() if "nodedoctor" in line]
 
 
+def test_the_node_probe_names_the_node_that_may_start_nothing(cluster):
+    recipe = Path(__file__).parents[3] / "docs" / "recipes" / "ray" / "node_probe.py"
+    script = recipe.read_text().replace("/usr/local/bin/nodedoctor", str(BIN / "nodedoctor"))
+    probe = cluster.hosts.folder / "node_probe.py"
+    probe.write_text(script)
+    head = cluster.hosts[0]
+
+    def answers(*needed: str) -> tuple[dict[str, int], int]:
+        done = head.run(cluster.python, str(probe), *needed, timeout=2 * PATIENCE)
+        rows = [line.split()[1:3] for line in done.stdout.splitlines()]
+        assert rows, done.stderr
+        return {host: int(code) for host, code in rows}, done.returncode
+
+    well = {f"gpu-node-{index}": 0 for index in range(4)}
+    assert answers() == (well, 0)
+    cluster.hosts[2].tell({"gpu3.link4": "down"})
+    sick = {**well, "gpu-node-2": 2}
+    assert answers() == (sick, 2)
+    assert answers("3") == (sick, 0)
+    cluster.hosts[2].tell({})
+    assert answers() == (well, 0)
+
+
 def test_the_python_behind_the_ray_command_is_found(cluster):
     path = f"{Path(cluster.python).parent}:/usr/bin:/bin"
     fleet, _ = cluster.fleet("driver", "--ray", f"{cluster.hosts[0].address}:{PORT}", PATH=path)

@@ -406,6 +406,12 @@ _BY_MESSAGE = (
 )
 """By what an exception says, where its family says nothing; the first that fits."""
 
+_OFFLINE = _make_fix(
+    "The node does not reach that server, or the server cannot answer all ranks at once: download once to"
+    " storage that all nodes share, and let the ranks read it offline.",
+    "export HF_HUB_OFFLINE=1",
+)
+
 _BY_FAMILY: dict[str, Fixes] = {
     "not-a-number": _make_fix(
         "Replay this step with the same data on another GPU: the same NaN again is the data or the program, a"
@@ -419,11 +425,8 @@ _BY_FAMILY: dict[str, Fixes] = {
         " offline.",
         "export HF_HUB_OFFLINE=1",
     ),
-    "server": _make_fix(
-        "The node does not reach that server, or the server cannot answer all ranks at once: download once to"
-        " storage that all nodes share, and let the ranks read it offline.",
-        "export HF_HUB_OFFLINE=1",
-    ),
+    "busy-server": _OFFLINE,
+    "server": _OFFLINE,
     "libraries": _make_fix(
         "Check which libraries are found first, and rebuild or install what that line names for the torch and"
         " CUDA of that environment.",

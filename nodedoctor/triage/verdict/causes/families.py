@@ -63,11 +63,15 @@ FAMILIES = (
         "a server refused access",
     ),
     _matching_family(
+        "busy-server",
+        r"50\d Server Error|429 Client Error|Read ?[Tt]ime(?:out|d out)|Connection broken"
+        r"|HTTP(?:Error)?:? (?:Error )?(?:429|50\d)\b",
+        "a server did not answer",
+    ),
+    _matching_family(
         "server",
-        r"Max retries exceeded|Connect\w{0,40}Timeout|50\d Server Error|429 Client Error|NameResolutionError"
-        r"|Read ?[Tt]ime(?:out|d out)|Connection broken|LocalEntryNotFoundError|We couldn't connect to 'http"
-        r"|HTTP(?:Error)?:? (?:Error )?(?:429|50\d)\b|[Oo]utgoing traffic has been disabled"
-        r"|OfflineModeIsEnabled",
+        r"Max retries exceeded|Connect\w{0,40}Timeout|NameResolutionError|LocalEntryNotFoundError"
+        r"|We couldn't connect to 'http|[Oo]utgoing traffic has been disabled|OfflineModeIsEnabled",
         "a server did not answer",
     ),
     _matching_family(

@@ -113,18 +113,19 @@ def why_less_likely(best: WeighedCandidate, rival: WeighedCandidate) -> str:
     return more.why if more is not None else "it was seen later"
 
 
-def is_close_second(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) -> bool:
-    """True when a candidate with another cause or culprit has nearly as many points."""
+def close_seconds(best: WeighedCandidate, rest: Iterable[WeighedCandidate]) -> list[WeighedCandidate]:
+    """Candidates with another cause or culprit and nearly as many points."""
     candidate = best.candidate
-    return any(
-        (
+    return [
+        rival
+        for rival in rest
+        if (
             rival.candidate.cause != candidate.cause
             or _culprit_ranks(rival.candidate) not in (frozenset(), _culprit_ranks(candidate))
         )
         and rival.decides
         and best.points - rival.points < CLOSE
-        for rival in rest
-    )
+    ]
 
 
 Rule = Callable[[Timeline, Candidate, Sequence[Candidate]], WeightFactor | None]
