@@ -27,11 +27,15 @@ DOWNLOADS = ("nodedoctor.pyz", "*.whl")
 
 
 def on_config(config: Any) -> Any:
-    """A section of the navigation for each subject of checks."""
+    """Sections of the navigation for each subject of checks and each cause of triage."""
     checks = sorted(path.stem for path in (MADE / "checks").glob("*.md") if path.stem != "index")
     subjects = groupby(checks, key=lambda check: check.partition(".")[0])
     pages = [{subject: [{check: f"checks/{check}.md"} for check in found]} for subject, found in subjects]
     config.nav.append({"Checks": [{"All checks": "checks/index.md"}, *pages]})
+    kinds = sorted(path.relative_to(MADE / "kinds") for path in (MADE / "kinds").glob("*/*.md"))
+    causes = groupby(kinds, key=lambda path: path.parent.name)
+    ends = [{cause: [{path.stem: f"kinds/{path}"} for path in found]} for cause, found in causes]
+    config.nav.append({"Ends of jobs": [{"All of them": "kinds/index.md"}, *ends]})
     return config
 
 
