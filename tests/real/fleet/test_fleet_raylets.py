@@ -85,6 +85,8 @@ def test_every_node_of_a_real_ray_answers_and_nothing_is_left(cluster):
 def test_the_node_probe_names_the_node_that_may_start_nothing(cluster):
     recipe = Path(__file__).parents[3] / "docs" / "recipes" / "ray" / "node_probe.py"
     script = recipe.read_text().replace("/usr/local/bin/nodedoctor", str(BIN / "nodedoctor"))
+    script = script.replace('"--gate"]', '"--gate", "--deadline", "25"]')  # other tests load this machine
+    assert "--deadline" in script
     probe = cluster.hosts.folder / "node_probe.py"
     probe.write_text(script)
     head = cluster.hosts[0]
