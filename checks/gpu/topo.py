@@ -266,13 +266,20 @@ def nic_affinity(topology: Topology) -> Iterator[Finding]:
 def _bare_socket(
     topology: Topology, near: list[str], nearest: Mapping[str, tuple[str, tuple[str, ...]]]
 ) -> list[str]:
-    """The GPUs of sockets without any NIC, where each GPU of the others has one that no other GPU shares."""
+    """The GPUs of sockets without any NIC, where each GPU of the other has one behind its own PCIe switch.
+
+    Nothing is judged in a paste whose rows of NICs are cut off, nor where the GPUs and NICs of one socket are
+    not nearer to each other than those of two.
+    """
+    if any(nic not in topology.links for nic in topology.nics):
+        return []
     sockets: dict[str, list[str]] = {}
     for name in topology.gpus:
         place = topology.affinity.get(name, {})
         sockets.setdefault(place.get("numa") or place.get("cpus") or "", []).append(name)
     bare = [gpus for gpus in sockets.values() if all(nearest[name][0] == "SYS" for name in gpus)]
     names = [name for gpus in bare for name in gpus]
-    own = {nics[0] for path, nics in (nearest[name] for name in near) if len(nics) == 1}
+    own = {nics[0] for path, nics in (nearest[name] for name in near) if path == "PIX" and len(nics) == 1}
+    one_socket = all(topology.links[name].get(nic) != "SYS" for name in near for nic in own)
     rails = len(near) >= RAILS and len(own) == len(near) == len(topology.gpus) - len(names)
-    return names if rails and "" not in sockets and len(names) >= RAILS else []
+    return names if rails and one_socket and "" not in sockets and len(names) >= RAILS else []

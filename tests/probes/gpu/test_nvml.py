@@ -74,6 +74,7 @@ def test_a_value_is_there_or_explained(fake_nvml: Fake):
             "retired_pages_double_bit": "NOT_SUPPORTED",
             "retired_pages_pending": "NOT_SUPPORTED",
             "retired_pages_single_bit": "NOT_SUPPORTED",
+            "vgpu_license": "NOT_ASKED",
         }
 
 
