@@ -62,6 +62,14 @@ def recoveries(count: int) -> str:
 
 PANIC = "ibpanic: [24601] main: stat of IB device 'mlx5_7' failed: Invalid argument\n"
 
+
+def one_socket() -> str:
+    """Eight GPUs and the NICs of their first socket; a socket's own are nearer to each other than SYS."""
+    lines = topo(mesh(8, "NV18"), nics=4).splitlines(keepends=True)
+    near = ("GPU0", "GPU1", "GPU2", "GPU3")
+    return "".join(line.replace("SYS", "NODE") if line.startswith(near) else line for line in lines)
+
+
 SICK = [
     ("nvidia-smi-q", vgpu("Unlicensed (Restricted)"), "no licence"),
     ("nvidia-smi-q", vgpu("Unlicensed (Unrestricted)"), "no licence"),
@@ -71,7 +79,7 @@ SICK = [
     ("ibstat", PANIC, "mlx5_7 is listed and cannot be read"),
     ("ibv-devinfo", roce(True, True, False, True), "only link-local rows"),
     ("nvidia-smi-nvlink-errors", recoveries(505), "Link 14: link recovery 505"),
-    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4), "no NIC on the socket of GPUs 4-7"),
+    ("nvidia-smi-topo", one_socket(), "no NIC on the socket of GPUs 4-7"),
 ]
 WELL = [
     ("nvidia-smi-q", vgpu("Licensed (Expiry: 2027-1-1 0:0:0 GMT)")),
@@ -84,6 +92,8 @@ WELL = [
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=8)),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4, far="NODE")),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4, near="NODE")),
+    ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=4)),
+    ("nvidia-smi-topo", one_socket().partition("NIC0\tPIX")[0]),
     ("nvidia-smi-topo", topo(mesh(8, "NV18"), nics=2)),
     ("ibv-devinfo", roce(False, False, False, False)),
     ("ibv-devinfo", roce(False, False, False, link="InfiniBand")),
