@@ -18,10 +18,8 @@ METHODS = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn",
 
 def expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
     """Those that are written down, and those that functions put together."""
-    written = list(written_expressions())
-    yield from written
-    known = {expression for expression, *_ in written}
-    yield from (one for one in put_together() if one[0] not in known)
+    yield from written_expressions()
+    yield from put_together()
 
 
 def written_expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
@@ -40,11 +38,16 @@ def written_expressions() -> Iterator[tuple[Any, int, str, set[str]]]:
 
 
 def put_together() -> Iterator[tuple[Any, int, str, set[str]]]:
-    """What functions put together while they judge all cases of triage and all recorded nodes, and redact."""
+    """What functions put together while they judge all cases of triage and all recorded nodes, and redact.
+
+    What modules compile when they load is not among it: how that is used, their source tells.
+    """
+    written = {expression for expression, *_ in written_expressions()}
     found: dict[tuple[Any, int], tuple[str, set[str]]] = {}
     for text, as_bytes, flags, where, method in json.loads(_output(_JUDGE)):
         expression = text.encode("latin-1") if as_bytes else text
-        found.setdefault((expression, flags), (where, set()))[1].add(method)
+        if expression not in written:
+            found.setdefault((expression, flags), (where, set()))[1].add(method)
     for (expression, flags), (where, used) in found.items():
         yield expression, flags, where, used - {"compile"} or {"search"}
 

@@ -29,6 +29,7 @@ FAULTS: dict[str, tuple[dict[str, object], str, str, str]] = {
     "page retirement pending": ({"gpu3.retired_pages_pending": 1}, "memory.remap", "fail", "reset-gpu"),
     "uncorrected ECC error": ({"gpu3.ecc_volatile_uncorrectable": 1}, "memory.ecc", "fail", "reset-gpu"),
     "ECC off": ({"gpu3.ecc_mode": 0}, "memory.ecc", "warn", "config"),
+    "a link at half its rate": ({"gpu3.link4.speed_mbytes_s": 13281}, "nvlink.speed", "warn", "reset-gpu"),
     "many corrected errors": (
         {"gpu3.ecc_aggregate_dram_correctable": 30_000_000},
         "memory.ecc",
@@ -36,7 +37,6 @@ FAULTS: dict[str, tuple[dict[str, object], str, str, str]] = {
         "investigate",
     ),
     "16 of 18 links": ({"gpu3.link4": "down", "gpu3.link11": "down"}, "nvlink.links", "fail", "reset-gpu"),
-    "a link at half its rate": ({"gpu3.link4.speed_mbytes_s": 13281}, "nvlink.speed", "warn", "reset-gpu"),
     "fabric registration failed": (
         {"gpu3.fabric_status": 23},
         "fabric.state",
