@@ -222,7 +222,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     _head(
         "(UUID: GPU-",
-        rf"{_GPU_LINE}[ \t]{0, 20}(?:\n|$)(?!\s{1, 20}Link|NVML|Device does not)",
+        rf"{_GPU_LINE}[ \t]{{0,20}}(?:\n|$)(?!\s{{1,20}}Link|NVML|Device does not)",
         "nvidia-smi -L",
         "",
         "nvidia-smi -L",

@@ -90,6 +90,12 @@ def test_a_jobs_log_that_prints_an_output_keeps_its_own_lines():
     assert [line for _, line in parts.rest] == ["starting", *JOB_LINES]
 
 
+def test_a_list_of_gpus_is_recognised_though_no_probe_reads_it():
+    gpus = "".join(f"GPU {n}: NVIDIA H100 80GB HBM3 (UUID: GPU-{n}aaaa-bb)\n" for n in range(8))
+    (piece,) = split(gpus).pieces
+    assert (piece.shape.what, piece.text) == ("nvidia-smi -L", gpus)
+
+
 def test_a_sentence_about_an_output_is_none():
     said = "Our node says GPU 0: NVIDIA H100 (UUID: GPU-1) and nothing more, see NVIDIA-SMI 550.90 for it\n"
     assert split(said).pieces == ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from expression_sources import put_together, written_expressions
+from expression_sources import ROOT, put_together, written_expressions
 from expressions import Machine
 
 pytestmark = pytest.mark.lint
@@ -43,6 +44,18 @@ def test_the_power_of_an_expression_is_read_from_its_tree(expression: str) -> No
 
 def test_a_loop_that_takes_one_word_in_two_ways_is_seen() -> None:
     assert Machine(r"^(?:</?p(?: [^<>]{0,200})? ?/?>)*<b").many() and not Machine(r"^(?:</?p>)*<b").many()
+
+
+def test_no_repeat_in_an_f_string_is_taken_for_a_value() -> None:
+    r"""`rf"[ \t]{0,20}"` is `[ \t](0, 20)`, which matches nothing that anybody meant."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("nodedoctor", "checks", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Tuple)
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
 
 _EDAC = regex(r"EDAC \w+: (?P<count>\d{1,9}) (?P<kind>[CU]E) .*? on (?P<place>[\w#:.-]{1,80})")
 _UNCORRECTED = regex(r"Uncorrected hardware memory error|Memory failure: 0x\w+: Sending SIGBUS")
-_DMAR = regex(rf"DMAR:.{0, 90}\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
+_DMAR = regex(rf"DMAR:.{{0,90}}\[DMA (?:Read|Write)[^\]]*\] (?:Request device|request from) \[?({ADDRESS})")
 _DMAR_NEW = regex(rf"DMAR: \[(?:DMA|INTR)[^\]]*\] Request device \[({ADDRESS})\]")
 _AMD = regex(rf"AMD-Vi: Event logged \[\w+(?: device=({ADDRESS}))?")
 _SMMU = regex(r"arm-smmu-v3 \S+: (?:event 0x(?:02|03|06|10|11|12|13)\b|\s*event: )")

@@ -653,6 +653,11 @@ def test_adapters(lines, expected):
             ("fail", "gpu:0"),
         ),
         (
+            "DMAR:[DMA Read] Request device [4b:00.0] fault addr 0 [fault reason 05]",
+            pci(A_GPU),
+            ("fail", "gpu:0"),
+        ),
+        (
             "DMAR: [DMA Write] Request device [02:00.0] fault addr 0 [fault reason 05]",
             pci(A_GPU, DISK),
             ("warn", "pci:0000:02:00.0"),
