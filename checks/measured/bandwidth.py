@@ -10,17 +10,13 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.links.topology import Topology
 from nodedoctor.facts.measured.bandwidth import Bandwidth, Pair
 from nodedoctor.knowledge.fixes.bandwidth import DENIED, HUNG, SLOW, SYSTEM, UNSTARTED, WRONG
-from nodedoctor.knowledge.floors import fitting_floors
+from nodedoctor.knowledge.floors import BELOW_PEERS, fitting_floors
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding
 from nodedoctor.wording import count_with_noun
 
 from .culprits import culprits
 
-LOW = 0.9
-"""Of the median of the peers; ours. Healthy pairs differ far less (8 H200 within 0.10 of 396.40 GB/s:
-stas00/ml-engineering, network/README.md), but a quick copy of 32 MiB also measures the moment; one of 18
-NVLinks that is down costs 6 %, two cost 11 %."""
 BROKEN = 0.5
 """Of the median of the peers, beside the floor of the model; ours: what lost half its links or lanes."""
 
@@ -157,7 +153,7 @@ def _slow_pairs(pairs: _Pairs, link: str, bandwidth: Bandwidth, gpus: Gpus | Non
     reach = any(pair.access for pair in pairs.values())
     judged = gpus.gpus if gpus and reach and not gpus.encrypted else ()
     floor = max((_floor(gpu, link) for gpu in judged), default=0.0)
-    bad = {key for key, speed in speeds.items() if speed < max(LOW * usual, floor)}
+    bad = {key for key, speed in speeds.items() if speed < max(BELOW_PEERS * usual, floor)}
     if not bad:
         return
     found = culprits(bad, speeds)

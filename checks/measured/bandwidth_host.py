@@ -8,13 +8,11 @@ from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.measured.bandwidth import DEEP, Bandwidth, HostCopy
 from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
-from nodedoctor.knowledge.floors import fitting_floors, share_of
+from nodedoctor.knowledge.floors import BELOW_PEERS, host_copy_floors, share_of
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import count_with_noun
 
-LOW = 0.9
-"""Of the median of the peers; ours, for the reasons in bandwidth.py."""
 BROKEN = 0.5
 """Of the median of the peers; ours: what lost half its lanes."""
 
@@ -50,7 +48,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         summary = "data corruption in host-GPU copies"
         said = bandwidth.host_said(copy, "wrong")
         findings.append(Finding.fail(summary, subject=f"gpu:{copy.index}", evidence=said, fix=WRONG))
-    findings += _slow_hosts(bandwidth, good, {} if encrypted else _by_index(gpus))
+    findings += _slow_hosts(bandwidth, good, _by_index(gpus), encrypted)
     yield from findings
     if encrypted and good:
         summary = "confidential computing encrypts these copies: compared with peers only"
@@ -105,10 +103,10 @@ def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         if speed < share * sheet:
             summary = f"{speed:.0f} GB/s, below {share:.0%} of the data sheet's {sheet:.0f}"
             yield Finding.fail(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
-        elif speed < LOW * usual:
+        elif speed < BELOW_PEERS * usual:
             summary = f"{speed:.0f} GB/s , other GPUs {usual:.0f}"
             yield Finding.warn(summary, subject=f"gpu:{index}", evidence=evidence, fix=SLOW)
-        low |= speed < max(share * sheet, LOW * usual)
+        low |= speed < max(share * sheet, BELOW_PEERS * usual)
     if not low:
         yield Finding.ok(
             f"{min(speeds.values()):.0f} to {max(speeds.values()):.0f} GB/s on {len(speeds)} GPUs"
@@ -123,16 +121,18 @@ def _host_errors(bandwidth: Bandwidth) -> Iterator[Finding]:
             )
 
 
-def _slow_hosts(bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int, Gpu]) -> Iterator[Finding]:
+def _slow_hosts(
+    bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int, Gpu], encrypted: bool
+) -> Iterator[Finding]:
     if not copies:
         return
     usual = median(min(_both_ways(copy)) for copy in copies)
     low = []
     for copy in copies:
-        floor, wanted = _host_floors(known.get(copy.index))
+        floor, wanted = _host_floors(known.get(copy.index), encrypted)
         speed = min(_both_ways(copy))
-        if speed < max(floor, wanted, LOW * usual):
-            low.append((copy, speed, max(floor, BROKEN * usual), max(wanted, LOW * usual)))
+        if speed < max(floor, wanted, BELOW_PEERS * usual):
+            low.append((copy, speed, max(floor, BROKEN * usual), max(wanted, BELOW_PEERS * usual)))
     if len(low) == len(copies) > 2:
         said = _host_lines(bandwidth, [copy for copy, *_ in low[:4]])
         broken = any(speed < floor for _, speed, floor, _ in low)
@@ -146,12 +146,12 @@ def _slow_hosts(bandwidth: Bandwidth, copies: list[HostCopy], known: Mapping[int
         yield judge(summary, subject=f"gpu:{copy.index}", evidence=_host_lines(bandwidth, [copy]), fix=HOST)
 
 
-def _host_floors(gpu: Gpu | None) -> tuple[float, float]:
+def _host_floors(gpu: Gpu | None, encrypted: bool) -> tuple[float, float]:
     """Below which the PCIe link of a GPU is broken, and below which it is worth a look; 0 where not known."""
-    if gpu is None or not gpu.pcie_generation_max or not gpu.pcie_width_max or gpu.pcie_width_max < 4:
-        return 0.0, 0.0  # width 1 is what a GPU on NVLink-C2C reports
-    gates = fitting_floors("host-copy", pcie_gen=gpu.pcie_generation_max)
-    least = {gate.level: gate.least * gpu.pcie_width_max / 16 for gate in gates}
+    if gpu is None:
+        return 0.0, 0.0
+    gates = host_copy_floors(gpu.pcie_generation_max, gpu.pcie_width_max, encrypted=encrypted)
+    least = {gate.level: gate.least for gate in gates}
     return least.get("fail", 0.0), least.get("warn", 0.0)
 
 

@@ -7,14 +7,10 @@ from statistics import median
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.measured.gemm import GEMM, Gemm, GpuGemm
 from nodedoctor.knowledge.fixes.bandwidth import SLOW, WRONG
-from nodedoctor.knowledge.floors import fitting_floors
+from nodedoctor.knowledge.floors import BELOW_PEERS, fitting_floors
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import count_with_noun
-
-LOW = 0.9
-"""Of the median of the peers; ours: well beyond the 1 to 2 % that the temperature of the day changes (Meta's
-Llama 3 report, arXiv 2407.21783 section 3.3.4), with room for the spread between healthy GPUs."""
 
 
 @check(
@@ -55,7 +51,7 @@ def gemm(gemm: Gemm) -> Iterator[Finding]:
         elif gpu.sums != agreed.get(gpu.name, gpu.sums):
             summary = "GEMM result differs from GPUs of the same model (silent data corruption)"
             finding = Finding.fail(summary, subject=subject, evidence=said, fix=WRONG)
-        elif (gpu.tflops or 0.0) < LOW * usual:
+        elif (gpu.tflops or 0.0) < BELOW_PEERS * usual:
             summary = f"{gpu.tflops:.0f} TFLOP/s, its peers {usual:.0f}"
             finding = Finding.warn(summary, subject=subject, evidence=mine, fix=SLOW)
         elif (gpu.tflops or 0.0) < (least := _least_tflops(gpu)):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole_number
-from nodedoctor.knowledge.floors import Floor, fitting_floors, share_of
+from nodedoctor.knowledge.floors import Floor, fitting_floors, host_copy_floors, share_of
 from nodedoctor.knowledge.gpus import GpuModel, models
 from nodedoctor.record import record, replace
 
@@ -36,6 +36,8 @@ class Context:
     pcie: Mapping[int, tuple[int, int]]
     """Generation and width of the PCIe link of each GPU."""
     port_rates: Mapping[str, float]
+    encrypted: bool
+    """Confidential computing: copies are slower by design."""
 
 
 def measurements(facts: Json) -> list[Measurement]:
@@ -51,7 +53,7 @@ def measurements(facts: Json) -> list[Measurement]:
 
 
 def _context(facts: Json) -> Context:
-    model = text(part(facts, "board"), "model")
+    model, gpus = text(part(facts, "board"), "model"), part(facts, "gpus")
     ports = {text(port, "name"): number(port.get("rate_gbps")) for port in parts(part(facts, "ib"), "ports")}
     return Context(
         next((row for row in models() if row.name == model), None),
@@ -61,20 +63,19 @@ def _context(facts: Json) -> Context:
                 whole_number(gpu, "pcie_generation_max") or 0,
                 whole_number(gpu, "pcie_width_max") or 0,
             )
-            for gpu in parts(part(facts, "gpus"), "gpus")
+            for gpu in parts(gpus, "gpus")
         },
         {name: rate for name, rate in ports.items() if rate},
+        any(device.get("confidential_compute") is True for device in (gpus, *parts(gpus, "gpus"))),
     )
 
 
-def _gated(measured: Measurement, gates: Iterable[Floor], share: float = 1.0) -> Measurement:
-    """The measurement with the strictest of its gates that is a failure, else with the one that warns."""
-    by_level = {gate.level: gate for gate in gates}
-    gate = by_level.get("fail") or by_level.get("warn")
-    if gate is None:
+def _gated(measured: Measurement, gates: Sequence[Floor]) -> Measurement:
+    """The measurement with the lowest of its gates that it does not reach, else with the strictest."""
+    if not gates:
         return measured
-    source = f"{gate.source}, read {gate.read}"
-    return _with_floor(measured, gate.least * share, source, gate.level)
+    gate = next((gate for gate in gates if measured.rate < gate.least), gates[-1])
+    return _with_floor(measured, gate.least, f"{gate.source}, read {gate.read}", gate.level)
 
 
 def _with_floor(measured: Measurement, floor: float, source: str, level: str = "fail") -> Measurement:
@@ -88,7 +89,7 @@ def _copies(bandwidth: Json, context: Context) -> Iterator[Measurement]:
         rate = number(pair.get("read_gbytes_s"))
         if rate and writer is not None and reader is not None:
             link = text(part(context.links, f"GPU{writer}"), f"GPU{reader}")
-            over_nvlink = link.startswith("NV") and pair.get("access") is True
+            over_nvlink = link.startswith("NV") and pair.get("access") is True and not context.encrypted
             way = link or ("peer access" if pair.get("access") else "through host memory")
             measured = Measurement("p2p", f"gpu:{writer}->{reader}", rate, GB, way)
             yield _gated(measured, fitting_floors("p2p", name, link=link) if over_nvlink else ())
@@ -97,11 +98,11 @@ def _copies(bandwidth: Json, context: Context) -> Iterator[Measurement]:
         if text(copy, "kind") != "near" or index is None:
             continue
         generation, width = context.pcie.get(index, (0, 0))
-        gates = fitting_floors("host-copy", pcie_gen=generation) if generation and width >= 4 else ()
+        gates = host_copy_floors(generation, width, encrypted=context.encrypted)
         way = f"PCIe {generation}.0 x{width}" if generation and width else ""
         for operation, key in (("host-to-gpu", "h2d_gbytes_s"), ("gpu-to-host", "d2h_gbytes_s")):
             if rate := number(copy.get(key)):
-                yield _gated(Measurement(operation, f"gpu:{index}", rate, GB, way), gates, width / 16)
+                yield _gated(Measurement(operation, f"gpu:{index}", rate, GB, way), gates)
     row = share_of("memory-copy")
     sheet = context.model.memory_bandwidth_gbps if context.model else None
     speeds = part(bandwidth, "memory_gbytes_s")

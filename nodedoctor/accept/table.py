@@ -7,10 +7,9 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.accept.measurements import Measurement
+from nodedoctor.knowledge.floors import BELOW_PEERS
 from nodedoctor.record import field_names, record, replace
 
-BELOW_PEERS = 0.9
-"""Of the median of the peers, as in the checks of bandwidth and GEMM; ours."""
 BELOW_PAST = 0.85
 """Of the same rate in the past of this node; ours: beyond the 1 to 2 % that a day's temperature changes
 (arXiv 2407.21783, section 3.3.4) and the spread of short measurements."""

@@ -10,8 +10,14 @@ from functools import cache
 from typing import Literal
 
 from nodedoctor.knowledge.table import rows
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
+BELOW_PEERS = 0.9
+"""Of the median of the peers; ours. Healthy pairs differ far less (8 H200 within 0.10 of 396.40 GB/s:
+stas00/ml-engineering, network/README.md), and temperature changes 1 to 2 % (arXiv 2407.21783, section 3.3.4);
+but a quick copy of 32 MiB also measures the moment. One of 18 NVLinks that is down costs 6 %, two 11 %."""
+FEWEST_LANES = 4
+"""Lanes below which a PCIe link is not judged: one is what a GPU on NVLink-C2C reports."""
 Operation = Literal["p2p", "host-copy", "all_reduce", "gemm-bf16"]
 
 
@@ -91,6 +97,17 @@ def fitting_floors(
         and (size is None or size >= row.least_bytes)
     ]
     return sorted(fitting, key=lambda row: row.least)
+
+
+def host_copy_floors(generation: int | None, width: int | None, *, encrypted: bool = False) -> list[Floor]:
+    """The gates for copies with the host over a PCIe link of this generation and width, the strictest last.
+
+    None where copies are encrypted (confidential computing): they are much slower by design.
+    """
+    if encrypted or not generation or not width or width < FEWEST_LANES:
+        return []
+    gates = fitting_floors("host-copy", pcie_gen=generation)
+    return [replace(gate, gate=gate.gate * width / 16) for gate in gates]
 
 
 def share_of(operation: str, gbps: float = 0.0) -> Share | None:

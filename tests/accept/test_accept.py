@@ -14,6 +14,7 @@ import pytest
 from forked import nodedoctor_forked
 
 from nodedoctor import demo, journal
+from nodedoctor.accept.measurements import measurements
 
 DEMO = Path(demo.__file__).parent / "healthy"
 Node = Callable[..., Path]
@@ -87,6 +88,9 @@ def accept(folder: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
 HEALTHY = {"bandwidth_deep": steps(), "gemm": gemm(700.0), "all_reduce_perf": all_reduce(470.0)}
 
 
+COPIES = ("p2p", "host-to-gpu", "gpu-to-host")
+
+
 def schema(name: str) -> Mapping[str, Any]:
     text = (resources.files("nodedoctor.report") / f"schemas/{name}.schema.json").read_text()
     return json.loads(text)
@@ -109,6 +113,7 @@ def test_a_healthy_node_is_accepted(node: Node):
         ("bandwidth_deep", steps(slow_pair=120.0), "p2p", 2),
         ("bandwidth_deep", steps(slow_pair=345.0), "p2p", 4),
         ("bandwidth_deep", steps(host=26.0), "host-to-gpu", 2),
+        ("bandwidth_deep", steps(host=50.0), "host-to-gpu", 4),
         ("bandwidth_deep", steps(memory=1300.0), "memory-copy", 2),
         ("gemm", gemm(600.0), "gemm-bf16", 4),
         ("all_reduce_perf", all_reduce(244.0), "all_reduce", 2),
@@ -120,6 +125,15 @@ def test_a_rate_below_its_floor_or_its_peers_is_not_accepted(
     got, document = accept(node(**{**HEALTHY, name: text}))
     low = [row["operation"] for row in document["rows"] if row["status"] in ("warn", "fail")]
     assert got == code and operation in low
+
+
+def test_encrypted_copies_have_no_floor(node: Node):
+    """As in bandwidth.host and bandwidth.p2p: they are slower by design."""
+    low = node(**{**HEALTHY, "bandwidth_deep": steps(host=11.0, pair=30.0, slow_pair=30.0)})
+    facts = json.loads(nodedoctor_forked("--json", "--deep", "--replay", str(low)).stdout)["facts"]
+    assert {one.floor for one in measurements(facts) if one.operation in COPIES} == {335.0, 48.0}
+    facts["gpus"]["gpus"][3]["confidential_compute"] = True
+    assert {one.floor for one in measurements(facts) if one.operation in COPIES} == {None}
 
 
 def test_a_short_message_has_no_floor_and_is_not_called_good(node: Node):
