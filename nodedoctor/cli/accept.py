@@ -10,7 +10,7 @@ from nodedoctor import journal
 from nodedoctor.accept import document, text
 from nodedoctor.accept.document import CHECKS
 from nodedoctor.cli import endings, headless
-from nodedoctor.cli.arguments import command_words, seconds
+from nodedoctor.cli.arguments import add_training_python, command_words, seconds
 from nodedoctor.cli.console import Parser, columns, complain, emit, write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.declare.registry import Options
@@ -82,8 +82,7 @@ def parser() -> Parser:
     )
     add: Any = parser.add_argument
     add("--json", action="store_true", help="print one JSON document on stdout")
-    add("--python", default="", metavar="PATH", help="path of the training Python interpreter")
-    add("--exec", default="", metavar="'CMD'", help="command prefix to run it, e.g. 'docker exec trainer'")
+    add_training_python(parser)
     add(
         "--journal",
         default="",

@@ -158,10 +158,16 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
     add("--preview", action="store_true", help="let checks never seen on real hardware fail too")
 
 
-def _add_node(group: argparse._ArgumentGroup) -> None:
+def add_training_python(group: argparse._ActionsContainer) -> None:
+    """Offer `--python` and `--exec`; `command_words` splits the second."""
     add = group.add_argument
     add("--python", default="", metavar="PATH", help="path of the training Python interpreter")
     add("--exec", default="", metavar="'CMD'", help="command prefix to run it, e.g. 'docker exec trainer'")
+
+
+def _add_node(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add_training_python(group)
     add(
         "--env-file",
         default="",

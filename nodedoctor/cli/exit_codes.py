@@ -28,6 +28,12 @@ class Exit(IntEnum):
     TERMINATED = 143
 
 
+def outcome_code(outcome: str) -> int:
+    """The number of a verdict of triage, by its outcome."""
+    codes = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL}
+    return codes.get(outcome, Exit.UNKNOWN)
+
+
 def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
     from nodedoctor.report.document import is_blind, is_broken

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import sys
 
@@ -110,54 +111,30 @@ def _run(words: list[str]) -> int:
     return run.main(words)
 
 
+MODULES = {
+    "accept": "nodedoctor.cli.accept",
+    "arm": "nodedoctor.blackbox.arm_cli",
+    "compare": "nodedoctor.cli.compare",
+    "completion": "nodedoctor.cli.completion.cli",
+    "expect": "nodedoctor.cli.expect",
+    "fleet": "nodedoctor.cli.fleet",
+    "history": "nodedoctor.cli.history",
+    "read": "nodedoctor.intake.cli",
+    "triage": "nodedoctor.triage.cli",
+    "watch": "nodedoctor.blackbox.attach",
+}
+"""Subcommands, and the module whose `main` gets the words behind them."""
+
+
 def _dispatch(words: list[str]) -> int:
-    if words and words[0] in ("list", "explain", "schema"):
+    command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in MODULES:
+        return int(importlib.import_module(MODULES[command]).main(rest))
+    if command in ("list", "explain", "schema"):
         from nodedoctor.cli import reference
 
         return reference.main(words)
-    if words and words[0] == "triage":
-        from nodedoctor.triage import cli as triage
-
-        return triage.main(words[1:])
-    if words and words[0] == "accept":
-        from nodedoctor.cli import accept
-
-        return accept.main(words[1:])
-    if words and words[0] == "history":
-        from nodedoctor.cli import history
-
-        return history.main(words[1:])
-    if words and words[0] == "read":
-        from nodedoctor.intake import cli as intake
-
-        return intake.main(words[1:])
-    if words and words[0] == "fleet":
-        from nodedoctor.cli import fleet
-
-        return fleet.main(words[1:])
-    if words and words[0] == "compare":
-        from nodedoctor.cli import compare
-
-        return compare.main(words[1:])
-    if words and words[0] == "demo":
-        return _demo(words[1:])
-    if words and words[0] == "expect":
-        from nodedoctor.cli import expect
-
-        return expect.main(words[1:])
-    if words and words[0] == "completion":
-        from nodedoctor.cli.completion import cli as completion
-
-        return completion.main(words[1:])
-    if words and words[0] == "watch":
-        from nodedoctor.blackbox import attach
-
-        return attach.main(words[1:])
-    if words and words[0] == "arm":
-        from nodedoctor.blackbox import arm_cli
-
-        return arm_cli.main(words[1:])
-    return diagnose(words)
+    return _demo(rest) if command == "demo" else diagnose(words)
 
 
 def _demo(words: list[str]) -> int:
@@ -338,12 +315,13 @@ def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
 
     A journal that cannot be read or written costs nothing but a line on stderr.
     """
-    folder = arguments.journal or os.environ.get("NODEDOCTOR_JOURNAL", "")
+    from nodedoctor import journal
+
+    folder = journal.folder_of(arguments.journal)
     if not folder or arguments.replay:
         return report
     import asyncio
 
-    from nodedoctor import journal
     from nodedoctor.accept.document import rates_of
     from nodedoctor.cli import headless
 

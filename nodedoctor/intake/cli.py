@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
-from nodedoctor.cli.exit_codes import Exit, exit_code
+from nodedoctor.cli.exit_codes import Exit, exit_code, outcome_code
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ exit codes: the worst of what was judged: 0 nothing failed, 2 something failed, 
 recognised, 64 usage or a path that cannot be read.
 """
 _WORST = (Exit.FAIL, Exit.UNKNOWN, Exit.WARN, Exit.OK)
-_TRIAGE = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL}
 
 
 def main(words: list[str]) -> int:
@@ -58,7 +57,7 @@ def worst(reading: Reading) -> int:
     """The worst of what was judged; UNKNOWN where nothing was."""
     codes = [exit_code(node.report) for node in reading.nodes]
     if reading.triage is not None:
-        codes.append(_TRIAGE.get(str(reading.triage.get("outcome")), Exit.UNKNOWN))
+        codes.append(outcome_code(str(reading.triage.get("outcome"))))
     return next((code for code in _WORST if code in codes), Exit.UNKNOWN)
 
 

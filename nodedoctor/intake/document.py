@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodedoctor import __version__
@@ -136,7 +136,8 @@ def next_commands(reading: Reading) -> list[str]:
     have = {item.probe for item in reading.recognised}
     if not have - {""} or len(reading.nodes) != 1:
         return []
-    have |= {"nvidia-smi-q"} & {"nvidia-smi-q" if "nvidia-smi-xml" in have else ""}
+    if "nvidia-smi-xml" in have:
+        have.add("nvidia-smi-q")
     shapes = {shape.probe: shape for shape in reversed(SHAPES)}
     wanted: dict[str, Shape] = {}
     for probe in sorted(have - {""}):
@@ -160,9 +161,3 @@ def _recognised(item: Recognised) -> dict[str, Any]:
 
 def _unrecognised(item: Unrecognised) -> dict[str, Any]:
     return {"name": item.name, "line": item.line, "lines": item.lines, "first": item.first}
-
-
-def of_all(lines: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
-    """The entries of a list in the document."""
-    match: Sequence[Mapping[str, Any]] = lines[key]
-    return match

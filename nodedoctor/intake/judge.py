@@ -364,16 +364,8 @@ def _judge_fleet(reading: Reading) -> None:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(report_json.render(node.report))
         gathered = asyncio.run(gather(Reports(paths), FleetRequest()))
-        reading.fleet = _without(cast("Json", document(gathered.fleet)), folder)
+        reading.fleet = _renamed(cast("Json", document(gathered.fleet)), {f"{folder}/": ""})
 
 
 def _safe(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in name)[:64] or "unnamed"
-
-
-def _without(value: Any, folder: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(f"{folder}/", "")
-    if isinstance(value, list):
-        return [_without(item, folder) for item in value]
-    return {key: _without(item, folder) for key, item in value.items()} if isinstance(value, dict) else value

@@ -336,10 +336,5 @@ def _is_of(shape: Shape, line: str) -> bool:
     return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
 
 
-_HOLDS: dict[str, tuple[str, ...]] = {
-    "env": ("collect-env",),
-    "pip-list": ("collect-env",),
-    "kernel-log": (),
-    "rdma-link": (),
-}
+_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env",)}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from nodedoctor.cli.console import HelpFormatter, Parser, columns, complain, emit, has_colours, write_stderr
-from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.cli.exit_codes import Exit, outcome_code
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.report.inert import inert
@@ -49,8 +49,6 @@ exit codes: 0 no failure, 2 a cause was found, 3 a failure whose cause cannot be
 With --decide: 0 nothing to do, 10 restart, 11 restart without the nodes named, 12 stop: the same will happen
 again, 13 look first.
 """
-_CODES = {"clean": Exit.OK, "recovered": Exit.OK, "failure": Exit.FAIL, "undetermined": Exit.UNKNOWN,
-          "nothing": Exit.UNKNOWN}  # fmt: skip
 
 
 def main(words: list[str]) -> int:
@@ -183,7 +181,7 @@ def _show_again(arguments: argparse.Namespace, content: Json) -> int:
     if arguments.node or arguments.reports or arguments.job:
         option = "--job" if arguments.job else "--node" if arguments.node else "--reports"
         return complain(f"triage: {arguments.paths[0]}: a saved verdict; {option} needs the logs themselves")
-    return _show_document(arguments, content, _CODES.get(str(content.get("outcome")), Exit.UNKNOWN))
+    return _show_document(arguments, content, outcome_code(str(content.get("outcome"))))
 
 
 def _show_document(arguments: argparse.Namespace, content: Json, verdict: int) -> int:
@@ -224,7 +222,7 @@ def _render_page(arguments: argparse.Namespace, content: Json) -> str:
 
 def exit_code(verdict: Verdict) -> int:
     """0 no failure, 2 a cause was found, 3 a failure without a known cause."""
-    return _CODES[verdict.outcome]
+    return outcome_code(verdict.outcome)
 
 
 def _add_live(group: argparse._ArgumentGroup) -> None:

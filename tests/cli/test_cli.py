@@ -1,5 +1,6 @@
 """What scripts rely on, each promise in a process of its own."""
 
+import importlib
 import json
 import os
 import shutil
@@ -14,7 +15,9 @@ import pytest
 from forked import nodedoctor_forked
 from tiers import some
 
+from nodedoctor.cli.main import MODULES
 from nodedoctor.cli.reference import SCHEMAS as DOCUMENTS
+from nodedoctor.spelling import COMMANDS
 
 REPOSITORY = Path(__file__).parents[2]
 SCHEMAS = REPOSITORY / "nodedoctor" / "report"
@@ -134,6 +137,13 @@ def test_lists_are_text_or_json():
         rows = json.loads(nodedoctor("list", kind, "--json").stdout)
         assert rows
         assert len(nodedoctor("list", kind).stdout.splitlines()) == len(rows)
+
+
+def test_every_command_has_a_module_and_a_name_that_no_check_may_have():
+    elsewhere = {"demo", "explain", "list", "run", "schema"}
+    assert {*MODULES} | elsewhere == {*COMMANDS}
+    for module in MODULES.values():
+        assert callable(importlib.import_module(module).main)
 
 
 def test_schemas_are_schemas():
