@@ -12,6 +12,8 @@ from nodedoctor.json_shapes import part, parts
 SCHEMA = "nodedoctor.accept/1"
 CHECKS = ("bandwidth", "compute.gemm", "collective.smoke", "deep.nccl-tests", "deep.ib-write-bw")
 """What an acceptance runs: everything that measures a rate of this node alone."""
+COPIES = {"p2p", "host-to-gpu", "gpu-to-host", "memory-copy"}
+"""What is measured of GPUs without a Python that has torch: a node with GPUs is not accepted without it."""
 ACCEPTED, REFUSED, UNMEASURED, LAGS = 0, 2, 3, 4
 """Exit codes, those of a gate: 4 is slower than peers or past, or than a floor that only warns."""
 
@@ -53,13 +55,14 @@ def exit_code(rows: list[Row], faults: list[dict[str, str]], complete: bool) -> 
 
 
 def _is_complete(report: Mapping[str, Any], rows: list[Row]) -> bool:
-    """Whether all GPUs were measured, and nothing that was begun came to no end."""
+    """Whether all GPUs were measured, their copies too, and nothing that was begun came to no end."""
     if any(finding["status"] == "unknown" for finding in _findings(report)):
         return False
     facts = report["facts"]
     in_use = part(part(facts, "bandwidth"), "left_out")
     gpus = parts(part(facts, "gpus"), "gpus")
-    return not in_use and (not gpus or any(row.subject.startswith("gpu:") for row in rows))
+    wanted = COPIES - ({"p2p"} if len(gpus) < 2 else set())
+    return not in_use and (not gpus or wanted <= {row.operation for row in rows})
 
 
 def _findings(report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

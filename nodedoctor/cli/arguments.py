@@ -78,7 +78,7 @@ also:
 exit codes: 0 nothing failed, 1 warnings (only with --fail-on warn), 2 something failed,
 3 something could not be judged because it hung or crashed, 64 usage, 70 a bug, 74 output
 could not be written, 130 interrupted; with --gate: 0 new jobs may start, 2 no new jobs, 3 not judged, 4
-drain when idle. nodedoctor changes nothing on the node.
+drain when idle. nodedoctor changes nothing on the node but the journal of --journal.
 """
 
 

@@ -145,6 +145,7 @@ def test_a_short_message_has_no_floor_and_is_not_called_good(node: Node):
 def test_what_was_not_measured_is_not_accepted(node: Node):
     code, document = accept(node())
     assert (code, document["rows"]) == (3, []) and document["not_measured"]
+    assert accept(node(gemm=gemm(700.0), all_reduce_perf=all_reduce(470.0)))[0] == 3
     left = json.dumps({"steps": [{"step": "init", "gpus": 8}]})[:-9]
     assert accept(node(bandwidth_deep=left, gemm=gemm(700.0)))[0] == 3
 
