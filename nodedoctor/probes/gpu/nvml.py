@@ -119,6 +119,8 @@ def read_gpu(library: NvmlLibrary, index: int, driver: str, handles: dict[int, A
     branch = driver.partition(".")[0]
     recent = branch.isdecimal() and int(branch) >= calls.FIELDS_590_FROM
     library.fields(index, handle, calls.FIELDS | (calls.FIELDS_590 if recent else {}), said)
+    for key, number in calls.FIELDS_ALONE.items():
+        library.fields(index, handle, {key: number}, said)
     if said["values"].get("mig_mode", [0])[0]:
         keep(said, "mig_devices", count_mig(library, index, handle))
     if said["values"].get("c2c_links"):

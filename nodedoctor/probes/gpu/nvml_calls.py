@@ -127,14 +127,17 @@ FIELDS = {
     "pcie_unsupported_request": 181,
     "pcie_lcrc": 182,
     "pcie_lane": 183,
-    "shutdown_t_limit_c": 193,
-    "slowdown_t_limit_c": 194,
-    "memory_max_operating_t_limit_c": 195,
-    "max_operating_t_limit_c": 196,
     "reset_required": 226,
     "drain_and_reset_recommended": 227,
     "recovery_action": 230,
 }
+FIELDS_ALONE = {
+    "shutdown_t_limit_c": 193,
+    "slowdown_t_limit_c": 194,
+    "memory_max_operating_t_limit_c": 195,
+    "max_operating_t_limit_c": 196,
+}
+"""Each takes a call of its own: driver 580.159 on an H200 leaves them empty in a call with other fields."""
 FIELDS_590_FROM = 590
 FIELDS_590 = {"hw_thermal_slowdown_ns": 270, "hw_power_brake_slowdown_ns": 271}
 

@@ -111,6 +111,9 @@ class NvmlLibrary:
             return None, self.code_name(nvmlReturn)
         if valueType >= len(UNION):
             return None, "UNPARSABLE"
+        if UNION[valueType] == "dVal":
+            # No field of ours is a double: driver 580 left this entry as it came, and called that success.
+            return None, "NOT_SUPPORTED"
         return getattr(value, UNION[valueType]), None
 
 
