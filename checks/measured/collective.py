@@ -129,7 +129,7 @@ def _collective_evidence(run: CollectiveRun) -> Iterator[Evidence]:
 def _numbers(run: CollectiveRun) -> Iterator[Evidence]:
     largest = max((one.bytes for one in run.operations), default=0)
     for one in run.operations:
-        if one.bytes == largest:
+        if one.bytes == largest and one.busbw_gbytes_s is not None:
             where = f"runs[0].operations[operation={one.name}&bytes={one.bytes}]"
             yield reading("collective", f"{where}.busbw_gbytes_s")
 

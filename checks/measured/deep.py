@@ -85,7 +85,9 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
         yield Finding.fail(f"{count_with_noun(told.wrong, 'wrong result')}", evidence=said, fix=WRONG)
         return
     speeds = [
-        one.busbw_gbytes_s for one in (job.runs[0].operations if job else ()) if one.name == "all_reduce"
+        one.busbw_gbytes_s
+        for one in (job.runs[0].operations if job else ())
+        if one.name == "all_reduce" and one.busbw_gbytes_s is not None
     ]
     beside = f"; ours at most {max(speeds):.0f}" if speeds else ""
     nccl = f", NCCL {told.nccl}" if told.nccl else ""

@@ -154,7 +154,7 @@ def doctor_numbers(folder):
             yield ("gemm", gpu["index"], None, None, None), gpu.get("tflops")
         for run in facts(folder, name, "collective").get("runs", ())[:1]:
             for done in run.get("operations", ()):
-                if done["bytes"] >= MIB:
+                if done["bytes"] >= MIB and done["busbw_gbytes_s"] is not None:
                     what = done["name"].replace("_", "-")
                     yield (what, None, None, None, round(done["bytes"] / MIB)), done["busbw_gbytes_s"]
 

@@ -28,6 +28,10 @@ def main():
     device = torch.device("cpu") if cpu else torch.device("cuda", local % torch.cuda.device_count())
     if not cpu:
         torch.cuda.set_device(device)
+    if ranks > torch.cuda.device_count():
+        os.environ["NCCL_HOSTID"] = (
+            f"rank-{rank}"  # NCCL takes ranks of one GPU only from what it sees as several hosts
+        )
     dist.init_process_group("gloo" if cpu else "nccl")
     for step in range(1, HEALTHY_STEPS + 1):
         train_step(device, step, rank)

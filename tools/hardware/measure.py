@@ -105,6 +105,10 @@ def collectives(cpu):
     device = torch.device("cpu") if cpu else torch.device("cuda", local % torch.cuda.device_count())
     if not cpu:
         torch.cuda.set_device(device)
+    if ranks > torch.cuda.device_count():
+        os.environ["NCCL_HOSTID"] = (
+            f"rank-{rank}"  # NCCL takes ranks of one GPU only from what it sees as several hosts
+        )
     dist.init_process_group("gloo" if cpu else "nccl")
     for size in (16 * MIB,) if cpu else (16 * MIB, 256 * MIB):
         whole = torch.ones(size // 4, device=device)

@@ -207,7 +207,7 @@ if [ -n "$why" ]; then
 else
   to=$folder/copies.jsonl step copies 40 "$torch" "$here/measure.py" copies $cpu
   to=$folder/gemm.jsonl step gemm 30 "$torch" "$here/measure.py" gemm $cpu
-  # Two ranks on one GPU: NCCL as a rule refuses that, and then jobs have one rank.
+  # Two ranks on one GPU, each as a host of its own; where NCCL refuses that, too, jobs have one rank.
   [ "$ranks" -gt 1 ] || { ranks=2 alone=yes; }
   launch "$here/measure.py" collectives $cpu
   to=$folder/collectives.jsonl step collectives 40 "${launched[@]}" || [ -z "${alone:-}" ] || ranks=1

@@ -107,11 +107,14 @@ def _why_unseen(nvml: Observation) -> str:
 
 @record
 class Operation:
-    """One collective: bus bandwidth by nccl-tests' formula (doc/PERFORMANCE.md), on the first rank."""
+    """One collective: bus bandwidth by nccl-tests' formula (doc/PERFORMANCE.md), on the first rank.
+
+    None with one rank, which sends nothing anywhere.
+    """
 
     name: str
     bytes: int
-    busbw_gbytes_s: float
+    busbw_gbytes_s: float | None
 
 
 @record
@@ -208,8 +211,9 @@ def _parse(seen: Observation) -> tuple[str, tuple[CollectiveRun, ...], float | N
 
 def _run(told: Json) -> CollectiveRun:
     log = text(told, "log")
+    ranks = whole_number(told, "ranks") or 0
     return CollectiveRun(
-        ranks=whole_number(told, "ranks") or 0,
+        ranks=ranks,
         backend=text(told, "backend"),
         ok=told.get("ok") is True,
         setting=text(told, "setting"),
@@ -222,7 +226,9 @@ def _run(told: Json) -> CollectiveRun:
         errors=_by_rank(part(told, "errors")),
         wrong={whole_number(one, "rank") or 0: text(one, "operation") for one in parts(told, "wrong")},
         operations=tuple(
-            Operation(text(one, "operation"), whole_number(one, "bytes") or 0, float(speed))
+            Operation(
+                text(one, "operation"), whole_number(one, "bytes") or 0, float(speed) if ranks > 1 else None
+            )
             for one in parts(told, "operations")
             if isinstance(speed := one.get("busbw_gbytes_s"), (int, float))
         ),
