@@ -242,7 +242,7 @@ def _by_pairs(target: TargetPython, torch: Torch, package: Package) -> Finding:
     subject, evidence = f"package:{package.name}", package_said(target, package)
     release = torch_release(torch.version)
     partner = getattr(release, package.name, "") if release else ""
-    if package.requires:
+    if package.requires or stack.release(package.name, package.version):
         summary = f"{package} has no requirement on torch's version"
         return Finding.ok(summary, subject=subject, evidence=evidence)
     if not partner:
