@@ -111,7 +111,7 @@ def _examine(
         files=len(material.sources),
         size=reading.size,
         ranks_seen=tuple(sorted({*timeline.ranks_seen, *flight.ranks})),
-        ranks_expected=timeline.expected or flight.expected,
+        ranks_expected=timeline.expected,
         notes=tuple(reading.notes),
         unread=reading.unread,
     )

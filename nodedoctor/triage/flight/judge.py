@@ -21,6 +21,7 @@ from nodedoctor.triage.model import (
     Place,
     ProcessGroup,
 )
+from nodedoctor.triage.patterns.progress import WorldSize
 
 FEW = 3
 """Of ranks without a dump at most one in so many is blamed; more are dumps that were not collected."""
@@ -39,7 +40,6 @@ class FlightReport:
 
     dumps: int
     ranks: tuple[int, ...]
-    expected: int | None
     calm: bool
     empty: bool
     events: tuple[Event[Any], ...]
@@ -64,12 +64,14 @@ def judge_dumps(dumps: Sequence[RankDump], notes: Sequence[str] = ()) -> FlightR
         for e in [_wait_event(by_rank[rank], p, op)]
     )
     events += tuple(islice(pipeline_waits.wait_events(edges, dumps), 8))
+    if members:
+        size = WorldSize(max(members) + 1)
+        events += (Event(size, Place(dumps[0].path, 0), Identity(), None, f"{size.ranks} ranks"),)
     unseen = members - set(by_rank)  # a rank without a dump may be the one that never came
     still = not groups and not any(dump.transfers for dump in dumps)
     return FlightReport(
         len(dumps),
         tuple(sorted(rank for rank in by_rank if rank is not None)),
-        max(members) + 1 if members else None,
         calm=still and any(dump.entries for dump in dumps) and all(d.complete for d in dumps) and not unseen,
         empty=bool(dumps) and not any(dump.entries for dump in dumps),
         events=events,

@@ -85,11 +85,16 @@ def abnormal(live: LiveJob) -> list[RankProcess]:
 
 
 def _standstill(process: RankProcess) -> str:
-    """The kernel state of a process that cannot run, '' for any other state."""
+    """The kernel state of a process that cannot run, '' for any other state.
+
+    What loads libraries or creates a CUDA context is in state D whenever somebody looks, and yet goes on:
+    it uses processor time between the looks.
+    """
     if process.frozen:
         return FROZEN
     first, second = process.states
-    return second if first == second and second in _STATES else ""
+    works = second == "D" and process.ticks > IDLE_TICKS
+    return second if first == second and second in _STATES and not works else ""
 
 
 def _may_wait(live: LiveJob) -> bool:
@@ -114,9 +119,24 @@ def live_events(live: LiveJob) -> list[Event[Any]]:
             )
         )
     elif second:
-        lines = [line for raw in second.split("\n") for line in parse_line(raw, Place("NCCL RAS", 0))]
-        events += [event for event in read_events(lines) if event.what is not Mark.RAS_RUNNING]
+        raw_lines = enumerate(second.split("\n"), 1)
+        lines = [line for number, raw in raw_lines for line in parse_line(raw, Place("NCCL RAS", number))]
+        answers = [event for event in read_events(lines) if event.what is not Mark.RAS_RUNNING]
+        events += [_with_rank(live, event) for event in answers]
+        if first and ras_counts(second):
+            unmoved = "asked twice, it counted the same operations"
+            events.append(Event(Mark.RAS_UNMOVED, Place("NCCL RAS", 0), Identity(), None, unmoved))
     return events + list(_kernel_events(live))
+
+
+def _with_rank(live: LiveJob, event: Event[Any]) -> Event[Any]:
+    """An event of RAS's, which knows processes and their numbers in a group, as of its rank here."""
+    processes = [process for process in live.processes if process.pid == event.who.pid]
+    if len(processes) == 1:
+        return replace(event, who=_process_identity(live, processes[0]))
+    absent = _absent_ranks(live.processes) if event.who.pid and not processes else []
+    same = absent == [event.who.group_rank]  # the one rank without a process, in a group of all
+    return replace(event, who=event.who.fill_from(Identity(rank=absent[0]))) if same else event
 
 
 def _kernel_events(live: LiveJob) -> Iterator[Event[Any]]:

@@ -95,12 +95,13 @@ SUSPICIONS = (
 
 ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
-    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.GIL_HELD,
-    watchdog.WatchdogStuck,
+    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
+    Mark.GIL_HELD, watchdog.WatchdogStuck,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.UNREAD_TROUBLE, machine.KernelTaskHung,
-    machine.XidReported, ras.RasCount, Mark.RAS_RUNNING,
+    machine.XidReported, ras.RasCommunicator, ras.RasCount, ras.RasSection,
+    Mark.RAS_RUNNING, Mark.RAS_RANK, Mark.RAS_TABLE, Mark.RAS_INCOMPLETE,
     Mark.RAS_PROCESS, Mark.ACTOR_PID, machine.MemoryUser, store.BarrierMissed, watchdog.ProcessAborting,
 )  # fmt: skip
 """Errors that torchelastic, Ray, the kernel's loggers and NCCL print at the level of a warning or below."""

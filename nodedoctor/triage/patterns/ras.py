@@ -24,8 +24,22 @@ class RasMissing:
 
 
 @record
+class RasCommunicator:
+    """The heading of what is wrong with one communicator: `#0-0` is the first of the largest."""
+
+    number: str
+
+
+@record
+class RasSection:
+    """Ranks launched different numbers of one operation; the lines below count them."""
+
+    op: str
+
+
+@record
 class RasCount:
-    """How many ranks launched up to which operation; one apart is ordinary."""
+    """How many ranks launched up to which operation, 0 before the first; one apart is ordinary."""
 
     ranks: int
     operation: int
@@ -39,7 +53,8 @@ class HangFolder:
 
 
 def _ranks_behind(match: re.Match[str]) -> RasCount | None:
-    ranks, operation = optional_integer(match[1]), optional_integer(match[2])
+    ranks = optional_integer(match["many"]) if match["many"] else 1
+    operation = optional_integer(match["operation"]) if match["operation"] else 0
     return RasCount(ranks, operation) if ranks is not None and operation is not None else None
 
 
@@ -56,8 +71,25 @@ RAS_DEAD
     process(?:es)? (?:is|are) considered dead
 RAS_PROCESS
     ^\s*Process (?P<pid>\d+) on node (?P<host>\S+) managing GPU (?P<gpu>\d+)
+RasSection
+    ranks have different (?P<op>\w+) operation counts
+RAS_INCOMPLETE
+    Missing communicator data from \d+ ranks?
 _ranks_behind
-    (?<!\d)(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)
+    (?:(?<!\d)(?P<many>\d+) ranks|\bRank (?P<grank>\d+)) ha(?:ve|s)[ ]
+    (?:launched up to operation (?P<operation>\d+)|not launched any operations)
+    (?: -- GPU .{1,60}? managed by process (?P<pid>\d+) on node (?P<host>\S+))?
+RAS_RANK
+    ^\s*Rank (?P<grank>\d+) --[ ]
+    (?:GPU .{1,60}? managed by process (?P<pid>\d+) on node (?P<host>\S+)|\[process information)
+RAS_TABLE
+    ^Group +Comms +Nodes +Ranks
+RAS_TABLE
+    ^Errors$
+RasCommunicator
+    ^(?P<number>#\d+-\d+) \([0-9a-f]+\) (?:MISMATCH|ERROR|INCOMPLETE)
+RAS_TABLE
+    ^ *\d+ +\d+ +\d+ +[\d-]+ +\d+ +\d+ +[A-Z]+ +(?:MISMATCH|ERROR|INCOMPLETE)
 RAS_RUNNING
     \bRUNNING\s+OK\b
 # Ray Train, python/ray/train/v2/_internal/callbacks (RAY_TRAIN_ENABLE_NV_HANG_DETECTOR)
@@ -69,7 +101,7 @@ _hang_reported
     World rank (?P<rank>\d+) \(host (?P<host>[\w.:-]{1,255}), pid (?P<pid>\d+)
     (?:, cuda:(?P<gpu>\d+))?\).{0,160}?\bis (?:behind by \d+ |(?P<silent>unresponsive))
 """,
-    RasMissing, HangFolder, _ranks_behind, _hang_reported,
+    RasMissing, RasCommunicator, RasSection, HangFolder, _ranks_behind, _hang_reported,
 )  # fmt: skip
 
 

@@ -197,6 +197,9 @@ _lagging
     \[(?P<rank>\d{1,7})\] Timeout at collective: (?P<op>\w{2,40}), #(?P<seq>\d+)
 COMMUNICATOR_DESTROYED
     ^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)
+PROGRAM_ENDED
+    (?:<GROUP> )?Warning: WARNING: (?:destroy_process_group\(\) was not called before program exit
+    |process group has NOT been destroyed before)
 ProcessAborting
     (?:<GROUP> |\[Rank \d+\] )?(?:Process group|NCCL) watchdog thread terminated with exception:[ ]
     (?P<reason>.*)

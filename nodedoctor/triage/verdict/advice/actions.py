@@ -9,6 +9,7 @@ from typing import Any
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
 from nodedoctor.triage.describe import rank_ranges
+from nodedoctor.triage.flight.judge import RecordedCall
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause, Event, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
@@ -166,7 +167,8 @@ def next_measurements(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         return tuple(fixes)
     if group_size is not None:
         fixes.append(_WITHOUT_P2P)
-    fixes.append(_recorder_step(torch_version(timeline)))
+    if not timeline.of_kind(RecordedCall):
+        fixes.append(_recorder_step(torch_version(timeline)))
     fixes.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(fixes)
 
@@ -248,7 +250,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "peer_died": (
         (
-            "Find out what killed it: first check the kernel log of its node for an OOM kill.",
+            "Find out why it ended: its own output, then the kernel log of its node (OOM kill, crash, Xid).",
             ("dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",),
             "investigate",
         ),

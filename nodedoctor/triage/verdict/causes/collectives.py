@@ -204,10 +204,12 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     victims = {rank for rank in gave_up if rank is not None}
     bars, short = ended_bars(e for e in timeline.events if not timeline.late(e))
     done = distinct_ranks([*done, *(e.who for e in bars if short & victims)])
+    ends = _ordinary_ends(timeline)
+    done = distinct_ranks([*done, *(event.who for event in ends)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
         ranks = {who.rank for who in early}
-        events = [e for e in [*timeline.marked(Mark.JOB_FINISHED), *bars] if e.who.rank in ranks]
+        events = [e for e in [*timeline.marked(Mark.JOB_FINISHED), *bars, *ends] if e.who.rank in ranks]
         yield Candidate(
             "collective_mismatch",
             "different",
@@ -218,6 +220,16 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
             early,
             fixes=_SAME_NUMBER,
         )
+
+
+def _ordinary_ends(timeline: Timeline) -> list[Event[Mark]]:
+    """Programs that came to their end before any rank gave up, and had no trouble of their own."""
+    in_trouble = {event.who.rank for event in timeline.trouble}
+    return [
+        event
+        for event in timeline.marked(Mark.PROGRAM_ENDED)
+        if event.who.rank not in in_trouble and not timeline.late(event)
+    ]
 
 
 def _point_to_point(timeline: Timeline) -> bool:

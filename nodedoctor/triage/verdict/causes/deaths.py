@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAbortin
 from nodedoctor.triage.timeline import Timeline, follows_timeout
 from nodedoctor.triage.verdict.causes import crashes
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
-from nodedoctor.triage.verdict.causes.first_exits import before_stop, people_of
+from nodedoctor.triage.verdict.causes.first_exits import before_stop, first_end, people_of
 
 _ACTOR_BLOCK = 200
 """Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
@@ -75,9 +75,10 @@ def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     if helper:
         who = f"a {helper}" + (f" of {who}" if who else "")
     were = "were" if not helper and len(people) > 1 else "was"
+    unknown = not people and not helper and bool(timeline.waits)  # a launcher that somebody killed, or a rank
     yield Candidate(
         "peer_died",
-        "death" if signal != 6 or helper else "echo",
+        "hint" if unknown else "death" if signal != 6 or helper else "echo",
         "high" if culprits else "medium",
         f"{who} {were} ended by {name}",
         tuple(chosen[:4]),
@@ -129,9 +130,12 @@ def launcher_signalled(timeline: Timeline) -> Iterator[Candidate]:
     """The launcher got a signal from outside: nothing in the job failed.
 
     Where a process had ended by itself before, in the same log, that is why a scheduler stopped the rest.
+    A job that is stopped after its ranks had given up waiting hung before: somebody ended what was dead.
     """
     signals = [
-        event for event in timeline.of_kind(LauncherSignalled) if not _stopped_for_an_end(timeline, event)
+        event
+        for event in timeline.of_kind(LauncherSignalled)
+        if not _stopped_for_an_end(timeline, event) and not timeline.late(event)
     ]
     if not signals:
         return
@@ -218,6 +222,13 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     suspects = f"a peer, at least one of {describe_identities(parties)}," if parties else "a peer"
     if culprits[1:]:
         headline = f"{describe_identities(culprits)} ended together without a message, as when a node is lost"
+    elif culprits and (ends := _ends_of(timeline, culprits)):
+        code = ends[0].what.code
+        headline = (
+            f"{describe_identities(culprits)} ended with exit code {code}, and left no line that says why"
+        )
+        yield Candidate("peer_died", "death", "medium", headline, (*ends[:2], *closed[:2]), culprits)
+        return
     elif culprits:
         headline = (
             f"{describe_identities(culprits)} closed its connections: its process ended, and it left "
@@ -227,6 +238,13 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
         headline = f"{suspects} closed its connections: its process ended, and no line of its own is here"
     confidence: Confidence = "medium" if culprits and _cut_off(timeline, silent) else "low"
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
+
+
+def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[ProcessExit]]:
+    """The ends of these ranks with an exit code, where no launcher saw another end before."""
+    end = first_end(timeline)
+    ranks = {who.rank for who in people}
+    return list(end.ends) if end is not None and {who.rank for who in end.people} == ranks else []
 
 
 def _lost_peer(timeline: Timeline) -> Event[Mark] | None:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from nodedoctor.model import Fix
+from nodedoctor.record import record
 from nodedoctor.steps import look
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Identity
-from nodedoctor.triage.patterns.ras import HangFolder, RasMissing
+from nodedoctor.triage.model import Candidate, Cause, Event, Identity
+from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasMissing, RasSection
 from nodedoctor.triage.timeline import Timeline
 
 
 def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
     """A process that does not answer has ended or is frozen: hangs spare RAS's thread."""
-    missing = [event for event in timeline.of_kind(RasMissing) if event.what.ranks]
-    if not missing:
+    missing: list[Event[Any]] = [event for event in timeline.of_kind(RasMissing) if event.what.ranks]
+    silent = [event for part in _sections(timeline) if not part.op for event, _ in part.rank_rows]
+    if not missing and not silent:
         return
     ranks = sorted({rank for event in missing for rank in event.what.ranks})
     processes = timeline.marked(Mark.RAS_PROCESS)
     culprits = tuple(Identity(rank=rank) for rank in ranks[:64])
     if len(culprits) == 1 and len({event.who.pid for event in processes}) == 1:
         culprits = (culprits[0].fill_from(processes[0].who),)
+    culprits = culprits or tuple(dict.fromkeys(event.who for event in silent[:64]))
+    missing += silent
     dead = timeline.marked(Mark.RAS_DEAD)
     yield Candidate(
         "peer_died",
@@ -32,6 +37,78 @@ def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:
         + ("its process ended" if dead else "its process ended or is frozen"),
         tuple([*dead, *missing, *processes][:5]),
         culprits,
+    )
+
+
+@record
+class _Section:
+    """One part of RAS's answer: the ranks it lists, and up to which operation of `op` they came."""
+
+    communicator: str
+    op: str
+    rank_rows: tuple[tuple[Event[Any], int], ...]
+    most: int
+    complete: bool
+
+    @property
+    def behind(self) -> tuple[Event[Any], ...]:
+        """The ranks that launched fewer operations than others; none where not all of them are listed."""
+        return tuple(event for event, number in self.rank_rows if number < self.most) if self.complete else ()
+
+
+def _sections(timeline: Timeline) -> Iterator[_Section]:
+    """The parts of RAS's answer with the ranks under them, as NCCL's client_support.cc prints them."""
+    communicator, op = "", ""
+    rows: list[tuple[int, int, list[Event[Any]]]] = []  # operation, number of ranks, those listed
+    for event in timeline.events:
+        what = event.what
+        if isinstance(what, (RasCommunicator, RasSection)) or what is Mark.RAS_INCOMPLETE:
+            yield from _section(communicator, op, rows)
+            rows = [(0, 0, [])] if what is Mark.RAS_INCOMPLETE else []
+            op = what.op if isinstance(what, RasSection) else ""
+            communicator = what.number if isinstance(what, RasCommunicator) else communicator
+        elif isinstance(what, RasCount):
+            rows.append((what.operation, what.ranks, [event] if event.who != Identity() else []))
+        elif what is Mark.RAS_RANK and rows:
+            rows[-1][2].append(event)
+    yield from _section(communicator, op, rows)
+
+
+def _section(communicator: str, op: str, rows: list[tuple[int, int, list[Event[Any]]]]) -> Iterator[_Section]:
+    if rows:
+        most = max(operation for operation, *_ in rows)
+        rank_rows = tuple((event, operation) for operation, _, events in rows for event in events)
+        complete = not any(operation < most and len(events) < ranks for operation, ranks, events in rows)
+        yield _Section(communicator, op, rank_rows, most, complete)
+
+
+def behind_in_counts(timeline: Timeline) -> Iterator[Candidate]:
+    """The ranks that launched fewer operations than the others, as RAS counts them.
+
+    In a job that runs some are always one behind: only where RAS was asked twice and nothing moved does it
+    decide. Several communicators do not show which rank waits for which. A rank that is behind in one
+    collective and ahead in another calls other ones than the rest.
+    """
+    sections = [section for section in _sections(timeline) if section.op]
+    first = next((section for section in sections if section.behind), None)
+    if first is None:
+        return
+    who = tuple(dict.fromkeys(event.who for event in first.behind))
+    foremost = {
+        event.who for section in sections for event, number in section.rank_rows if number == section.most
+    }
+    cause: Cause = "collective_mismatch" if {*who} & foremost else "cpu_stuck_or_slow_rank"
+    headline = f"{describe_identities(who)} did not launch {first.op} number {first.most}, as the others did"
+    headline += ", and launched another collective" if {*who} & foremost else ""
+    unmoved = timeline.marked(Mark.RAS_UNMOVED)
+    yield Candidate(
+        cause,
+        "named",
+        "medium",
+        headline if unmoved else f"{headline}; in a job that runs this is ordinary for a moment",
+        (*first.behind[:4], *unmoved[:1]),
+        who,
+        decides=bool(unmoved) and len({section.communicator for section in sections}) == 1,
     )
 
 
@@ -71,4 +148,4 @@ def hang_folder_fix(timeline: Timeline) -> tuple[Fix, ...]:
     )
 
 
-RULES = (silent_to_ras, fewer_collectives)
+RULES = (silent_to_ras, behind_in_counts, fewer_collectives)
