@@ -75,7 +75,7 @@ def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
 _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 
 
-@check("driver.libcuda", "libcuda installed", tags={"fast", "gpu"}, stage="preview")
+@check("driver.libcuda", "libcuda installed", tags={"fast", "gpu"})
 def libcuda(
     driver: Driver, board: Board | None, container: Container | None, machine: Machine | None
 ) -> Iterator[Finding]:

@@ -184,7 +184,7 @@ def _unlike(packages: DriverPackages | None, module: str) -> list[DriverPackage]
     return [package for package in found if module and package.driver not in (None, module)]
 
 
-@check("driver.modules", "NVIDIA kernel modules", tags={"fast"}, stage="preview")
+@check("driver.modules", "NVIDIA kernel modules", tags={"fast"})
 def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Iterator[Finding]:
     """nvidia and nvidia_uvm in /proc/modules, and which kernel driver holds each GPU.
 

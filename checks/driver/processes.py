@@ -36,7 +36,6 @@ _LAUNCHED = ("rank", "ray-worker")
     "Stuck and leftover GPU processes",
     tags={"fast"},
     without=(Container,),
-    stage="preview",
 )
 def processes(
     inventory: Inventory,

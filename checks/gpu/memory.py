@@ -166,7 +166,6 @@ def _memory_evidence(gpu: Gpu, source: str) -> list[Evidence]:
     "GPU memory error rate",
     tags={"gpu"},
     explained_by=("memory.remap", "memory.ecc"),
-    stage="preview",
 )
 def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """Corrected memory errors that appear within a second.

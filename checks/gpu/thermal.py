@@ -186,7 +186,7 @@ def _slowed(gpu: Gpu, source: str) -> Finding | None:
     return None
 
 
-@check("thermal.slowdown", "Sustained hardware slowdown", tags={"gpu"}, stage="preview")
+@check("thermal.slowdown", "Sustained hardware slowdown", tags={"gpu"})
 def slowdown(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """A hardware slowdown in all of three samples over more than one second.
 

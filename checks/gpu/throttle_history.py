@@ -41,7 +41,6 @@ def _seconds(reason: str) -> Attribute[Gpu]:
     "thermal.history",
     "Throttling since boot",
     tags={"fast", "gpu"},
-    stage="preview",
 )
 def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     """Time each GPU was throttled by heat or power since driver load, against uptime and peers.

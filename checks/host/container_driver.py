@@ -24,7 +24,7 @@ _SAFE_TOOLKIT = (1, 17, 8)
 """The first release without the container escape CVE-2025-23266 (NVIDIA security bulletin)."""
 
 
-@check("container.compat", "Stale libcuda (forward compatibility)", stage="preview")
+@check("container.compat", "Stale libcuda (forward compatibility)")
 def compat(
     libraries: Libraries | None, driver: Driver, gpus: Gpus | None, env: Env | None
 ) -> Iterator[Finding]:

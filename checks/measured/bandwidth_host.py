@@ -22,7 +22,6 @@ BROKEN = 0.5
     "Host-GPU copies: bandwidth and data",
     tags={"gpu", "pcie"},
     explained_by=("driver.answers", "driver.gpus-present", "pcie.width", "pcie.speed"),
-    stage="preview",
 )
 def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """GB/s to and from pinned memory of the nearest NUMA node for each idle GPU, and the data read back.
@@ -69,7 +68,6 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     "GPU memory bandwidth",
     tags={"gpu", "deep"},
     explained_by=("memory.remap", "memory.ecc", "thermal.throttle", "clock.limits"),
-    stage="preview",
 )
 def memory(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     """GB/s (read plus written) of copies inside each idle GPU, against the data sheet and the other GPUs.

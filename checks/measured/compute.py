@@ -18,7 +18,6 @@ from nodedoctor.wording import count_with_noun
     "GEMM throughput and results",
     tags={"gpu", "deep"},
     explained_by=("memory.ecc", "thermal.throttle", "clock.limits", "power.limit"),
-    stage="preview",
 )
 def gemm(gemm: Gemm) -> Iterator[Finding]:
     """bfloat16 GEMM in the target's torch: TFLOP/s and result bits against the other GPUs and repeats.
