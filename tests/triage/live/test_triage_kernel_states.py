@@ -22,6 +22,7 @@ from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.probes.job.alive import start_of
 from nodedoctor.triage.cli import exit_code
 from nodedoctor.triage.live.examine import judge_live
+from nodedoctor.triage.live.judge import IDLE_TICKS
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Verdict
 from nodedoctor.triage.patterns.frames import StackFrame
@@ -216,3 +217,13 @@ def test_the_only_actor_that_runs_a_method_is_suspected() -> None:
 )
 def test_an_actor_at_work_is_not(busy: RankProcess) -> None:
     assert judged(*IDLE, busy).culprits == ()
+
+
+@given(st.integers(2, 8), st.integers(0, 7), st.integers(IDLE_TICKS + 1, 200))
+def test_a_rank_that_uses_the_processor_does_not_hang_in_the_kernel(size: int, who: int, ticks: int) -> None:
+    """What loads libraries or creates a CUDA context is in state D at every look."""
+    ranks = [bare(number, size=size) for number in range(size)]
+    ranks[who % size] = replace(ranks[who % size], states=("D", "D"), ticks=ticks)
+    assert judged(*ranks).cause == "undetermined"
+    ranks[who % size] = replace(ranks[who % size], ticks=0)
+    assert [culprit.rank for culprit in judged(*ranks).culprits] == [who % size]

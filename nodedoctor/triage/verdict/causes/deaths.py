@@ -132,10 +132,12 @@ def launcher_signalled(timeline: Timeline) -> Iterator[Candidate]:
     Where a process had ended by itself before, in the same log, that is why a scheduler stopped the rest.
     A job that is stopped after its ranks had given up waiting hung before: somebody ended what was dead.
     """
+    stops = timeline.of_kind(LauncherSignalled)
+    late = {event.place.source for event in stops if timeline.late(event)}
     signals = [
         event
-        for event in timeline.of_kind(LauncherSignalled)
-        if not _stopped_for_an_end(timeline, event) and not timeline.late(event)
+        for event in stops
+        if not _stopped_for_an_end(timeline, event) and event.place.source not in late
     ]
     if not signals:
         return
