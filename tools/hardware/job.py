@@ -14,6 +14,7 @@ import time
 
 import torch
 import torch.distributed as dist
+from rank import join
 
 HEALTHY_STEPS = 12
 LONGEST = 75  # seconds; the step of run.sh ends before
@@ -23,16 +24,8 @@ SLEEP_CYCLES = 120 * 10**9  # of the GPU's clock, at 2 GHz a minute
 def main():
     """Train for some steps, then fail."""
     kind, cpu = sys.argv[1], sys.argv[2:] == ["cpu"]
-    rank, ranks, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     end_at_last(LONGEST)
-    device = torch.device("cpu") if cpu else torch.device("cuda", local % torch.cuda.device_count())
-    if not cpu:
-        torch.cuda.set_device(device)
-    if ranks > torch.cuda.device_count():
-        os.environ["NCCL_HOSTID"] = (
-            f"rank-{rank}"  # NCCL takes ranks of one GPU only from what it sees as several hosts
-        )
-    dist.init_process_group("gloo" if cpu else "nccl")
+    rank, ranks, device = join(cpu)
     for step in range(1, HEALTHY_STEPS + 1):
         train_step(device, step, rank)
     if rank == ranks - 1:

@@ -8,7 +8,6 @@ Runs on Python 3.8.
 """
 
 import json
-import os
 import sys
 import time
 
@@ -100,16 +99,9 @@ def gemm(cpu):
 def collectives(cpu):
     """All-reduce and all-gather over all ranks; the bus bandwidth as nccl-tests counts it."""
     import torch.distributed as dist
+    from rank import join
 
-    rank, ranks, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    device = torch.device("cpu") if cpu else torch.device("cuda", local % torch.cuda.device_count())
-    if not cpu:
-        torch.cuda.set_device(device)
-    if ranks > torch.cuda.device_count():
-        os.environ["NCCL_HOSTID"] = (
-            f"rank-{rank}"  # NCCL takes ranks of one GPU only from what it sees as several hosts
-        )
-    dist.init_process_group("gloo" if cpu else "nccl")
+    rank, ranks, device = join(cpu)
     for size in (16 * MIB,) if cpu else (16 * MIB, 256 * MIB):
         whole = torch.ones(size // 4, device=device)
         part = torch.ones(size // 4 // ranks, device=device)
