@@ -48,12 +48,17 @@ def judge_live(
 
 
 def _find_jobs(live: LiveJob) -> list[LiveJob]:
-    """The jobs among the processes, the largest first."""
+    """The jobs among the processes, the largest first.
+
+    NCCL's RAS answers for one of them: not for those of which it names no process, where it names another's.
+    """
     by_job: dict[str, list[RankProcess]] = {}
     for process in live.processes:
         by_job.setdefault(process.job, []).append(process)
     sizes = sorted(by_job.values(), key=len, reverse=True)
-    return [replace(live, processes=tuple(processes)) for processes in sizes] or [live]
+    jobs = [replace(live, processes=tuple(processes)) for processes in sizes] or [live]
+    answering = [job for job in jobs if judge.is_named_by_ras(job)]
+    return [job if job in answering or not answering else replace(job, ras=("", "")) for job in jobs]
 
 
 def _named_processes(job: LiveJob) -> str:

@@ -472,6 +472,12 @@ def _process_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]
     )
 
 
+def is_named_by_ras(live: LiveJob) -> bool:
+    """Whether RAS's last answer names a process of this job."""
+    pids = {int(pid) for pid in re.findall(r"\b[Pp]rocess (\d{1,9}) on node ", live.ras[1])}
+    return any(process.pid in pids for process in live.processes)
+
+
 def ras_counts(text: str) -> list[str]:
     """RAS's operation counts: the only part that says whether anything moved."""
     return re.findall(r"operation \d+|\"(?:AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)\": \d+", text)

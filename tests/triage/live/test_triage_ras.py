@@ -104,3 +104,12 @@ def test_a_rank_that_does_not_answer_is_named_by_its_process() -> None:
     )
     verdict = judged(4, text, text)
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("peer_died", [1])
+
+
+def test_what_ras_says_of_one_job_is_not_said_of_another() -> None:
+    """RAS's port is one for the node: the larger of two jobs is not judged by the smaller one's answer."""
+    text = answer(4, counts(4, 2, 6))
+    large = (RankProcess(500 + n, n, 8, 8, ("R", "R"), local_rank=n, ticks=200, job="a") for n in range(8))
+    small = (RankProcess(100 + n, n, 4, 4, ("R", "R"), local_rank=n, ticks=200, job="b") for n in range(4))
+    verdict = judge_live(LiveJob("node-1", (*large, *small), (text, text))).verdict
+    assert [(who.rank, who.pid) for who in verdict.culprits] == [(2, 102)]
