@@ -14,6 +14,7 @@ STOPS = {
     "torch.distributed.elastic.multiprocessing.api.SignalException: Process 3239 got signal: 15\n",
     "SIGKILL": "exit code 137\n",
 }
+NOW = "destroy_process_group() was not called before program exit"
 AT_EXIT = (
     "[rank{rank}]:[W1121 10:10:{second}.033307172 ProcessGroupNCCL.cpp:1575] Warning: WARNING:"
     " destroy_process_group() was not called before program exit, which can leak resources. (function"
@@ -50,10 +51,13 @@ def test_a_stop_of_a_job_that_worked_is_the_cause(tmp_path: Path) -> None:
     assert examined.verdict.cause == "peer_died"
 
 
+@pytest.mark.parametrize(
+    "words", [NOW, "process group has NOT been destroyed before we destruct ProcessGroupNCCL"]
+)
 @pytest.mark.parametrize("early", [0, 3])
-def test_a_program_that_ended_while_others_waited(early: int, tmp_path: Path) -> None:
+def test_a_program_that_ended_while_others_waited(early: int, words: str, tmp_path: Path) -> None:
     others = [rank for rank in range(4) if rank != early]
-    end = AT_EXIT.format(rank=early, second=20)
+    end = AT_EXIT.format(rank=early, second=20).replace(NOW, words)
     examined = judged(tmp_path, steps(1, 6) + end + waiting(*others))
     assert (examined.verdict.cause, culprits(examined)) == ("collective_mismatch", [early])
     late = judged(tmp_path, steps(1, 6) + waiting(*others) + end.replace("10:10:", "10:30:"))

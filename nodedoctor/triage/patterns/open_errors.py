@@ -11,16 +11,13 @@ from nodedoctor.triage.model import Event, Line
 from nodedoctor.triage.patterns.assertion import is_warning, names_error
 from nodedoctor.triage.patterns.handling import has_phrase
 from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.patterns.watchdog import AT_EXIT
 
 BEHIND = 2
 """Lines behind an exception in which its handler may say so."""
 
 BRIEF = 3
 """Words of a line that says how the program went on and not after what: a longer one is of something else."""
-
-_AT_EXIT = "destroy_process_group() was not called before program exit"
-"""The warning of a process group when its program ends (`~ProcessGroupNCCL`): at once behind the exception
-that ends it."""
 
 _WORD = re.compile(r"[A-Za-z]{4,}|[A-Z]?[a-z]{3,}")
 _SMALL = frozenset((
@@ -49,7 +46,7 @@ class OpenErrors:
         """The held events, when this line decides about them."""
         if not self._events:
             return
-        if line.key == self._key and line.time is not None and _AT_EXIT in line.text:
+        if line.key == self._key and line.time is not None and AT_EXIT in line.text:
             self._events = [
                 event if event.time is not None else replace(event, time=line.time) for event in self._events
             ]

@@ -15,6 +15,9 @@ GROUP = (
 )
 """`[PG 0 Rank 1]` in torch 2.3 and 2.4, `[PG ID 0 PG GUID 0(default_pg) Rank 1]` from 2.5."""
 
+AT_EXIT = "destroy_process_group() was not called before program exit"
+"""The warning of a process group when its program ends (`~ProcessGroupNCCL`), be it by an exception."""
+
 _GROUP = re.compile(GROUP)
 _ANNOUNCED = re.compile(r"Watchdog caught collective operation timeout|Watchdog caught(?: [a-z ]{1,27})?$")
 """The watchdog's announcement, also where the log is cut within it."""
@@ -198,15 +201,14 @@ _lagging
 COMMUNICATOR_DESTROYED
     ^(?:Rank (?P<grank>\d+)\] )?.*(?:Watchdog joined, destroying NCCL comm|destroy_process_group entered)
 PROGRAM_ENDED
-    (?:<GROUP> )?Warning: WARNING: (?:destroy_process_group\(\) was not called before program exit
-    |process group has NOT been destroyed before)
+    (?:<GROUP> )?Warning: WARNING: (?:<AT_EXIT>|process group has NOT been destroyed before)
 ProcessAborting
     (?:<GROUP> |\[Rank \d+\] )?(?:Process group|NCCL) watchdog thread terminated with exception:[ ]
     (?P<reason>.*)
 """
 
 SIGNS = read_rows(
-    _ROWS.replace("<GROUP>", GROUP),
+    _ROWS.replace("<GROUP>", GROUP).replace("<AT_EXIT>", re.escape(AT_EXIT)),
     ProcessAborting, DumpRequested, WatchdogStuck, DesyncMissing, DesyncJoined,
     _aborting, _async_error, _timed_out, _group_status, _lagging,
 )  # fmt: skip

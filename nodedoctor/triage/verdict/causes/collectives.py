@@ -203,9 +203,8 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     gave_up += [e.who.rank for kind in (GlooTimeout, PeerGone) for e in timeline.of_kind(kind)]
     victims = {rank for rank in gave_up if rank is not None}
     bars, short = ended_bars(e for e in timeline.events if not timeline.late(e))
-    done = distinct_ranks([*done, *(e.who for e in bars if short & victims)])
     ends = _ordinary_ends(timeline)
-    done = distinct_ranks([*done, *(event.who for event in ends)])
+    done = distinct_ranks([*done, *(e.who for e in bars if short & victims), *(e.who for e in ends)])
     early = tuple(who for who in done if who.rank not in victims)
     if early and victims and len(early) <= len(victims):
         ranks = {who.rank for who in early}

@@ -221,16 +221,17 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     certain = len(silent) == 1 or (bool(silent) and _cut_off(timeline, silent))
     culprits = tuple(Identity(rank=rank) for rank in silent) if certain else ()
     parties = () if certain else tuple(Identity(rank=rank) for rank in silent)
-    suspects = f"a peer, at least one of {describe_identities(parties)}," if parties else "a peer"
-    if culprits[1:]:
-        headline = f"{describe_identities(culprits)} ended together without a message, as when a node is lost"
-    elif culprits and (ends := _ends_of(timeline, culprits)):
+    ends = _ends_of(timeline, culprits) if len(culprits) == 1 else []
+    if ends:
         code = ends[0].what.code
         headline = (
             f"{describe_identities(culprits)} ended with exit code {code}, and left no line that says why"
         )
         yield Candidate("peer_died", "death", "medium", headline, (*ends[:2], *closed[:2]), culprits)
         return
+    suspects = f"a peer, at least one of {describe_identities(parties)}," if parties else "a peer"
+    if culprits[1:]:
+        headline = f"{describe_identities(culprits)} ended together without a message, as when a node is lost"
     elif culprits:
         headline = (
             f"{describe_identities(culprits)} closed its connections: its process ended, and it left "

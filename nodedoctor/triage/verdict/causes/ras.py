@@ -58,6 +58,8 @@ class _Section:
 
 def _sections(timeline: Timeline) -> Iterator[_Section]:
     """The parts of RAS's answer with the ranks under them, as NCCL's client_support.cc prints them."""
+    if not timeline.has_any((RasSection, Mark.RAS_INCOMPLETE)):
+        return
     communicator, op = "", ""
     rows: list[tuple[int, int, list[Event[Any]]]] = []  # operation, number of ranks, those listed
     for event in timeline.events:
