@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
-from nodedoctor.model import Evidence, Observation, Outcome, Unseen, quoted_like
+from nodedoctor.model import Evidence, Observation, Unseen, quoted_like
 from nodedoctor.record import record
 
 UNITS = (
@@ -88,10 +88,6 @@ class Services:
         units = tuple(_units(seen.text)) if seen.answered else ()
         if units:
             return cls(units)
-        if seen.outcome is Outcome.MISSING:
-            return Unseen(
-                "missing-tool", "services: no systemd here (systemctl is not installed)", WAY_OUT, seen.probe
-            )
         said = f"{seen.text}\n{seen.note}"
         if any(words in said for words in _NOT_BOOTED):
             return Unseen("not-visible-here", "services: systemd does not run here", WAY_OUT, seen.probe)
