@@ -17,7 +17,7 @@ from ..unavailable import all_of, none_shown, not_reported
 _FOR_GUESTS = ("host-vgpu", "host-vsga")
 
 
-@check("gpu.unowned-load", "Load without a process", tags={"gpu"})
+@check("gpu.unowned-load", "Load without a process", tags={"gpu"}, stage="preview")
 def unowned_load(gpus: Gpus, growth: ErrorGrowth, container: Container) -> Iterator[Finding]:
     """The load of each GPU and the number of processes that use it, read twice one second apart.
 
