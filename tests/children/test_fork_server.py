@@ -285,12 +285,18 @@ def gone(pid: int) -> bool:
 
 
 @pytest.fixture
-def asked_of() -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
-    """The server by itself, with the mark `mine`, and our end of its socket."""
+def mark() -> str:
+    """A run's mark that no test beside this one has: its server would end this one's children, too."""
+    return f"{os.getpid()}-{time.monotonic_ns()}"
+
+
+@pytest.fixture
+def asked_of(mark: str) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+    """The server by itself, with the mark of its run, and our end of its socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         serving = subprocess.Popen(
-            child("fork_server"), stdin=theirs, env={**os.environ, fork_server.MARK: "mine"}
+            child("fork_server"), stdin=theirs, env={**os.environ, fork_server.MARK: mark}
         )
     with ours:
         yield serving, ours
@@ -343,9 +349,9 @@ def test_who_died_before_it_read_what_it_was_told_leaves_nothing(asked_of):
         left.kill()
 
 
-def test_what_nobody_told_of_is_found_by_its_mark(asked_of):
+def test_what_nobody_told_of_is_found_by_its_mark(asked_of, mark):
     serving, ours = asked_of
-    told_of, strange = sleeper(**{fork_server.MARK: "mine"}), sleeper(**{fork_server.MARK: "mine-too"})
+    told_of, strange = sleeper(**{fork_server.MARK: mark}), sleeper(**{fork_server.MARK: f"{mark}-too"})
     try:
         ours.close()
         assert told_of.wait(60) == -signal.SIGKILL
