@@ -43,6 +43,18 @@ _BY_CHECK: Mapping[str, tuple[Owner, Move]] = {
     "pairs.group": ("administrator", "investigate"),
 }
 
+_OWNERS: Mapping[str, tuple[str, str]] = {
+    "provider": ("provider", "PROV"),
+    "administrator": ("administrator", "ADMIN"),
+    "you": ("you", "YOU"),
+    "job-code": ("job code", "CODE"),
+    "undetermined": ("unknown", "?"),
+    "NODE": ("administrator", "ADMIN"),
+    "CONFIG": ("you", "YOU"),
+    "CODE": ("job code", "CODE"),
+}
+"""The word for each owner, and its word in a list. NODE, CONFIG and CODE are what triage's document says."""
+
 _HARMLESS = str.maketrans('"`\\', "''/")
 _SAID: Mapping[Move, str] = {
     "none": "",
@@ -110,13 +122,14 @@ def _is_port(subject: str) -> bool:
     return subject.startswith("port:")
 
 
-def side_of(owner: str, action: str) -> str:
-    """The word a line leads with: NODE, CONFIG, CODE or CANNOT TELL, as triage says it."""
-    if owner == "job-code":
-        return "CODE"
-    if owner == "you":
-        return "CONFIG"
-    return "NODE" if owner in ("administrator", "provider") else "CANNOT TELL"
+def owner_word(owner: str) -> str:
+    """Whose move it is, in the word that every view uses; triage's own values are mapped to the same."""
+    return _OWNERS.get(owner, _OWNERS["undetermined"])[0]
+
+
+def owner_column(owner: str) -> str:
+    """Whose move it is in a list, in at most five letters."""
+    return _OWNERS.get(owner, _OWNERS["undetermined"])[1]
 
 
 def reason_of(headline: str, action: Move, owner: Owner, subjects: Sequence[str]) -> str:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodedoctor.knowledge.ownership import action_words, side_of
+from nodedoctor.knowledge.ownership import action_words, owner_word
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Finding, Report, preview_mark, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
-_OWNERS = {
-    "you": "you (the job's user)",
-    "administrator": "the node's administrator",
-    "provider": "the provider (the hardware's owner)",
-    "job-code": "the author of the job's code",
-    "undetermined": "not determined",
-}
 _SCHEDULABLE = {
     "yes": "new jobs may start here",
     "drain-when-idle": "drain the node when it is idle",
@@ -28,7 +21,7 @@ _TAKES_THE_NODE = ("replace-node", "reboot", "reset-gpu", "restart-service")
 
 
 def lead(report: Report) -> str:
-    """One line of the worst cause, as `NODE: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
+    """One line of the worst cause, as `provider: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
     causes = report["causes"]
     return f"{of_cause(causes[0])}{and_more(causes)}" if causes else ""
 
@@ -42,12 +35,18 @@ def healthy_headline(report: Report) -> str:
 
 
 def of_cause(cause: Cause) -> str:
-    """Where to look, what is broken and what to do, in one line."""
+    """Whose move it is, what is broken and what to do, in one line."""
     action = action_words(cause["action"], cause["owner"], cause["subjects"])
     tail = f"; {action}" if action else ""
     mark = preview_mark(cause)  # which says nothing of the node yet
-    side = f"{Status(cause['status']).word}{mark}" if mark else side_of(cause["owner"], cause["action"])
-    return f"{side}: {inert(cause['headline'])}{_recurrence(cause)}{tail}"
+    first = f"{Status(cause['status']).word}{mark}" if mark else leading_word(cause["owner"])
+    return f"{first}: {inert(cause['headline'])}{_recurrence(cause)}{tail}"
+
+
+def leading_word(owner: str) -> str:
+    """The word in front of a line about a cause: whose move it is."""
+    word = owner_word(owner)
+    return f"owner {word}" if word == "unknown" else word
 
 
 def _recurrence(cause: Cause) -> str:
@@ -67,7 +66,8 @@ def and_more(causes: Sequence[Cause]) -> str:
 def whose(report: Report, cause: Cause) -> str:
     """Whose move it is, and whether new jobs may start, in words."""
     jobs = _jobs(report, cause)
-    return f"{_OWNERS[cause['owner']]}; {jobs}" if jobs else _OWNERS[cause["owner"]]
+    word = owner_word(cause["owner"])
+    return f"{word}; {jobs}" if jobs else word
 
 
 def _jobs(report: Report, cause: Cause) -> str:

@@ -67,8 +67,8 @@ def test_a_gate_refuses_nothing_that_a_plain_run_passes(folder: Path):
     ("name", "code", "words"),
     [
         ("healthy", 0, "PASS: new jobs may start here"),
-        ("nvlinks-down", 2, "NODE: GPU 3 lost 2 NVLinks; request a replacement"),
-        ("h100-driver-hangs", 2, "NODE: the driver hangs"),
+        ("nvlinks-down", 2, "provider: GPU 3 lost 2 NVLinks; request a replacement"),
+        ("h100-driver-hangs", 2, "administrator: the driver hangs"),
         ("h100-off-the-bus", 2, "GPU 5"),
         ("log-denied", 3, "UNKN: kernel."),
         ("container-lost-devices", 3, "UNKN: this container is unusable; the node was not judged"),

@@ -21,7 +21,7 @@ from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import shortened
 from nodedoctor.engine.causes.roots import PROBE, diagnose
 from nodedoctor.engine.plugins import discover
-from nodedoctor.knowledge.ownership import REASON, reason_of, side_of
+from nodedoctor.knowledge.ownership import REASON, owner_column, owner_word, reason_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report
 from nodedoctor.steps import drastic, resets
@@ -495,11 +495,18 @@ def test_subjects_are_spoken_as_people_say_them() -> None:
     assert {subject: subject_label(subject) for subject in said} == said
 
 
-def test_a_line_says_where_to_look_first() -> None:
-    assert side_of("provider", "replace-node") == "NODE" and side_of("you", "fix-config") == "CONFIG"
-    assert (
-        side_of("job-code", "fix-job") == "CODE" and side_of("undetermined", "investigate") == "CANNOT TELL"
-    )
+@pytest.mark.parametrize(
+    ("owner", "word", "column"),
+    [
+        ("provider", "provider", "PROV"),
+        ("job-code", "job code", "CODE"),
+        ("CONFIG", "you", "YOU"),
+        ("NODE", "administrator", "ADMIN"),
+        ("nobody we know", "unknown", "?"),
+    ],
+)
+def test_an_owner_has_one_word(owner: str, word: str, column: str) -> None:
+    assert (owner_word(owner), owner_column(owner)) == (word, column)
 
 
 def test_a_result_of_a_check_that_is_not_known_is_its_own_cause() -> None:

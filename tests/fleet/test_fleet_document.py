@@ -39,7 +39,7 @@ causes = st.builds(
     NodeCause,
     st.sampled_from(CHECKS),
     st.sampled_from([Status.FAIL, Status.WARN]),
-    st.sampled_from(["NODE: GPU 3 lost 2 NVLinks", "NODE: GPU 5 lost 2 NVLinks", "\x1b[2J"]),
+    st.sampled_from(["provider: GPU 3 lost 2 NVLinks", "NODE: GPU 5 lost 2 NVLinks", "\x1b[2J"]),
     st.sampled_from(["", "nvidia-smi nvlink -s -i 3"]),
     st.sampled_from([(), ("nvlink.links@gpu:3", "ib.state")]),
 )

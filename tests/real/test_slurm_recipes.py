@@ -197,7 +197,7 @@ def test_the_health_check_drains_a_sick_node_and_gives_it_back(cluster: Cluster)
 
     cluster.health("nvlinks-down")
     cluster.until(lambda: cluster.node()[0] == "IDLE+DRAIN")
-    assert cluster.node()[1].startswith("nodedoctor: NODE: GPU 3 lost 2 NVLinks")
+    assert cluster.node()[1].startswith("nodedoctor: provider: GPU 3 lost 2 NVLinks")
 
     cluster.health("healthy")
     cluster.until(lambda: cluster.node() == ("IDLE", ""))
@@ -216,7 +216,7 @@ def test_a_node_that_is_sick_when_slurmd_starts_is_drained(cluster: Cluster):
     cluster.configure("HealthCheckProgram={folder}/healthcheck", *OFTEN)
     cluster.start()
     cluster.until(lambda: cluster.node()[0] == "IDLE+DRAIN")
-    assert cluster.node()[1].startswith("nodedoctor: NODE: driver mismatch")
+    assert cluster.node()[1].startswith("nodedoctor: administrator: driver mismatch")
 
 
 def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
@@ -239,7 +239,7 @@ def test_the_prolog_lets_jobs_onto_a_healthy_node_only(cluster: Cluster):
 
     cluster.configure("HealthCheckProgram={folder}/healthcheck", "HealthCheckInterval=2")
     cluster.ask("scontrol", "reconfigure")
-    cluster.until(lambda: cluster.node()[1].startswith("nodedoctor: NODE: GPU 3 lost 2 NVLinks"))
+    cluster.until(lambda: cluster.node()[1].startswith("nodedoctor: provider: GPU 3 lost 2 NVLinks"))
     cluster.health("healthy")
     cluster.until(lambda: "DRAIN" not in cluster.node()[0])
 

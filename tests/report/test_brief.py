@@ -78,16 +78,16 @@ def test_no_step_before_a_reset_is_hidden_while_the_reset_shows(node: Path, widt
 
 def test_a_port_asks_for_its_cable_and_not_for_another_node() -> None:
     first = brief.render(document(HERE / "nodes" / "pasted-verbs-one-rail-down")).splitlines()[0]
-    assert first == "NODE: mlx5_6 port 1 is down; check cable and switch port"
+    assert first == "provider: mlx5_6 port 1 is down; check cable and switch port"
 
 
 def test_the_first_line_says_what_is_broken_whose_move_it_is_and_what_to_ask_for() -> None:
     lines = brief.render(document(DEMOS / "nvlinks-down")).splitlines()
-    assert lines[0] == "NODE: GPU 3 lost 2 NVLinks; request a replacement"
+    assert lines[0] == "provider: GPU 3 lost 2 NVLinks; request a replacement"
     page = "\n".join(lines)
     assert "16 of 18 NVLinks up" in page and "= NVML gpus[index=3].links[link=4].values.active = 0" in page
     assert "kernel.xid@gpu:3, topo.matrix@gpu:3" in page
-    assert brief.render(document(DEMOS / "raylet-1024-files")).startswith("CONFIG: raylet")
+    assert brief.render(document(DEMOS / "raylet-1024-files")).startswith("you: raylet")
 
 
 def test_a_healthy_node_has_a_short_page() -> None:

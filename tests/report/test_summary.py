@@ -50,7 +50,7 @@ def test_it_is_always_one_printable_line(report: Report):
 def test_it_is_a_form_of_output_with_the_same_exit_code(capsys):
     assert main(["demo", "nvlinks-down", "--summary"]) == 2
     told = capsys.readouterr()
-    assert told.out == "NODE: GPU 3 lost 2 NVLinks; request a replacement\n"
+    assert told.out == "provider: GPU 3 lost 2 NVLinks; request a replacement\n"
     assert told.err == ""
     assert main(["demo", "healthy", "--summary"]) == 0
     assert capsys.readouterr().out.startswith("PASS ")

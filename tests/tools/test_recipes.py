@@ -95,13 +95,13 @@ def node(tmp_path: Path) -> Node:
 
 DRAIN = (
     "scontrol update NodeName=gpu-1 State=DRAIN"
-    " Reason=nodedoctor: NODE: GPU 3 lost 2 NVLinks; request a replacement"
+    " Reason=nodedoctor: provider: GPU 3 lost 2 NVLinks; request a replacement"
 )
 NAMED = DRAIN.replace(" State=DRAIN", "")
 BRAKED = (
-    "nodedoctor: NODE: GPU 3: hardware power brake slowdown: the power supply or chassis throttles the GPU"
+    "nodedoctor: provider: GPU 3: hardware power brake slowdown: the power supply or chassis throttles the"
+    " GPU; request a replacement"
 )
-BRAKED += "; request a replacement"
 DRAIN_BRAKED = f"scontrol update NodeName=gpu-1 State=DRAIN Reason={BRAKED}"
 COMMENT_BRAKED = f"scontrol update NodeName=gpu-1 Comment={BRAKED}"
 RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
@@ -124,12 +124,12 @@ RESUME = "scontrol update NodeName=gpu-1 State=RESUME"
         ("healthy", "IDLE+DRAIN", "Prolog error", []),
         ("nvlinks-down", "IDLE+DRAIN", "nodedoctor: FAIL x", []),
         ("raylet-1024-files", "IDLE", "", []),
-        ("raylet-1024-files", "IDLE+DRAIN", "nodedoctor: NODE: x", [RESUME]),
+        ("raylet-1024-files", "IDLE+DRAIN", "nodedoctor: provider: x", [RESUME]),
         ("h100-braked", "IDLE", "", [DRAIN_BRAKED]),
         ("h100-braked", "ALLOCATED", "", [COMMENT_BRAKED]),
         ("h100-braked", "MIXED", "", [COMMENT_BRAKED]),
         ("h100-braked", "MIXED+DRAIN", "the door is open", []),
-        ("log-denied", "IDLE+DRAIN", "nodedoctor: NODE: x", []),
+        ("log-denied", "IDLE+DRAIN", "nodedoctor: provider: x", []),
     ],
 )
 def test_the_health_check_drains_and_resumes_what_it_drained(
@@ -157,7 +157,7 @@ def test_a_controller_that_does_not_answer_is_logged(node: Node):
     node.is_like(demo("nvlinks-down"))
     node.command("scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1")
     assert node.run("slurm/healthcheck.sh").returncode == 0
-    assert "Unable to contact slurm controller: NODE: GPU 3 lost 2 NVLinks" in node.asked.read_text()
+    assert "Unable to contact slurm controller: provider: GPU 3 lost 2 NVLinks" in node.asked.read_text()
 
 
 def test_the_prolog_refuses_a_job_on_a_sick_node(node: Node):
@@ -165,9 +165,9 @@ def test_the_prolog_refuses_a_job_on_a_sick_node(node: Node):
     node.is_like(demo("nvlinks-down"))
     done = node.run("slurm/prolog.sh")
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout == "nodedoctor: NODE: GPU 3 lost 2 NVLinks; request a replacement\n"
+    assert done.stdout == "nodedoctor: provider: GPU 3 lost 2 NVLinks; request a replacement\n"
     asked = node.asked.read_text()
-    assert "logger -t nodedoctor -- refused a job: NODE: GPU 3 lost 2 NVLinks" in asked
+    assert "logger -t nodedoctor -- refused a job: provider: GPU 3 lost 2 NVLinks" in asked
     assert "scontrol" not in asked, "Slurm's commands have no place in a prolog"
 
 
@@ -177,9 +177,9 @@ def test_the_plug_in_of_node_problem_detector_keeps_its_protocol(node: Node):
     length = config["pluginConfig"]["max_output_length"]
     for recording, code, opening in (
         (demo("healthy"), 0, "PASS: new jobs may start"),
-        (REPOSITORY / "tests" / "nodes" / "h100-braked", 0, "NODE: GPU 3"),
-        (demo("nvlinks-down"), 1, "NODE: GPU 3 lost 2 NVLinks; request a replacement"),
-        (HANGING, 1, "NODE: the driver hangs"),
+        (REPOSITORY / "tests" / "nodes" / "h100-braked", 0, "provider: GPU 3"),
+        (demo("nvlinks-down"), 1, "provider: GPU 3 lost 2 NVLinks; request a replacement"),
+        (HANGING, 1, "administrator: the driver hangs"),
     ):
         node.is_like(recording)
         done = node.run(recipe)
@@ -222,7 +222,7 @@ def test_a_drain_of_the_prolog_is_ended_when_its_cause_is_gone_and_nobody_elses(
 
 
 def test_a_comment_of_our_own_is_emptied_and_written_once(node: Node):
-    node.slurm("MIXED", comment="nodedoctor: NODE: old")
+    node.slurm("MIXED", comment="nodedoctor: provider: old")
     node.run("slurm/healthcheck.sh")
     assert node.changes() == ["scontrol update NodeName=gpu-1 Comment="]
     node.slurm("MIXED", comment="of the administrator")

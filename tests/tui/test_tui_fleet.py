@@ -132,7 +132,7 @@ def test_a_report_that_is_gone_is_said(tmp_path: Path):
 
 def test_nodes_with_the_same_cause_are_one_line_with_a_command_to_type():
     def sick(host: str, gpu: int) -> Node:
-        said = f"NODE: GPU {gpu} lost 2 NVLinks; request a replacement"
+        said = f"provider: GPU {gpu} lost 2 NVLinks; request a replacement"
         root = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, "16 of 18 NVLinks up", "reset-gpu")
         shown = Problem("kernel.xid", f"gpu:{gpu}", Status.FAIL, "Xid 74 (2 times)")
         cause = NodeCause(
@@ -210,7 +210,9 @@ def test_the_matrix_says_what_does_not_fit():
 
 
 def test_a_node_leads_with_its_cause_and_the_hardware_of_an_oddity_is_told_on_its_page():
-    sick = replace(fleet().nodes[16], cause="NODE: GPU 3 lost 2 NVLinks; request a replacement (and 1 more)")
+    sick = replace(
+        fleet().nodes[16], cause="provider: GPU 3 lost 2 NVLinks; request a replacement (and 1 more)"
+    )
     usual = ValueGroup("18", ("gpu-1", "gpu-2", "gpu-3"))
     odd = ValueGroup("7 x 18, 1 x 16", (sick.host,))
     kind = " (8 x NVIDIA H100 80GB HBM3)"

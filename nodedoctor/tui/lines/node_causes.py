@@ -97,7 +97,7 @@ def unexplained(node: Node) -> list[Problem]:
 
 def short(said: str) -> str:
     """The line of a cause in a list of nodes, where each is about a node."""
-    return said.removeprefix("NODE: ")
+    return said.partition(": ")[2] if said.startswith(("provider: ", "administrator: ")) else said
 
 
 def sentence(problem: Problem) -> str:
