@@ -17,7 +17,7 @@ from nodedoctor.demo import DEMOS, folder
 from nodedoctor.knowledge import causes, env_vars, kinds, xids
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
-from nodedoctor.report.text import sentence
+from nodedoctor.report.page import sentence
 
 WIDTH = 80
 LABEL = 12

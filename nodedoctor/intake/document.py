@@ -11,7 +11,7 @@ from nodedoctor.intake.judge import Reading, Recognised, Unrecognised
 from nodedoctor.intake.shapes import SHAPES, Shape
 from nodedoctor.patterns import regex
 from nodedoctor.report.document import Report
-from nodedoctor.report.lead import lead
+from nodedoctor.report.page import lead
 from nodedoctor.wording import about, comma_list, count_with_noun
 
 SCHEMA = "nodedoctor.read/1"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.knowledge.gates import may_refuse
 from nodedoctor.report.document import Cause, Finding, Gate, Report, full_summary, is_broken
-from nodedoctor.report.lead import and_more, of_cause
+from nodedoctor.report.page import and_more, cause_line
 from nodedoctor.wording import about, count_with_noun
 
 PASS, REFUSE, UNJUDGED, DRAIN_WHEN_IDLE = 0, 2, 3, 4
@@ -52,7 +52,7 @@ def render(report: Report, gate: Gate) -> str:
     """One line: the worst cause that decides and what to do, or why the node was not judged."""
     deciding = [cause for cause in report["causes"] if cause["id"] in gate["causes"]]
     if gate["exit"] in (REFUSE, DRAIN_WHEN_IDLE):
-        return f"{of_cause(deciding[0])}{and_more(deciding)}\n"
+        return f"{cause_line(deciding[0])}{and_more(deciding)}\n"
     if gate["exit"] == UNJUDGED:
         if _container_without_gpus(report):
             return "UNKN: this container is unusable; the node was not judged\n"
@@ -72,7 +72,7 @@ def _aside(causes: Sequence[Cause]) -> str:
     """The problems that keep no job away."""
     if not causes:
         return ""
-    return f"; {count_with_noun(len(causes), 'problem')} listed, not counted: {of_cause(causes[0])}"
+    return f"; {count_with_noun(len(causes), 'problem')} listed, not counted: {cause_line(causes[0])}"
 
 
 def _findings(report: Report) -> Iterator[tuple[str, Finding]]:

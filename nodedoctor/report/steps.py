@@ -37,6 +37,11 @@ class StepText:
     last: bool = False
 
     @property
+    def repairs(self) -> bool:
+        """Whether it changes something: a repair or a last resort."""
+        return self.last or self.word == REPAIR
+
+    @property
     def detail(self) -> str:
         """`when persistence mode is on; interrupts monitoring`; "" when there is nothing to say."""
         parts = (("when", self.when), ("interrupts", self.interrupts))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.document import Finding, Report, full_summary, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import and_more, healthy_headline, of_cause
-from nodedoctor.report.text import tally
+from nodedoctor.report.page import and_more, cause_line, healthy_headline, tally
 from nodedoctor.wording import about
 
 LONGEST = 200
@@ -20,7 +19,7 @@ def render(report: Report) -> str:
     report of an earlier version has no causes: its worst finding leads.
     """
     if causes := report["causes"]:
-        return _line(of_cause(causes[0]), and_more(causes))
+        return _line(cause_line(causes[0]), and_more(causes))
     problems = _problems(report)
     if not problems:
         return _line(f"{Status(report['verdict']).word} {tally(report)}")

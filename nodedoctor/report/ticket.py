@@ -1,4 +1,4 @@
-"""What a provider's support wants to read first: which machine, which part, the proof, what was tried.
+"""What a provider's support reads, on one page: the part, the proof, what was tried, what is asked for.
 
 Markdown, ready to paste. It is made from the report alone, so one made with `--redact` names nobody.
 """
@@ -6,18 +6,28 @@ Markdown, ready to paste. It is made from the report alone, so one made with `--
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from nodedoctor.json_shapes import mapping, objects, words
 from nodedoctor.model import Status
-from nodedoctor.report.document import Cause, Finding, Report, full_summary, place_of, preview_mark
-from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import of_cause, root, whose
+from nodedoctor.report.document import Cause, Report, place_of, preview_mark
+from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.markdown import fenced
-from nodedoctor.report.steps import advice, repair_steps
-from nodedoctor.wording import about
+from nodedoctor.report.page import (
+    CHECK,
+    SINCE,
+    WHY,
+    CausePage,
+    action_of,
+    cause_page,
+    evidence_of,
+)
+from nodedoctor.wording import count_with_noun
 
 BUG_REPORT = "sudo nvidia-bug-report.sh"
+PROOF_LINES = 16
+"""Lines of proof of one cause: what support reads before it asks for the attached files; our choice."""
 _NODE = (
     ("hostname", "Host"),
     ("product", "Machine"),
@@ -35,7 +45,7 @@ _PART = ("name", "serial", "uuid", "bus_id", "board_part_number", "vbios_version
 def render(report: Report, recording: str = "") -> str:
     """The ticket of all causes, the worst first; `recording` is the file to attach, if one was kept."""
     causes = [cause for cause in report["causes"] if cause["owner"] not in _OTHERS] or report["causes"]
-    title = of_cause(causes[0]) if causes else "no problem found"
+    title = inert(causes[0]["headline"]) if causes else "no problem found"
     parts = [f"# {title}", "\n".join(_facts(report))]
     for cause in causes:
         parts += _cause(report, cause)
@@ -48,32 +58,39 @@ def _facts(report: Report) -> Iterator[str]:
     for key, label in _NODE:
         if node.get(key):
             yield f"- {label}: {inert(str(node[key]))}"
-    yield f"- Checked:  {inert(report['started'])}, nodedoctor {inert(report['tool'])}"
+    yield f"- Checked: {inert(report['started'])}, nodedoctor {inert(report['tool'])}"
 
 
 def _cause(report: Report, cause: Cause) -> Iterator[str]:
-    yield f"## {Status(cause['status']).word}{preview_mark(cause)}: {inert(cause['headline'])}"
-    lines = [f"- Owner: {whose(report, cause)}", f"- Finding: `{inert(cause['id'])}`"]
+    page = cause_page(report, cause)
+    yield f"## {Status(cause['status']).word}{preview_mark(cause)}: {page.headline}"
+    told = {part.label: part.text for part in page.told}
+    lines = [f"- Asked for: {action_of(cause)}"] if action_of(cause) else []
     lines += [f"- Part: {part}" for part in _parts(report, cause)]
-    lines += [f"- Consequences:  {inert(', '.join(cause['explains']))}"] if cause["explains"] else []
+    lines += [f"- Finding: `{inert(cause['id'])}`"]
+    lines += [f"- {label.capitalize()}: {told[label]}" for label in (CHECK, SINCE, WHY) if label in told]
     yield "\n".join(lines)
-    members = {cause["id"], *cause["explains"]}
-    quoted = [f for result in report["results"] for f in result["findings"] if f["id"] in members]
-    for finding in sorted(quoted, key=lambda one: one["id"] != cause["id"]):
-        yield from _quotes(finding)
-    found = root(report, cause)
-    fix = found[1]["fix"] if found else None
-    if fix:
-        yield f"Advice: {inert(advice(fix))}"
-        for step in repair_steps(fix):
-            yield f"{step.heading[:1].upper()}{step.heading[1:]}"
-            yield fenced(step.command, "", "sh")
+    if proof := _proof(report, cause):
+        yield fenced("\n".join(proof), "")
+    if tried := _tried(page):
+        yield "\n".join(["Tried so far (tick what was done):", "", *tried])
 
 
-def _quotes(finding: Finding) -> Iterator[str]:
-    yield inert(about(finding["subject"] or "", full_summary(finding)))
-    for one in finding["evidence"]:
-        yield fenced(one["text"], place_of(one))
+def _proof(report: Report, cause: Cause) -> list[str]:
+    """The lines that a cause rests on, under the probe that printed each, and how many more there are."""
+    lines: list[str] = []
+    for place, items in groupby(evidence_of(report, cause), key=place_of):
+        lines += [inert(place), *(line for one in items for line in inert_lines(one["text"].strip("\n")))]
+    more = len(lines) - PROOF_LINES
+    left_out = [f"# {count_with_noun(more, 'more line')} in the attached report"] if more > 0 else []
+    return [*lines[:PROOF_LINES], *left_out]
+
+
+def _tried(page: CausePage) -> list[str]:
+    """What may repair it without support, to be ticked: of a repair's steps those that interrupt others."""
+    repairs = [step for step in page.steps if step.repairs]
+    shown = [step for step in repairs if step.interrupts] or repairs
+    return [f"- [ ] `{step.command}`{f' ({step.when})' if step.when else ''}" for step in shown]
 
 
 def _parts(report: Report, cause: Cause) -> Iterator[str]:

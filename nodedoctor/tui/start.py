@@ -49,14 +49,13 @@ def possible(*, stdout: bool = True) -> bool:
 
 def last_words(sitting: TuiResult) -> str:
     """What stays on the terminal: what is wrong and what to type first, the verdict, what was copied."""
-    from nodedoctor.report.lead import first_command, of_cause
-    from nodedoctor.report.text import headline, tally
+    from nodedoctor.report.page import cause_line, first_command, headline, tally
 
     report = sitting.report
     lines = []
     for cause in report["causes"][:LAST_CAUSES]:
         command = first_command(cause)
-        lines += [of_cause(cause), *([f"  $ {command}"] if command else [])]
+        lines += [cause_line(cause), *([f"  $ {command}"] if command else [])]
     lines += [headline(report["node"]), f"{Status(report['verdict']).word}  {tally(report)}"]
     return "\n".join([*lines, *copied(sitting.copied)]) + "\n"
 

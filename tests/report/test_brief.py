@@ -14,9 +14,9 @@ from tiers import first, some
 
 from nodedoctor.knowledge.ownership import carries_out
 from nodedoctor.model import Report as Found
-from nodedoctor.report import brief, json, ticket
+from nodedoctor.report import brief, cause_text, json, ticket
 from nodedoctor.report.document import Report
-from nodedoctor.report.lead import of_cause, root
+from nodedoctor.report.page import cause_line, root
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"
@@ -36,9 +36,9 @@ def test_one_cause_fits_a_terminal(node: Path, width: int) -> None:
     lines = brief.render(report, width=width).splitlines()
     causes = report["causes"]
     if len(causes) < 2:
-        assert len(lines) <= brief.LINES
+        assert len(lines) <= cause_text.ONE_SCREEN
     if causes:
-        assert lines[0].startswith(of_cause(causes[0]))
+        assert lines[0].startswith(cause_line(causes[0]))
         assert all(any(cause["headline"].split()[0] in line for line in lines) for cause in causes)
 
 

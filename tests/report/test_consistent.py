@@ -17,7 +17,7 @@ from tiers import some
 
 from nodedoctor.report import brief, html, junit, text, ticket
 from nodedoctor.report import json as report_json
-from nodedoctor.report.lead import root
+from nodedoctor.report.page import root
 from nodedoctor.report.steps import interrupted, told_step
 from nodedoctor.tui.lines import card, detail
 from nodedoctor.tui.lines import ticket as of_check

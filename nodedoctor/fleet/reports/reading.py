@@ -20,7 +20,7 @@ from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
 from nodedoctor.report.document import Cause, full_summary, severity, status_of
 from nodedoctor.report.gate import STRICTEST, gate_of
-from nodedoctor.report.lead import and_more, first_command, of_cause
+from nodedoctor.report.page import and_more, cause_line, first_command
 from nodedoctor.report.saved import causes_of, finding
 from nodedoctor.wording import count_with_noun
 
@@ -89,7 +89,7 @@ def _answered(host: str, found: Skimmed, seen: Observation) -> Node:
         counts={status.value: count for status, count in Counter(statuses.values()).items()},
         statuses=statuses,
         problems=tuple(problems[:MOST]),
-        cause=truncate_text(of_cause(causes[0]) + and_more(causes)) if causes else "",
+        cause=truncate_text(cause_line(causes[0]) + and_more(causes)) if causes else "",
         causes=tuple(_cause(cause) for cause in causes[:MOST_CAUSES]),
         traits=traits(facts),
         readings=readings(facts),
@@ -124,7 +124,7 @@ def _cause(cause: Cause) -> NodeCause:
     return NodeCause(
         check=truncate_text(cause["id"].partition("@")[0]),
         status=Status(cause["status"]),
-        said=truncate_text(of_cause(cause)),
+        said=truncate_text(cause_line(cause)),
         command=command if len(command) <= LONGEST else "",  # half a command is none
         explains=tuple(truncate_text(id) for id in (cause["id"], *cause["explains"])[:MOST]),
     )

@@ -19,20 +19,27 @@ from nodedoctor.report.document import (
     is_broken,
     preview_mark,
     problems_first,
-    severity,
     severity_of,
     worst,
 )
 from nodedoctor.report.html import blocks, shell, topology
 from nodedoctor.report.html.facts import facts
 from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, prose
-from nodedoctor.report.lead import of_cause
-from nodedoctor.report.text import group_results, identity
+from nodedoctor.report.page import (
+    FIX,
+    FOLLOWS,
+    SEE_IT,
+    WHY,
+    CausePage,
+    cause_pages,
+    group_results,
+    identity,
+    lead,
+    untold,
+)
 from nodedoctor.wording import label_if_unnamed
 
 _ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
-_CAUSES = 3
-"""Causes that lead the page."""
 _PART = {Status.PASS: "passed", Status.SKIP: "skipped"}
 _SOURCE = {"live": "looked at live", "replay": "from a recording"}
 
@@ -47,11 +54,14 @@ def render(report: Report) -> str:
     passed = [result for result in well if result["status"] == Status.PASS.value]
     skipped = [result for result in well if result["status"] == Status.SKIP.value]
     noted = [result for result in passed if any(map(_worth_knowing, result["findings"]))]
-    fixes = _Fixes()
+    fixes, causes = _Fixes(), cause_pages(report)
+    told = blocks.section("causes", "Causes", each_piece(_cause(cause, fixes) for cause in causes))
+    others = _problems(problems, causes, fixes)
     return shell.page(
         f"{Status(report['verdict']).word} {identity(report['node'])[0]}",
         _head(report, bool(problems), bool(unseen)),
-        _problems(problems, fixes) or element("p", "No problem was found.", class_="calm"),
+        told,
+        others if told or others else element("p", "No problem was found.", class_="calm"),
         blocks.section("unseen", "Could not be seen", _rows(unseen, fixes), count=len(unseen)),
         blocks.section("noted", "Worth knowing", _notes(noted)),
         blocks.folded("passed", "Passed", _rows(passed, fixes), count=len(passed)),
@@ -74,7 +84,7 @@ def _head(report: Report, problems: bool, unseen: bool) -> Markup:
     return element(
         "header",
         element("h1", blocks.word(Status(report["verdict"])), " ", host),
-        *(element("p", of_cause(cause), class_="headline") for cause in report["causes"][:_CAUSES]),
+        element("p", lead(report), class_="headline") if report["causes"] else None,
         element("p", _dotted(rest), class_="what") if rest else None,
         element("p", _dotted([*(str(value) for value in more if value), *moment]), class_="when"),
         element("p", each_piece(_counts(report, problems, unseen), between=" "), class_="counts"),
@@ -98,22 +108,42 @@ def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
             yield element("a", blocks.mark(str(count), status.value), f" {status.value}", href=f"#{where}")
 
 
-def _problems(problems: list[Result], fixes: _Fixes) -> Markup:
-    groups = group_results(problems).values()
-    return blocks.section("problems", "Problems", each_piece(_problem(group, fixes) for group in groups))
+def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
+    """A cause in the order of every view: whose move it is, why it matters, the proof, the steps."""
+    finding = cause.finding
+    evidence = blocks.evidence(finding["evidence"]) if finding else None
+    done = fixes.told(cause.fix, cause.check, FIX, f"cause-{cause.id}")
+    seen = element("div", evidence, class_="seen") if evidence else None
+    follows = (element("li", text) for text in cause.follows)
+    return element(
+        "article",
+        element("h3", blocks.word(cause.status), " ", cause.headline, cause.mark),
+        *(blocks.labelled(part.label, prose(part.text)) for part in cause.told),
+        element("div", seen, done, class_="finding two" if seen and done else "finding"),
+        blocks.labelled(FOLLOWS, element("ul", each_piece(follows)), "div") if cause.follows else None,
+        class_=f"item problem {cause.status.value}",
+        id=f"cause-{cause.id}",
+    )
 
 
-def _problem(group: list[Result], fixes: _Fixes) -> Markup:
-    """Every finding of a check that is not well; checks that say the same share one entry."""
+def _problems(results: list[Result], causes: list[CausePage], fixes: _Fixes) -> Markup:
+    """The findings that are no cause; what is said alike shares an entry."""
+    told = {cause.finding["id"] for cause in causes if cause.finding}
+    groups = ((group, untold(group[0], told)) for group in group_results(results).values())
+    title = "Every other finding" if causes else "Problems"
+    entries = (_problem(group, shown, fixes) for group, shown in groups if shown)
+    return blocks.section("problems", title, each_piece(entries))
+
+
+def _problem(group: list[Result], shown: list[Finding], fixes: _Fixes) -> Markup:
     result, *others = group
-    shown = sorted((f for f in result["findings"] if severity(f).is_problem), key=lambda f: -severity(f))
     names = join_pieces(*(element("code", one["check"]) for one in group), between=" ")
     title = None if others or not result["title"] else element("span", result["title"], class_="holds")
     return element(
         "article",
         element("h3", blocks.word(Status(result["status"])), " ", names, " ", title),
         *(_finding(result, finding, fixes) for finding in shown),
-        blocks.labelled("why", None if others else prose(result["why"])),
+        blocks.labelled(WHY, None if others else prose(result["why"])),
         class_=f"item problem {result['status']}",
         id=f"check-{result['check']}",
     )
@@ -124,7 +154,7 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
     own = blocks.word(Status(status)) if status != result["status"] else None
     reason = f" ({finding['reason']})" if finding["reason"] else None
     seen = element("div", blocks.evidence(evidence), class_="seen") if evidence else None
-    done = fixes.told(finding["fix"], result["check"], "fix")
+    done = fixes.told(finding["fix"], result["check"], FIX)
     return element(
         "div",
         element("p", own, " " if own else None, *_finding_text(finding), reason, class_="summary"),
@@ -154,7 +184,7 @@ def _row(group: list[Result], fixes: _Fixes) -> Markup:
     more = f" (and {rest} more)" if rest and not others else None
     many = element("div", " ".join(one["check"] for one in group), class_="quiet checks") if others else None
     unknown = decisive["status"] == Status.UNKNOWN.value
-    fix = fixes.told(decisive["fix"], result["check"], "see it") if unknown else None
+    fix = fixes.told(decisive["fix"], result["check"], SEE_IT) if unknown else None
     name = f"{len(group)} checks" if others else result["check"]
     anchor = f"check-{result['check']}" if fix else None
     return blocks.row(blocks.word(status), name, *_finding_text(decisive), more, many, fix, id_=anchor)
@@ -189,16 +219,16 @@ class _Fixes:
     """Which fixes were told already: the same one is told once, and named after that."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}  # a fix written out, and the first check that has it
+        self._told: dict[str, tuple[str, str]] = {}  # a fix written out, the first check that has it, where
 
-    def told(self, fix: Fix | None, check: str, label: str) -> Markup | None:
+    def told(self, fix: Fix | None, check: str, label: str, place: str = "") -> Markup | None:
         """The fix, or where it stands."""
         if fix is None:
             return None
         if first := self._told.get(str(fix)):
-            where = element("a", first, href=f"#check-{quote(first)}")
+            where = element("a", first[0], href=f"#{quote(first[1])}")
             return element("div", blocks.labelled(label, join_pieces("as for ", where)), class_="do")
-        self._told[str(fix)] = check
+        self._told[str(fix)] = (check, place or f"check-{check}")
         return blocks.remedy(fix, label)
 
 

@@ -9,8 +9,7 @@ from textual.geometry import Size
 
 from nodedoctor.model import Status
 from nodedoctor.report.document import Report, Result, worst
-from nodedoctor.report.lead import healthy_headline
-from nodedoctor.tui.lines.detail import sentence
+from nodedoctor.report.page import healthy_headline, sentence
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, RUN, STYLE, Para, height
 

@@ -5,36 +5,20 @@ Of a card the first lines matter most: at 80x24 the headline is whole and a comm
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from textual.geometry import Size
 
-from nodedoctor.model import Status
-from nodedoctor.report.document import (
-    Cause,
-    Finding,
-    Fix,
-    Report,
-    Result,
-    Step,
-    full_summary,
-    is_blind,
-    marked,
-    preview_mark,
-    worst,
-)
-from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.lead import root, whose
-from nodedoctor.report.steps import advice, told_step
-from nodedoctor.report.text import group_results
-from nodedoctor.tui.lines.detail import LONGEST, labelled, sentence
+from nodedoctor.report.document import Cause, Report, Result, Step, is_blind, worst
+from nodedoctor.report.inert import inert
+from nodedoctor.report.page import FIX, FOLLOWS, PROOF, SEE_IT, VERIFY, CausePage, cause_page, group_results
+from nodedoctor.report.steps import told_step
+from nodedoctor.tui.lines.detail import LONGEST, labelled, lead_of
 from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, height
-from nodedoctor.wording import capitalised
 
 _AMPLE = 16
 """Lines of proof where everything fits with them; ours."""
@@ -44,25 +28,20 @@ _ALL = 200
 """Lines of proof beside the steps: all of it, but for a log that was quoted as a whole; ours."""
 _TYPED = 2
 """Lines of a command that somebody may type; a longer one is copied."""
-_LOGGED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d")
 
 
 def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None = None) -> list[Para]:
-    """A cause: headline, whose move it is, what it does to training, the proof, the steps, what follows.
+    """A cause in the order of every view: headline, owner, why, the proof, the steps, what follows.
 
     Not `titled` where the row above it says the headline whole. What is in view of a page of the size `room`
     ends with a whole step; the others are below.
     """
-    found = root(report, cause)
-    paras = _card_parts(report, cause, titled)
-    if found is None:
-        return [*paras, *_follows(report, cause)]
-    _, finding, _ = found
-    known = keyed(steps_of([finding["fix"]]))
-    about = list(_about(finding["fix"]))
-    below = [*about, *_follows(report, cause)]
+    page = cause_page(report, cause)
+    paras = _card_parts(page, titled)
+    known = keyed(steps_of([page.fix]))
+    below = [*_about(page), *_follows(page)]
     for most, tall in ((_AMPLE, 2), (_PROOF, 2), (_PROOF, 1), (1, 1)) if room else ((_PROOF, 1),):
-        proof = list(_proof(finding, room, most, tall))
+        proof = list(_proof(page, room, most, tall))
         taken = [*proof, *_steps(known, None, ()), *(below if most > _PROOF else ())]
         if room is None or _steps_left(room, paras, [taken]) >= 0:
             break
@@ -73,47 +52,27 @@ def card(report: Report, cause: Cause, *, titled: bool = True, room: Size | None
 
 def explained(report: Report, cause: Cause) -> list[Para]:
     """What is behind the steps of a cause: the card without them, with all of the proof."""
-    found = root(report, cause)
-    paras = _card_parts(report, cause, titled=True)
-    if found is not None:
-        finding = found[1]
-        paras += [*_proof(finding, None, _ALL, 0), *_about(finding["fix"])]
-    return [*paras, *_follows(report, cause)]
+    page = cause_page(report, cause)
+    return [*_card_parts(page, titled=True), *_proof(page, None, _ALL, 0), *_about(page), *_follows(page)]
 
 
-def _card_parts(report: Report, cause: Cause, titled: bool) -> list[Para]:
-    """Headline, the finding, whose move it is, what it does to training, when the kernel logged it."""
-    status = Status(cause["status"])
-    title = Para(inert(cause["headline"]) + preview_mark(cause), f"{status.word}  ", LABEL, STYLE[status])
-    found = root(report, cause)
-    if found is None:
-        return [title, labelled("who acts", whose(report, cause))]
-    check, finding, why = found
-    said = inert(full_summary(finding))
-    text = check if said.lower() in cause["headline"].lower() else f"{check}: {said}"
-    first = (f"{status.word}  ", STYLE[status]) if not titled else (" " * (len(status.word) + 2), LABEL)
+def _card_parts(page: CausePage, titled: bool) -> list[Para]:
+    """Headline, and what is told before the proof."""
+    title = Para(page.headline + page.mark, f"{page.status.word}  ", LABEL, STYLE[page.status])
     paras = [title] if titled else []
-    paras.append(Para(text, first[0], lead_style=first[1], most=2))
-    paras.append(Para(inert(whose(report, cause)), f"{'who acts':<9} ", most=2))
-    if why:
-        paras.append(Para(capitalised(inert(why)), f"{'training':<9} ", most=2))
-    if logged := _logged(report, cause):
-        paras.append(labelled("logged", logged))
-    return paras
+    return [*paras, *(Para(part.text, lead_of(part.label), most=2) for part in page.told)]
 
 
-def _about(fix: Fix | None) -> Iterator[Para]:
-    if fix:
+def _about(page: CausePage) -> Iterator[Para]:
+    if page.advice:
         yield Para()
-        yield labelled("about it", advice(fix))
-        if fix["docs"]:
-            yield labelled("docs", fix["docs"])
+        yield labelled(FIX, page.advice)
+    yield from (labelled(part.label, part.text) for part in page.after if part.label != VERIFY)
 
 
 def steps(report: Report, cause: Cause) -> tuple[Step, ...]:
     """The steps of a cause, as the card numbers them."""
-    found = root(report, cause)
-    return steps_of([found[1]["fix"]]) if found else ()
+    return steps_of([cause_page(report, cause).fix])
 
 
 def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
@@ -133,37 +92,19 @@ def fold(state: State, key: str, results: Sequence[Result]) -> list[Para]:
             paras.append(Para(" ".join(result["check"] for result in group), "  ", QUIET))
         fix = worst(group[0])["fix"]
         if fix and is_blind(worst(group[0])):
-            paras.append(Para(inert(fix["text"]), "  see it  ", lead_style=QUIET))
+            paras.append(Para(inert(fix["text"]), f"  {SEE_IT}  ", lead_style=QUIET))
     return paras
 
 
-def _logged(report: Report, cause: Cause) -> str:
-    """When the kernel log first speaks of it, as far as the evidence shows."""
-    wanted = {cause["id"], *cause["explains"]}
-    times = [
-        match[0].replace("T", " ")
-        for result in report["results"]
-        if result["check"].startswith("kernel.")
-        for finding in result["findings"]
-        if finding["id"] in wanted
-        for evidence in finding["evidence"]
-        for match in _LOGGED.finditer(evidence["text"])
-    ]
-    return f"{min(times)} in the kernel log" if times else ""
-
-
-def _proof(finding: Finding, room: Size | None, most: int, tall: int) -> Iterator[Para]:
+def _proof(page: CausePage, room: Size | None, most: int, tall: int) -> Iterator[Para]:
     """So many lines of the evidence at most, each so tall on the screen."""
-    lines = [
-        line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
-    ]
-    shown = lines[:most]
+    shown = page.proof[:most]
     for number, line in enumerate(shown, 1):
-        more = f"   (+{len(lines) - number} lines: enter)" if number == len(shown) < len(lines) else ""
+        more = f"   (+{len(page.proof) - number} lines: enter)"
+        more = more if number == len(shown) < len(page.proof) else ""
         if room and 10 + len(line) + len(more) > room.width * tall:
             more = ""  # it is cut, which says that there is more
-        lead = f"{'proof' if number == 1 else '':<9} "
-        yield Para(f"{line[:LONGEST]}{more}", lead, verbatim=True, most=tall)
+        yield Para(f"{line[:LONGEST]}{more}", lead_of(PROOF if number == 1 else ""), verbatim=True, most=tall)
 
 
 def _steps(known: Mapping[str, Step], room: Size | None, above: Sequence[Para]) -> Iterator[Para]:
@@ -237,18 +178,8 @@ def _ranges(known: Mapping[str, Step], told: Collection[str]) -> str:
     return f"{', '.join(said)}: key c"
 
 
-def _follows(report: Report, cause: Cause) -> Iterator[Para]:
-    shared = {f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"]}
-    said = {
-        finding["id"]: f"{result['check']}: {sentence(finding)}"
-        for result in report["results"]
-        for finding in result["findings"]
-    }
-    follows = [said.get(id, inert(id)) for id in cause["explains"] if id not in shared]
-    if follows or cause["unjudged"]:
-        yield Para()
-        yield Para("Follows from it", style=LABEL)
-    for text in follows:
-        yield Para(text, "  ")
-    if count := cause["unjudged"]:
-        yield Para(f"{count} check{'s'[: count > 1]} could not be judged because of it", "  ")
+def _follows(page: CausePage) -> Iterator[Para]:
+    for number, text in enumerate(page.follows):
+        if not number:
+            yield Para()
+        yield Para(text, lead_of("" if number else FOLLOWS))

@@ -18,8 +18,6 @@ from nodedoctor.report.document import (
     Fix,
     Probe,
     Result,
-    asides,
-    full_summary,
     is_blind,
     marked,
     severity,
@@ -28,11 +26,11 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.page import FIX, PROOF, SEE_IT, WHY, after_steps, headline, sentence
 from nodedoctor.report.steps import StepText, advice, interrupted, repair_steps
-from nodedoctor.report.text import headline
 from nodedoctor.tui.state import CheckInfo, State, Waiting
 from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Para, Part, Row
-from nodedoctor.wording import about, capitalised
+from nodedoctor.wording import capitalised
 
 EVIDENCE_LINES = 12
 """Lines of evidence per finding in the panel; the full screen has them all."""
@@ -101,11 +99,6 @@ def row(result: Result, waiting: Waiting | None) -> Row:
     return Row(result["check"], word_of(result), STYLE[status], result["check"], text, end, body)
 
 
-def sentence(finding: Finding) -> str:
-    """A finding in one line."""
-    return inert(about(finding["subject"] or "", full_summary(finding)) + asides(finding))
-
-
 def detail(
     state: State, result: Result, check: CheckInfo | None, *, full: bool, steps: bool = True
 ) -> list[Para]:
@@ -123,7 +116,7 @@ def detail(
         paras += _findings(result, seen, full, steps)
     paras.append(Para())
     if result["why"]:
-        paras.append(labelled("why", capitalised(result["why"])))
+        paras.append(labelled(WHY, capitalised(result["why"])))
     paras.append(labelled("expects", result["title"]))
     if check is not None and check.what:
         paras.append(labelled("looks at", check.what))
@@ -161,7 +154,7 @@ def _findings(result: Result, seen: dict[str, Probe], full: bool, steps: bool) -
             yield labelled("reason", finding["reason"])
         if finding["fix"] is not None and finding["fix"] != fix:
             yield Para()
-            yield from _fix(finding["fix"], "see it" if is_blind(finding) else "fix", steps)
+            yield from _fix(finding["fix"], SEE_IT if is_blind(finding) else FIX, steps)
         fix = finding["fix"]
         yield from _evidence(finding, seen, full)
     rest = [finding for finding in order if finding not in told]
@@ -176,9 +169,7 @@ def _fix(fix: Fix, label: str, steps: bool) -> Iterator[Para]:
     yield labelled(label, advice(fix))
     for step in repair_steps(fix) if steps else ():
         yield from _step(step)
-    for name, value in (("verify", fix["verify"]), ("docs", fix["docs"])):
-        if value:
-            yield labelled(name, value)
+    yield from (labelled(part.label, part.text) for part in after_steps(fix))
 
 
 def _step(step: StepText) -> Iterator[Para]:
@@ -189,7 +180,7 @@ def _step(step: StepText) -> Iterator[Para]:
         yield Para(step.heading, under, style="bold red")
         yield Para(step.command, f"{under}$ ", "red", "bold red", verbatim=True)
         return
-    yield Para(step.command, f"{_lead(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
+    yield Para(step.command, f"{lead_of(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
     if step.detail:
         yield Para(step.detail, f"{under}  ", "yellow" if step.interrupts else QUIET)
 
@@ -199,7 +190,7 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
     for evidence in finding["evidence"]:
         if evidence["probe"] != probe:
             how = f"  {probe_line(seen[evidence['probe']])}" if evidence["probe"] in seen else ""
-            yield Para(f"{inert(evidence['probe'])}{how}", _lead("evidence"), QUIET)
+            yield Para(f"{inert(evidence['probe'])}{how}", lead_of(PROOF), QUIET)
         probe = evidence["probe"]
         lines = inert_lines(evidence["text"].strip("\n"))
         shown = lines if full else lines[:EVIDENCE_LINES]
@@ -215,10 +206,11 @@ def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[
 def labelled(label: str, text: str) -> Para:
     """A paragraph behind a label, as wide as all labels; an address is a link."""
     link = f"link {text}" if _ADDRESS.fullmatch(text) else ""
-    return Para(inert(text), _lead(label), link, verbatim=bool(link))
+    return Para(inert(text), lead_of(label), link, verbatim=bool(link))
 
 
-def _lead(label: str) -> str:
+def lead_of(label: str) -> str:
+    """A label as wide as all labels."""
     return f"{label:<9} "
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Result, severity, severity_of, worst
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import healthy_headline, of_cause, root
+from nodedoctor.report.page import cause_line, healthy_headline, root
 from nodedoctor.tui.lines import detail
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Row
@@ -136,7 +136,7 @@ def _fold(key: str, results: Sequence[Result], here: bool, state: State, glyphs:
 
 def _cause(cause: Cause, room: int) -> Row:
     """The headline, with whose side it is and what to do where there is room for all of it."""
-    status, text = Status(cause["status"]), of_cause(cause)
+    status, text = Status(cause["status"]), cause_line(cause)
     if len(text) > room - 10:
         text = inert(cause["headline"])
     return Row(CAUSE + cause["id"], status.word, STYLE[status], "", text, body=LABEL)

@@ -10,7 +10,7 @@ from nodedoctor.model import Status
 from nodedoctor.record import record
 from nodedoctor.report.document import Result, is_blind, problems_first, severity
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines.detail import sentence
+from nodedoctor.report.page import sentence
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Part, fit
 

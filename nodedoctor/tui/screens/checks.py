@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from nodedoctor.report.document import Cause, Result, severity_of, worst
 from nodedoctor.report.inert import inert
-from nodedoctor.report.lead import root
+from nodedoctor.report.page import root
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import all_clear, card, detail, home
 from nodedoctor.tui.lines.subjects import panels, subject_of

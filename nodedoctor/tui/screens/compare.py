@@ -13,8 +13,8 @@ from nodedoctor.model import Status
 from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, similar_facts, told
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
+from nodedoctor.report.page import sentence
 from nodedoctor.tui.lines import empty_state
-from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.messages import Mark, ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Row

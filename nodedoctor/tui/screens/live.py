@@ -20,8 +20,8 @@ from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Status
 from nodedoctor.report.document import problems_first, severity
 from nodedoctor.report.inert import inert
+from nodedoctor.report.page import sentence
 from nodedoctor.tui.lines import empty_state, hardware, load
-from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.lines.tiles import devices
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines

@@ -14,8 +14,8 @@ from nodedoctor.report.document import Finding, Result, problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.lost_gpus import off_bus
 from nodedoctor.report.matrix import LOST, Matrix, matrices, meanings
+from nodedoctor.report.page import sentence
 from nodedoctor.tui.lines import boxes
-from nodedoctor.tui.lines.detail import sentence
 from nodedoctor.tui.messages import ShowCheck
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row

@@ -1,0 +1,117 @@
+"""A cause as text: all of its page, or as much as a terminal has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nodedoctor.record import record
+from nodedoctor.report.page import (
+    CHECK,
+    DOCS,
+    FIX,
+    FOLLOWS,
+    OWNER,
+    SINCE,
+    WHY,
+    CausePage,
+)
+from nodedoctor.report.steps import REPAIR, StepText
+from nodedoctor.report.writer import INDENT, Writer
+from nodedoctor.wording import count_with_noun
+
+
+@record
+class Limits:
+    """Lines that a cause may take, in all and of each part of its page."""
+
+    block: int
+    parts: Mapping[str, int]
+    proof: int
+    follows: int
+
+
+ONE_SCREEN = 24
+"""Lines of a report with one cause: the height of a terminal."""
+SHORT = Limits(ONE_SCREEN - 6, {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}, 3, 2)
+"""What the head, the foot and the blank lines around it leave; where a fix is long its steps are for `-v`."""
+
+
+def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> None:
+    """The page of a cause; with limits its first part, cut at ends of sentences and between steps."""
+    start = len(to.lines)
+    most: Mapping[str, int] = limits.parts if limits else {}
+    to.status(cause.status, cause.headline + cause.mark, most=2 if limits else 0)
+    for part in cause.told:
+        to.prose(part.label, part.text, most.get(part.label, 0))
+    _proof(to, cause.proof, limits.proof if limits else 0)
+    to.prose(FIX, cause.advice, most.get(FIX, 0))
+    after = [part for part in cause.after if not limits or part.label != DOCS]
+    follows = min(len(cause.follows), limits.follows) if limits else len(cause.follows)
+    if limits:
+        _first_steps(to, cause, limits.block - (len(to.lines) - start) - follows - len(after))
+    else:
+        write_steps(to, cause.steps)
+    for part in after:
+        to.labelled(part.label, part.text, 1 if limits else 0)
+    _follows(to, cause.follows, limits)
+
+
+def write_steps(to: Writer, steps: Sequence[StepText]) -> None:
+    """Each command alone on its line, under what it is for; a last resort stands apart."""
+    heading = ""
+    for step in steps:
+        if step.heading != heading:
+            if step.last:
+                to.line("")
+            to.indented(step.heading)
+        heading = step.heading
+        to.line(f"{INDENT}$ {step.command}")
+
+
+def _proof(to: Writer, lines: Sequence[str], most: int) -> None:
+    room = to.width - len(INDENT)
+    shown = lines if not most or len(lines) <= most else lines[: most - 1]
+    to.line(
+        *(f"{INDENT}{line if not most or len(line) <= room else f'{line[: room - 3]}...'}" for line in shown)
+    )
+    if len(lines) > len(shown):
+        to.line(f"{INDENT}| ... {count_with_noun(len(lines) - len(shown), 'more line')} with -v")
+
+
+def _first_steps(to: Writer, cause: CausePage, room: int) -> None:
+    """Whole commands in at most so many lines, each under what it is for.
+
+    The first ones, in their order: none before a reset is left out while the reset shows. Where the one
+    that does what the headline says does not fit, the last line names it. Last resorts are for -v.
+    """
+    shown = _fitting(cause.steps, room, cause.goal)
+    write_steps(to, shown)
+    if hidden := cause.steps[len(shown) :]:
+        last = ", also the last resort" if hidden[-1].last else ""
+        which = f", also {cause.goal.command}" if cause.goal in hidden and cause.goal else last
+        to.indented(f"{count_with_noun(len(hidden), 'more step')} with -v{which}", 1, "... ")
+
+
+def _follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
+    """What follows from a cause, a line each."""
+    whole = not limits or len(follows) <= limits.follows
+    shown = follows if whole or not limits else follows[: limits.follows - 1]
+    for number, text in enumerate(shown):
+        to.labelled("" if number else FOLLOWS, text, 1 if limits else 0)
+    if len(shown) < len(follows):
+        to.labelled("" if shown else FOLLOWS, f"{len(follows) - len(shown)} more with -v")
+
+
+def _fitting(steps: Sequence[StepText], room: int, goal: StepText | None) -> Sequence[StepText]:
+    """The first steps that fit in so many lines; half of a repair is for -v, unless it comes first."""
+    count = used = 0
+    for number, step in enumerate(steps):
+        new = not number or steps[number - 1].heading != step.heading
+        rest = number + 1 < len(steps)
+        if (step.last and step != goal) or used + new + 1 + rest > room:
+            break
+        count = number + 1
+        used += new + 1
+    shown, rest_of_repair = steps[:count], [step for step in steps[count:] if not step.last]
+    looks = next((number for number, step in enumerate(shown) if step.word == REPAIR), count)
+    return shown[:looks] if looks and rest_of_repair and goal not in shown else shown

@@ -1,0 +1,303 @@
+"""What every view says of a node and of its causes, in the same words and order; the views only draw it.
+
+The order is headline, owner, since, check, why, proof, fix, steps, ticket, verify, docs, what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from nodedoctor.knowledge.ownership import action_words, carries_out, owner_word
+from nodedoctor.model import Status
+from nodedoctor.record import record
+from nodedoctor.report.document import (
+    Cause,
+    Evidence,
+    Finding,
+    Fix,
+    Report,
+    Result,
+    asides,
+    full_summary,
+    in_preview,
+    marked,
+    preview_mark,
+    severity,
+    worst,
+)
+from nodedoctor.report.inert import inert, inert_lines
+from nodedoctor.report.steps import StepText, advice, repair_steps
+from nodedoctor.wording import about, capitalised, count_with_noun
+
+OWNER, SINCE, CHECK, WHY, PROOF, FIX, TICKET, VERIFY, DOCS, FOLLOWS, SEE_IT = (
+    "owner", "since", "check", "why", "proof", "fix", "ticket", "verify", "docs", "follows", "see it",
+)  # fmt: skip
+"""The word in front of each part of a page, in every view. `see it`: how to see what could not be seen."""
+
+WRITE_TICKET = "nodedoctor --ticket ticket.md"
+_SCHEDULABLE = {
+    "yes": "new jobs may start here",
+    "drain-when-idle": "drain the node when it is idle",
+    "no": "start no new jobs here",
+}
+_TAKES_THE_NODE = ("replace-node", "reboot", "reset-gpu", "restart-service")
+"""Actions that take the node, a GPU or a service away from jobs."""
+
+
+@record
+class Labelled:
+    """A part of a page: the word in front of it, and its text."""
+
+    label: str
+    text: str
+
+
+@record
+class CausePage:
+    """One cause as every view shows it, all inert; `id` is its finding's, `check` the check that found it.
+
+    `told` is what comes before the proof, and `after` what comes behind the steps. `goal` is the step that
+    does what the headline asks for. `fix` is the one that the steps are made from.
+    """
+
+    id: str
+    check: str
+    status: Status
+    mark: str
+    headline: str
+    told: tuple[Labelled, ...]
+    proof: tuple[str, ...]
+    advice: str
+    steps: tuple[StepText, ...]
+    goal: StepText | None
+    after: tuple[Labelled, ...]
+    follows: tuple[str, ...]
+    finding: Finding | None
+    fix: Fix | None
+
+
+def cause_pages(report: Report) -> list[CausePage]:
+    """The pages of all causes of a node, the worst first."""
+    return [cause_page(report, cause) for cause in report["causes"]]
+
+
+def cause_page(report: Report, cause: Cause) -> CausePage:
+    """The page of one cause."""
+    found = root(report, cause)
+    finding = found[1] if found else None
+    fix = finding["fix"] if finding else None
+    steps = tuple(repair_steps(fix))
+    ticket = (Labelled(TICKET, WRITE_TICKET),) if cause["action"] == "replace-node" else ()
+    return CausePage(
+        cause["id"],
+        found[0] if found else "",
+        Status(cause["status"]),
+        preview_mark(cause),
+        inert(cause["headline"]),
+        tuple(_told(report, cause, found)),
+        proof_lines(finding) if finding else (),
+        inert(advice(fix)) if fix else "",
+        steps,
+        next((step for step in steps if carries_out(cause["action"], step.command)), None),
+        (*ticket, *after_steps(fix)),
+        tuple(_follows(report, cause)),
+        finding,
+        fix,
+    )
+
+
+def lead(report: Report) -> str:
+    """One line of the worst cause, as `provider: GPU 3 lost 2 NVLinks; request a replacement`; else empty."""
+    causes = report["causes"]
+    return f"{cause_line(causes[0])}{and_more(causes)}" if causes else ""
+
+
+def healthy_headline(report: Report) -> str:
+    """What leads a report without a cause, as `PASS: no problem found`."""
+    word, unseen = Status(report["verdict"]).word, report["counts"]["unknown"]
+    if unseen:
+        return f"{word}: no problem found; {unseen} of {len(report['results'])} checks could not judge"
+    return f"{word}: no problem found" if report["counts"]["pass"] else f"{word}: nothing was checked"
+
+
+def cause_line(cause: Cause) -> str:
+    """Whose move it is, what is broken and what to do, in one line."""
+    action = action_of(cause)
+    tail = f"; {action}" if action else ""
+    mark = preview_mark(cause)  # which says nothing of the node yet
+    word = owner_word(cause["owner"])
+    known = f"owner {word}" if word == "unknown" else word
+    first = f"{Status(cause['status']).word}{mark}" if mark else known
+    recurs = _recurrence(cause)
+    return f"{first}: {inert(cause['headline'])}{f' ({recurs})' if recurs else ''}{tail}"
+
+
+def action_of(cause: Cause) -> str:
+    """What the owner of a cause has to do, in words; empty where nothing is."""
+    return action_words(cause["action"], cause["owner"], cause["subjects"])
+
+
+def and_more(causes: Sequence[Cause]) -> str:
+    """How many other causes there are."""
+    return f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+
+
+def first_command(cause: Cause) -> str:
+    """What to type first, inert; empty where nothing is to be typed."""
+    step = cause["first_step"]
+    return inert(step["command"]) if step else ""
+
+
+def root(report: Report, cause: Cause) -> tuple[str, Finding, str] | None:
+    """The check, the finding and the why of a cause; of a failed probe, of the first finding it explains."""
+    wanted = {cause["id"], *(cause["explains"] if cause["id"].startswith("probe:") else ())}
+    found = (
+        (result["check"], finding, finding.get("why") or result["why"])
+        for result in report["results"]
+        for finding in result["findings"]
+        if finding["id"] in wanted
+    )
+    return max(found, key=lambda item: severity(item[1]), default=None)
+
+
+def following(report: Report, cause: Cause) -> Iterator[tuple[Result, Finding]]:
+    """The findings that follow from a cause, but for those of its own check about its other subjects."""
+    own = {cause["id"], *(f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"])}
+    found = root(report, cause)
+    ids = [id for id in cause["explains"] if id not in own and not (found and id == found[1]["id"])]
+    by_id = {f["id"]: (result, f) for result in report["results"] for f in result["findings"]}
+    yield from (by_id[id] for id in ids if id in by_id)
+
+
+def headline(node: Mapping[str, object]) -> str:
+    """What this node is, in one line: name, GPUs, driver, CUDA, torch, container."""
+    return inert("   ".join(identity(node)))
+
+
+def identity(node: Mapping[str, object]) -> list[str]:
+    """What this node is, the name first."""
+    parts = [str(node.get("hostname") or "unnamed node")]
+    if node.get("gpus"):
+        parts.append(f"{node['gpus']}x {node.get('gpu') or 'GPU'}")
+    elif node.get("gpus") == 0:
+        parts.append("no NVIDIA GPU")
+    elif node.get("gpus_on_bus"):
+        parts.append(
+            f"{count_with_noun(int(str(node['gpus_on_bus'])), 'GPU')} on the bus, none could be read"
+        )
+    for key, label in (("driver", "driver "), ("cuda", "CUDA "), ("torch", "torch "), ("container", "in ")):
+        if node.get(key):
+            parts.append(f"{label}{node[key]}")
+    return parts
+
+
+def moment(report: Report) -> str:
+    """How long a run took, or when it was recorded that is judged again."""
+    if report["source"] == "live":
+        return f"in {report['seconds']:.1f} s"
+    when = inert(str(report["started"])[:16].replace("T", " "))
+    return f"recorded {when} UTC" if when else ""
+
+
+def tally(report: Report) -> str:
+    """The counts in one line, worst first, without zeros; how many warnings are by rules in preview."""
+    order = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+    counts = report["counts"]
+    few = sum(r["status"] == Status.WARN.value and in_preview(worst(r)) for r in report["results"])
+    number = "" if few == counts[Status.WARN.value] else f"{few} "
+    marks = {Status.WARN: f" ({number}preview)"} if few else {}
+    return "  ".join(
+        f"{counts[status.value]} {status.value}{marks.get(status, '')}"
+        for status in order
+        if counts[status.value]
+    )
+
+
+def group_results(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results by what they say, in order; what passed always speaks for itself."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        said = sentence(worst(result))
+        own = result["status"] == Status.PASS.value or len(result["findings"]) > 1
+        groups.setdefault(f"{result['check']}  {said}" if own else said, []).append(result)
+    return groups
+
+
+def sentence(finding: Finding) -> str:
+    """Subject, summary, waiver and stage in one line."""
+    return inert(about(finding["subject"] or "", full_summary(finding)) + asides(finding))
+
+
+def evidence_of(report: Report, cause: Cause) -> Iterator[Evidence]:
+    """What a cause rests on: the evidence of its finding, then that of what follows from it."""
+    found = root(report, cause)
+    findings = [*((found[1],) if found else ()), *(finding for _, finding in following(report, cause))]
+    yield from (one for finding in findings for one in finding["evidence"])
+
+
+def untold(result: Result, told: Collection[str]) -> list[Finding]:
+    """The findings of a check that are not well and are the root of no cause, the worst first."""
+    bad = (f for f in result["findings"] if severity(f).is_problem and f["id"] not in told)
+    return sorted(bad, key=lambda finding: -severity(finding))
+
+
+def proof_lines(finding: Finding) -> tuple[str, ...]:
+    """Every line of what a finding rests on, marked as printed or as read."""
+    return tuple(
+        line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
+    )
+
+
+def after_steps(fix: Fix | None) -> Iterator[Labelled]:
+    """How to see that a fix has worked, and where to read about it."""
+    for label, text in ((VERIFY, fix["verify"]), (DOCS, fix["docs"])) if fix else ():
+        if text:
+            yield Labelled(label, inert(text))
+
+
+def _told(report: Report, cause: Cause, found: tuple[str, Finding, str] | None) -> Iterator[Labelled]:
+    jobs, action = _jobs(report, cause), action_of(cause)
+    yield Labelled(OWNER, "; ".join(filter(None, (owner_word(cause["owner"]), action, jobs))))
+    if since := "; ".join(filter(None, (_since(cause), _recurrence(cause)))):
+        yield Labelled(SINCE, since)
+    if found:
+        check, finding, why = found
+        said = sentence(finding)
+        known = said.lower() in cause["headline"].lower()
+        yield Labelled(CHECK, check if known else f"{check}: {said}")
+        if why:
+            yield Labelled(WHY, capitalised(inert(why)))
+
+
+def _since(cause: Cause) -> str:
+    """When the node's own log first speaks of it."""
+    return inert((cause.get("since") or "").replace("T", " "))
+
+
+def _recurrence(cause: Cause) -> str:
+    """Since when earlier runs have found it; nothing without a journal."""
+    earlier = cause.get("recurs")
+    if earlier is None:
+        return ""
+    return f"in {count_with_noun(earlier['times'], 'earlier run')} since {inert(earlier['first'][:10])}"
+
+
+def _jobs(report: Report, cause: Cause) -> str:
+    """Whether new jobs may start; empty where "yes" would contradict what the same page asks for.
+
+    A warning about a part that has to be replaced or reset keeps no job away by itself, and invites none.
+    """
+    if cause["schedulable"] == "yes" and cause["action"] in _TAKES_THE_NODE:
+        return ""
+    of_container = cause["action"] == "fix-job" or cause["id"].startswith("container.")
+    broken = cause["status"] == Status.FAIL.value and cause["owner"] == "you" and of_container
+    if cause["schedulable"] == "yes" and report["node"].get("container") and broken:
+        return "start no new jobs in this container"
+    return _SCHEDULABLE[cause["schedulable"]]
+
+
+def _follows(report: Report, cause: Cause) -> Iterator[str]:
+    """What else is so because of it, a line each."""
+    yield from (f"{result['check']}: {sentence(finding)}" for result, finding in following(report, cause))
+    if cause["unjudged"]:
+        yield f"{count_with_noun(cause['unjudged'], 'check')} could not be judged"
