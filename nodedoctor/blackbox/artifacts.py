@@ -72,9 +72,9 @@ def resumed(folder: Folder, seen: LiveJob) -> None:
 
 def verdict(folder: Folder, document: Json) -> None:
     """Keep the verdict as text and as its document."""
-    from nodedoctor.triage.verdict import page
+    from nodedoctor.report import job_text
 
-    folder.write("verdict.txt", page.render_page(document, width=100))
+    folder.write("verdict.txt", job_text.render(document, width=100))
     folder.write("triage.json", json.dumps(document, indent=1) + "\n")
 
 

@@ -46,9 +46,9 @@ def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool
 
         yield "\n" + fleet_text.render(result["fleet"], width=width, colour=colour, quiet=False, again=None)
     if result["triage"]:
-        from nodedoctor.triage.verdict import page
+        from nodedoctor.report import job_text
 
-        yield "\n" + page.render_page(result["triage"], width=width, colour=colour, verbose=verbose)
+        yield "\n" + job_text.render(result["triage"], width=width, colour=colour, verbose=verbose)
 
 
 def _entry_lines(entries: Sequence[str], width: int, most: int | None) -> list[str]:

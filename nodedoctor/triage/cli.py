@@ -215,9 +215,9 @@ def _render_page(arguments: argparse.Namespace, content: Json) -> str:
         return document.render_text(content) + "\n"
     if arguments.decide and not arguments.text:
         return inert(text(content, "decision_line")) + "\n"
-    from nodedoctor.triage.verdict import page
+    from nodedoctor.report import job_text
 
-    return page.render_page(content, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
+    return job_text.render(content, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
 
 
 def exit_code(verdict: Verdict) -> int:

@@ -63,7 +63,7 @@ from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.saved import read_look as read_capture
 from nodedoctor.triage.timeline.node_reports import read_node
 from nodedoctor.triage.verdict import document as triage_document
-from nodedoctor.triage.verdict import page
+from nodedoctor.report import job_text
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
@@ -236,7 +236,7 @@ def triage_shown(examined: Any) -> None:
     document = triage_document.make_document(examined.verdict, examined.lines.line_of)
     for told in (document, redacted_triage(document)):
         json.loads(triage_document.render_text(told))
-        page.render_page(told, width=100, colour=True)
+        job_text.render(told, width=100, colour=True)
         triage_page.render(told)
 
 

@@ -12,7 +12,8 @@ from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report import html
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.verdict import document, page
+from nodedoctor.report import job_text
+from nodedoctor.triage.verdict import document
 
 REPORT = Path(document.__file__).parents[2] / "report"
 SCHEMA = json.loads((REPORT / "schemas" / "triage.schema.json").read_text())
@@ -61,7 +62,7 @@ def test_the_verdict_is_the_same(tmp_path: Path) -> None:
     assert [one["id"] == two["id"] for one, two in zip(redacted["jobs"], plain["jobs"], strict=True)] == [
         False
     ] * 2
-    assert page.render_page(redacted) and html.render(redacted)
+    assert job_text.render(redacted) and html.render(redacted)
 
 
 def test_a_host_with_an_ordinary_name_changes_no_word_of_ours() -> None:

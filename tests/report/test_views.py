@@ -25,7 +25,7 @@ from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, severity_of
 from nodedoctor.report.matrix import matrices
 from nodedoctor.report.saved import read
-from nodedoctor.triage.verdict import page
+from nodedoctor.report import job_text
 from nodedoctor.tui.filter import KINDS
 from nodedoctor.tui.lines import detail
 from nodedoctor.tui.lines.output import Output
@@ -145,6 +145,6 @@ def test_any_document_is_read_into_a_report_that_every_view_shows(
 @settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.integers(0, 200))
 def test_any_document_of_triage_has_a_page(document: dict[str, Any], width: int):
-    shown = page.render_page(document, width=width)
+    shown = job_text.render(document, width=width)
     assert shown.endswith("\n")
     assert not [c for c in shown if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0]

@@ -12,7 +12,7 @@ from test_triage_stories import SCHEMA
 
 from nodedoctor.report import html
 from nodedoctor.triage.cli import main
-from nodedoctor.triage.verdict import page
+from nodedoctor.report import job_text
 
 BANNER = (
     "W1121 10:00:00.000000 3999 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable"
@@ -30,7 +30,7 @@ def test_an_earlier_death_is_told_of_a_job_that_recovered(tmp_path: Path) -> Non
     assert [who["rank"] for who in run["culprits"]] == [2]
     assert run["evidence"][0]["line"] == DEAD.splitlines().index("[rank2]: ValueError: bad shard") + 1
     jsonschema.validate(document, SCHEMA)
-    for view in (page.render_page(document), html.render(document)):
+    for view in (job_text.render(document), html.render(document)):
         assert "Earlier runs in these logs" in view and "bad shard" in view
 
 
@@ -72,7 +72,7 @@ def test_what_holds_no_job_is_said(text: str, said: str, tmp_path: Path) -> None
     assert (document["outcome"], document["cause"]) == ("nothing", "undetermined")
     assert said in document["headline"]
     jsonschema.validate(document, SCHEMA)
-    assert "confidence" not in page.render_page(document)
+    assert "confidence" not in job_text.render(document)
 
 
 def test_an_empty_folder_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +96,7 @@ def test_a_view_names_jobs_missing_ranks_and_what_was_not_read() -> None:
         ],
         "coverage": {"files": 2, "ranks_missing_spans": [[8, 15], [17, 17]], "ranks_expected": 18},
     }  # fmt: skip
-    for view in (page.render_page(document), html.render(document)):
+    for view in (job_text.render(document), html.render(document)):
         for said in (
             "8-15, 17",
             "17 lines or files",

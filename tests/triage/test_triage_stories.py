@@ -10,7 +10,7 @@ import pytest
 from say import as_document, caught, culprits, elastic, judged, raised, status, steps
 
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.verdict import page
+from nodedoctor.report import job_text
 
 LOGS = Path(__file__).parent / "logs"
 REPORT = Path(__file__).parents[2] / "nodedoctor" / "report"
@@ -280,7 +280,7 @@ def test_story(name: str, tmp_path: Path) -> None:
     assert (examined.verdict.cause, culprits(examined)) == (cause, ranks)
     assert examined.verdict.outcome == ("undetermined" if cause == "undetermined" else "failure")
     jsonschema.validate(as_document(examined), SCHEMA)
-    assert examined.verdict.headline[:1].upper() in page.render_page(as_document(examined))
+    assert examined.verdict.headline[:1].upper() in job_text.render(as_document(examined))
 
 
 BANNER = (

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 
 from nodedoctor.json_shapes import Json, mapping, number
 from nodedoctor.record import record
-from nodedoctor.report import triage_view
 from nodedoctor.report.inert import inert
+from nodedoctor.report.moments import moments
 from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Part, fit
 
 MOST = 8
@@ -63,7 +63,7 @@ def stretches(document: Json) -> list[Stretch]:
     """
     timeout = number(mapping(document.get("collective")).get("timeout_seconds")) or 0.0
     made = []
-    for moment in triage_view.moments(document):
+    for moment in moments(document):
         first, last = _seconds(moment.first), _seconds(moment.last)
         if first is not None and last is not None:
             waited = timeout if moment.event == "timed_out" else 0.0

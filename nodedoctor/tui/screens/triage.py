@@ -14,6 +14,7 @@ from textual.screen import Screen
 
 from nodedoctor.cli.compare import CompareError
 from nodedoctor.report.inert import inert
+from nodedoctor.report.job_page import job_page
 from nodedoctor.tui.lines import diagnosis, empty_state
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process import reading
@@ -60,7 +61,7 @@ class TriageScreen(Screen[None]):
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._entries: dict[str, diagnosis.Entry] = {}
+        self._items: dict[str, diagnosis.Item] = {}
         self._around: dict[str, tuple[Para, ...]] = {}
         self._document: Mapping[str, Any] | None = None
         self._again: tuple[str, ...] = ()
@@ -72,11 +73,11 @@ class TriageScreen(Screen[None]):
         yield Tabs("triage")
         yield Lines(id="head")
         yield self.panes
-        yield Hints(self._hints() if self._entries else self.EMPTY)
+        yield Hints(self._hints() if self._items else self.EMPTY)
 
     def on_mount(self) -> None:
         """Nothing is open yet."""
-        if not self._entries:
+        if not self._items:
             self.query_one("#head", Lines).show([(("triage", LABEL), ("   nothing is open", QUIET))])
             self.panes.page.show("", empty_state.page("triage"))
 
@@ -98,19 +99,19 @@ class TriageScreen(Screen[None]):
     def _draw(self) -> None:
         if self._document is None:
             return
-        made = diagnosis.entries(self._document, self.size.width - 1, self._glyphs)
-        self._entries = {entry.row.key: entry for entry in made}
-        first, second = diagnosis.head(self._document)
+        page = job_page(self._document)
+        made = diagnosis.items(self._document, page, self.size.width - 1, self._glyphs)
+        self._items = {item.row.key: item for item in made}
+        first, second = diagnosis.head(self._document, page)
         self.query_one("#head", Lines).show([(*first, (self._read_at, QUIET)), second])
-        word, _ = diagnosis.outcome(self._document)
-        self.post_message(Mark("triage", word))
+        self.post_message(Mark("triage", page.status.word))
         self.query_one(Hints).show(self._hints())
-        self.panes.listing.show([entry.row for entry in made])
+        self.panes.listing.show([item.row for item in made])
         self.on_listing_moved()
 
     def _hints(self) -> list[tuple[str, str]]:
         """The keys that do something here."""
-        steps = any(entry.steps for entry in self._entries.values())
+        steps = any(item.steps for item in self._items.values())
         useless = {*(() if steps else ("c",)), *(() if self._again else ("r",))}
         return [(key, word) for key, word in self.HINTS if key not in useless]
 
@@ -146,26 +147,26 @@ class TriageScreen(Screen[None]):
     def on_listing_moved(self) -> None:
         """Show everything about what the cursor is on."""
         key = self.panes.listing.key or ""
-        entry = self._entries.get(key)
-        if entry is None:
+        item = self._items.get(key)
+        if item is None:
             return
-        self.panes.page.show(key, (*entry.paras, *self._around.get(key, ())))
-        if entry.line is not None and key not in self._around:
-            self._read_around(key, entry.source, entry.line)
+        self.panes.page.show(key, (*item.paras, *self._around.get(key, ())))
+        if item.line is not None and key not in self._around:
+            self._read_around(key, item.source, item.line)
 
     def action_copy(self) -> None:
         """Show the steps of the selected fix or measurement, to copy one."""
-        entry = self._entries.get(self.panes.listing.key or "")
-        if entry is None or not entry.steps:
+        item = self._items.get(self.panes.listing.key or "")
+        if item is None or not item.steps:
             which = [word for word in ("fix", "next") if any(self._has_steps(word))]
             where = f"the first row and {' and '.join(which)} have them" if which else "this job has none"
             self.notify(f"no command to copy here; {where}", markup=False)
             return
-        behind = diagnosis.behind(self._document or {})
-        self.app.push_screen(StepsScreen(entry.row.text or entry.row.name, entry.steps, self._glyphs, behind))
+        behind = diagnosis.behind(job_page(self._document or {}))
+        self.app.push_screen(StepsScreen(item.row.text or item.row.name, item.steps, self._glyphs, behind))
 
     def _has_steps(self, word: str) -> Iterator[bool]:
-        return (bool(entry.steps) for entry in self._entries.values() if entry.row.word == word)
+        return (bool(item.steps) for item in self._items.values() if item.row.word == word)
 
     @work(group="around", exclusive=True)
     async def _read_around(self, key: str, source: str, line: int) -> None:

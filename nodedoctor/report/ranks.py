@@ -1,0 +1,151 @@
+"""What each rank of a job was: where it began, died, waited in what, finished, or is not in the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nodedoctor.json_shapes import Json, as_list, mapping, objects, words
+from nodedoctor.record import record
+from nodedoctor.report.inert import inert
+from nodedoctor.whole_numbers import spans
+
+MOST = 1 << 16
+"""Ranks of one document that are looked at."""
+_LETTERS = "abcdefghijklmnopqrstuvwyz"
+CULPRIT, PARTY, DIED, MISSING, DONE, RUNS, OTHER = "X", "!", "x", "?", "=", "+", "."
+"""The marks of what is not waiting; what waited has a letter for each thing it waited in."""
+_ABSENT = "-"
+_STATES = {"died": DIED, "missing": MISSING, "finished": DONE, "running": RUNS, "waited": "waited"}
+ODD = CULPRIT + PARTY + DIED + MISSING
+"""The marks that a reader looks for, the gravest first."""
+_MEANING = {
+    CULPRIT: "where it began",
+    PARTY: "one of these",
+    DIED: "exited or raised an error",
+    MISSING: "nothing was read",
+    DONE: "finished",
+    RUNS: "made progress to the last line",
+    OTHER: "state not known",
+}
+
+
+@record
+class Seat:
+    """One rank: its world and host as far as known, its mark, and what the mark stands for."""
+
+    world: str
+    host: str
+    rank: int
+    mark: str
+    meaning: str
+    detail: str = ""
+
+
+def rank_marks(document: Json) -> list[Seat]:
+    """Every rank of the document that is known or missing, marked. Of any shape; what is odd is left out."""
+    found = {(seat.world, seat.rank): seat for seat in _describe_rank(document)}
+    for kind, mark in (("victims", "waited"), ("parties", PARTY), ("culprits", CULPRIT)):
+        for who in objects(document.get(kind)):
+            rank, world = _rank(who.get("rank")), words(who.get("world")) or "default"
+            if rank is None:
+                continue
+            host = inert(words(who.get("host")))
+            old = found.get((world, rank)) or Seat(inert(world), host, rank, "waited", "waited")
+            new = replace(old, host=old.host or host)
+            if mark in _MEANING:
+                died = _MEANING[DIED] if old.mark == DIED else ""
+                new = replace(new, mark=mark, meaning=_MEANING[mark], detail=old.detail or died)
+            found[world, rank] = new
+    coverage = mapping(document.get("coverage"))
+    worlds = {world for world, _ in found} or {"default"}
+    if len(worlds) == 1:  # coverage does not tell the ranks of several worlds apart
+        (world,) = worlds
+        for key, mark in (("ranks_missing", MISSING), ("ranks_seen", OTHER)):
+            for rank in map(_rank, as_list(coverage.get(key))[:MOST]):
+                if rank is not None:
+                    found.setdefault((world, rank), Seat(inert(world), "", rank, mark, _MEANING[mark]))
+    return _lettered([found[key] for key in sorted(found)][:MOST])
+
+
+def groups(made: Sequence[Seat]) -> list[tuple[str, str, list[Seat]]]:
+    """Mark, meaning and the ranks it is true of; where it began first, those that waited last."""
+    found: dict[tuple[str, str], list[Seat]] = {}
+    for seat in made:
+        found.setdefault((seat.mark, seat.meaning), []).append(seat)
+    order = sorted(found, key=lambda key: (ODD.find(key[0]) % (len(ODD) + 1), key[0]))
+    return [(mark, meaning, found[mark, meaning]) for mark, meaning in order]
+
+
+def in_words(found: tuple[str, str, list[Seat]]) -> str:
+    """A group of ranks in a line: `rank 41 on gpu-005: where it began (timed out)`."""
+    _, meaning, members = found
+    detail = ", ".join(sorted({seat.detail for seat in members if seat.detail}))
+    return f"{names(members)}: {meaning}{f' ({detail})' if detail else ''}"
+
+
+def alone(made: Sequence[Seat], members: Sequence[Seat]) -> list[Seat]:
+    """All ranks, of which only these are marked: each stays in its place."""
+    shown = {(seat.world, seat.rank) for seat in members}
+    return [seat if (seat.world, seat.rank) in shown else replace(seat, mark=_ABSENT) for seat in made]
+
+
+def names(members: Sequence[Seat]) -> str:
+    """`rank 41 on gpu-005`, `ranks 0-40, 42-63`."""
+    runs = spans(sorted({seat.rank for seat in members}))
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    hosts = sorted({seat.host for seat in members if seat.host})
+    worlds = {seat.world for seat in members} - {"default", ""}
+    world = f" of {', '.join(sorted(worlds))}" if worlds else ""
+    place = f" on {', '.join(hosts)}" if 0 < len(hosts) <= 2 else f" on {len(hosts)} hosts" if hosts else ""
+    return f"rank{'s'[: len(members) > 1]} {text}{world}{place}"
+
+
+def _describe_rank(document: Json) -> Iterator[Seat]:
+    doing = _doing(document)
+    for state in objects(document.get("ranks"))[:MOST]:
+        rank = _rank(state.get("rank"))
+        if rank is None:
+            continue
+        kind = words(state.get("state"))
+        mark = _STATES.get(kind, OTHER)
+        meaning, op, event = _MEANING.get(mark, "waited"), words(state.get("op")), words(state.get("event"))
+        if mark == "waited" and op:
+            number = f" number {state['seq']}" if _rank(state.get("seq")) is not None else ""
+            meaning = f"waited in {op}{number}"
+        if mark in (OTHER, RUNS) and rank in doing:
+            mark, meaning = "waited", doing[rank]
+        detail = event.replace("_", " ") if mark == DIED else ""
+        world = words(state.get("world")) or "default"
+        yield Seat(inert(world), inert(words(state.get("host"))), rank, mark, inert(meaning), inert(detail))
+
+
+def _doing(document: Json) -> dict[int, str]:
+    """What each rank of a job that still runs does, by its stack."""
+    found: dict[int, str] = {}
+    for standing in objects(document.get("standings")):
+        for first, last in filter(is_span, as_list(standing.get("ranks"))):
+            found |= dict.fromkeys(
+                range(max(first, 0), min(last, first + MOST) + 1), words(standing.get("doing"))
+            )
+    return found
+
+
+def _lettered(made: list[Seat]) -> list[Seat]:
+    """A letter for each thing that ranks waited in."""
+    waits: Mapping[str, str] = {
+        meaning: _LETTERS[min(at, len(_LETTERS) - 1)]
+        for at, meaning in enumerate(dict.fromkeys(s.meaning for s in made if s.mark == "waited"))
+    }
+    return [replace(s, mark=waits[s.meaning]) if s.mark == "waited" else s for s in made]
+
+
+def _rank(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else None
+
+
+def is_span(value: object) -> bool:
+    """Whether a JSON value is a range `[first, last]`."""
+    pair = as_list(value)
+    return len(pair) == 2 and all(isinstance(rank, int) and not isinstance(rank, bool) for rank in pair)
