@@ -128,7 +128,10 @@ class RecurringCause(TypedDict, total=False):
 
 
 class Cause(CauseInPreview, RecurringCause):
-    """What findings follow from, and whose move it is; see `model.Cause`."""
+    """What findings follow from, and whose move it is; see `model.Cause`.
+
+    `since` is the time of the first dated quote in its evidence, null without one.
+    """
 
     id: str
     headline: str
@@ -141,6 +144,7 @@ class Cause(CauseInPreview, RecurringCause):
     schedulable: str
     reason: str
     first_step: Step | None
+    since: str | None
 
 
 class Probe(TypedDict):

@@ -12,10 +12,15 @@ from nodedoctor.model import Cause, Evidence, Finding, Fix, Observation, Report,
 from nodedoctor.record import field_names
 from nodedoctor.report import document as shape
 from nodedoctor.report.document import SCHEMA
+from nodedoctor.report.since import beginnings, since
 
 
 def document(report: Report) -> shape.Report:
     """The report as plain data, exactly as it is read back from its text."""
+    known = {
+        identifier(result.check, one.subject): one for result in report.results for one in result.findings
+    }
+    dated = beginnings(report.facts, known)
     return {
         "schema": SCHEMA,
         "tool": report.tool,
@@ -25,7 +30,7 @@ def document(report: Report) -> shape.Report:
         "node": _plain(report.node),
         "verdict": report.verdict.value,
         "counts": report.counts,
-        "causes": [_cause(cause) for cause in report.causes],
+        "causes": [_cause(cause, since(cause, dated)) for cause in report.causes],
         "results": [_result(result) for result in report.results],
         "probes": [_probe(seen) for seen in report.observations],
         "facts": _plain(report.facts or {}),
@@ -100,7 +105,7 @@ def _finding(check: str, finding: Finding) -> shape.Finding:
     return told
 
 
-def _cause(cause: Cause) -> shape.Cause:
+def _cause(cause: Cause, since: str | None) -> shape.Cause:
     told: shape.Cause = {
         "id": cause.id,
         "headline": cause.headline,
@@ -113,6 +118,7 @@ def _cause(cause: Cause) -> shape.Cause:
         "schedulable": cause.schedulable,
         "reason": cause.reason,
         "first_step": _first_step(cause.fix),
+        "since": since,
     }
     if cause.preview:
         told["preview"] = True

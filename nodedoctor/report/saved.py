@@ -206,6 +206,7 @@ def _cause(entry: Json) -> Cause | None:
         "schedulable": _first_of(entry.get("schedulable"), get_args(Schedulable), "no"),
         "reason": words(entry.get("reason")),
         "first_step": _first_step(entry.get("first_step")),
+        "since": words(entry.get("since")) or None,
         **_in_preview(entry),
         **_recurring(entry),
     }

@@ -41,6 +41,20 @@ class When:
     at: int = 0
 
     @property
+    def iso(self) -> str | None:
+        """The time in ISO 8601, in UTC where the zone is known; None without a year."""
+        if self.seconds is None or not (self.absolute or re.search(r"^\d{4}-| \d{4}$", self.text)):
+            return None
+        moment = datetime.fromtimestamp(self.seconds, timezone.utc).replace(tzinfo=None)
+        return moment.isoformat(timespec="seconds") + "Z" * self.absolute
+
+    @property
+    def boot(self) -> float | None:
+        """When the node booted, in seconds since 1970, where a time since boot is dated."""
+        since, counted, _ = self.text.partition(" s after boot")
+        return self.seconds - float(since) if counted and self.absolute and self.seconds else None
+
+    @property
     def short(self) -> str:
         """The time to the second, as people read it: 2026-11-14 08:41:07, a zone only when it is not UTC."""
         found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)[.,\d]*(.*)", self.text)

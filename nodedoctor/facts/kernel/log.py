@@ -206,6 +206,7 @@ class KernelLog:
             "lines": self.lines,
             "begins": self.begins.text,
             "ends": self.ends.text,
+            "booted": self.begins.boot,
             "cut": self.cut,
             "xids": {str(code): n for code, n in sorted(Counter(x.code for x in self.xids).items())},
             "sxids": {str(code): n for code, n in sorted(Counter(s.code for s in self.sxids).items())},
