@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodedoctor.model import Status
-from nodedoctor.report.cause_text import SHORT, write_cause
+from nodedoctor.report.cause_text import write_short
 from nodedoctor.report.document import (
     Cause,
     Report,
@@ -47,7 +47,7 @@ def render(report: Report, *, width: int = 80, colour: bool = False, quiet: bool
     as_bad = [cause for cause in causes if cause["status"] == causes[0]["status"]][:_FULL]
     for cause in as_bad:
         to.line("")
-        write_cause(to, cause_page(report, cause), SHORT)
+        write_short(to, cause_page(report, cause))
     _others(to, causes[len(as_bad) :])
     if not quiet:
         _foot(to, report)

@@ -32,12 +32,22 @@ class Limits:
 
 ONE_SCREEN = 24
 """Lines of a report with one cause: the height of a terminal."""
-SHORT = Limits(ONE_SCREEN - 6, {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}, 3, 2)
+_PARTS: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}
+_SHORT = tuple(Limits(ONE_SCREEN - 6, _PARTS, proof, follows) for proof, follows in ((3, 2), (2, 1), (1, 1)))
 """What the head, the foot and the blank lines around it leave; where a fix is long its steps are for `-v`."""
 
 
-def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> None:
-    """The page of a cause; with limits its first part, cut at ends of sentences and between steps."""
+def write_short(to: Writer, cause: CausePage) -> None:
+    """The first part of a cause's page, with a step to type before more of the proof or what follows."""
+    for limits in _SHORT:
+        tried = Writer(to.width)
+        if write_cause(tried, cause, limits) or not cause.steps:
+            break
+    write_cause(to, cause, limits)
+
+
+def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> int:
+    """The page of a cause, and how many steps it shows; with limits cut at sentences and between steps."""
     start = len(to.lines)
     most: Mapping[str, int] = limits.parts if limits else {}
     to.status(cause.status, cause.headline + cause.mark, most=2 if limits else 0)
@@ -48,12 +58,15 @@ def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> N
     after = [part for part in cause.after if not limits or part.label != DOCS]
     follows = min(len(cause.follows), limits.follows) if limits else len(cause.follows)
     if limits:
-        _first_steps(to, cause, limits.block - (len(to.lines) - start) - follows - len(after))
+        room = limits.block - (len(to.lines) - start) - follows - len(after)
+        shown = _first_steps(to, cause, room)
     else:
+        shown = len(cause.steps)
         write_steps(to, cause.steps)
     for part in after:
         to.labelled(part.label, part.text, 1 if limits else 0)
     _follows(to, cause.follows, limits)
+    return shown
 
 
 def write_steps(to: Writer, steps: Sequence[StepText]) -> None:
@@ -78,8 +91,8 @@ def _proof(to: Writer, lines: Sequence[str], most: int) -> None:
         to.line(f"{INDENT}| ... {count_with_noun(len(lines) - len(shown), 'more line')} with -v")
 
 
-def _first_steps(to: Writer, cause: CausePage, room: int) -> None:
-    """Whole commands in at most so many lines, each under what it is for.
+def _first_steps(to: Writer, cause: CausePage, room: int) -> int:
+    """Whole commands in at most so many lines, each under what it is for; how many these are.
 
     The first ones, in their order: none before a reset is left out while the reset shows. Where the one
     that does what the headline says does not fit, the last line names it. Last resorts are for -v.
@@ -90,16 +103,16 @@ def _first_steps(to: Writer, cause: CausePage, room: int) -> None:
         last = ", also the last resort" if hidden[-1].last else ""
         which = f", also {cause.goal.command}" if cause.goal in hidden and cause.goal else last
         to.indented(f"{count_with_noun(len(hidden), 'more step')} with -v{which}", 1, "... ")
+    return len(shown)
 
 
 def _follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
-    """What follows from a cause, a line each."""
-    whole = not limits or len(follows) <= limits.follows
-    shown = follows if whole or not limits else follows[: limits.follows - 1]
-    for number, text in enumerate(shown):
+    """What follows from a cause: a line each, or the names of the checks where that is too much."""
+    if limits and len(follows) > limits.follows:
+        to.labelled(FOLLOWS, ", ".join(text.partition(": ")[0] for text in follows), limits.follows)
+        return
+    for number, text in enumerate(follows):
         to.labelled("" if number else FOLLOWS, text, 1 if limits else 0)
-    if len(shown) < len(follows):
-        to.labelled("" if shown else FOLLOWS, f"{len(follows) - len(shown)} more with -v")
 
 
 def _fitting(steps: Sequence[StepText], room: int, goal: StepText | None) -> Sequence[StepText]:

@@ -141,7 +141,7 @@ def job_page(document: Json) -> JobPage:
 def _told(document: Json, first: StepText | None) -> Iterator[Labelled]:
     """What stands right below the headline."""
     if chosen := text(document, "decision"):
-        without = f" without {fold(texts(document, 'exclude'))}" if document.get("exclude") else ""
+        without = f" {fold(texts(document, 'exclude'))}" if document.get("exclude") else ""
         yield Labelled("decision", inert(f"{chosen}{without}, as {text(document, 'kind')}"))
     if text(document, "outcome") not in UNSURE:
         yield Labelled(OWNER, owner_word(text(document, "owner")))
@@ -155,7 +155,7 @@ def _told(document: Json, first: StepText | None) -> Iterator[Labelled]:
 
 
 def _people(found: Sequence[Json]) -> str:
-    """`rank 37 on gpu-a3-005, GPU 5, pid 4242`; of several on a host the ranks alone."""
+    """`rank 37 on gpu-005, GPU 5, pid 4242`; of several on a host the ranks alone."""
     hosts: dict[tuple[str, str], list[Json]] = {}
     for who in found:
         hosts.setdefault((words(who.get("world")), words(who.get("host"))), []).append(who)
@@ -244,8 +244,11 @@ def _collective(document: Json) -> Iterator[Pair]:
     times = mapping(work.get("expected_seconds"))
     if told := ", ".join(f"{duration(times[key])} over {name}" for key, name in _LINKS if key in times):
         can = work.get("size_can_explain_wait")
-        verdict = f": its size {'can' if can else 'cannot'} explain the wait" if isinstance(can, bool) else ""
-        yield Pair("takes", inert(told + verdict))
+        verdict = {
+            True: ": a slow link could explain the wait",
+            False: ": its size does not explain the wait",
+        }
+        yield Pair("takes", inert(told + (verdict[can] if isinstance(can, bool) else "")))
 
 
 def _earlier(document: Json) -> Iterator[Pair]:

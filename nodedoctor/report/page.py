@@ -271,7 +271,7 @@ def _told(report: Report, cause: Cause, found: tuple[str, Finding, str] | None) 
 
 def _since(cause: Cause) -> str:
     """When the node's own log first speaks of it."""
-    return inert((cause.get("since") or "").replace("T", " "))
+    return inert((cause["since"] or "").replace("T", " ").replace("Z", " UTC"))
 
 
 def _recurrence(cause: Cause) -> str:

@@ -11,7 +11,7 @@ from nodedoctor.wording import short_name
 
 INDENT = "     "
 LABEL = 8
-"""Characters of a label and the blank behind it."""
+"""Characters of a label; a blank follows."""
 NARROWEST = 40
 _COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
 _SENTENCE = re.compile(r"(?<=[.])(?= [A-Z`])")
@@ -40,11 +40,11 @@ class Writer:
     def labelled(self, label: str, text: str, most: int = 0) -> None:
         """A text behind what it is; nothing where there is none."""
         if text:
-            self.wrapped(f"{INDENT}{label:<{LABEL}}", text, most)
+            self.wrapped(f"{INDENT}{label:<{LABEL}} ", text, most)
 
     def prose(self, label: str, text: str, most: int = 0) -> None:
         """Whole sentences, as many as fit; a first one that does not fit is cut."""
-        room = self.width - len(INDENT) - LABEL
+        room = self.width - len(INDENT) - LABEL - 1
         told = inert(text)
         if not most or len(textwrap.wrap(told, room)) <= most:
             self.labelled(label, told, most)

@@ -53,8 +53,8 @@ from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
 from nodedoctor.redact.fleet_documents import redacted_nodes
 from nodedoctor.redact.triage_documents import redacted_triage
+from nodedoctor.report import job_text, ticket
 from nodedoctor.report import json as report_json
-from nodedoctor.report import ticket
 from nodedoctor.report.comparison import compare, render
 from nodedoctor.report.html import fleet as fleet_page
 from nodedoctor.report.html import triage as triage_page
@@ -63,7 +63,6 @@ from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.saved import read_look as read_capture
 from nodedoctor.triage.timeline.node_reports import read_node
 from nodedoctor.triage.verdict import document as triage_document
-from nodedoctor.report import job_text
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"

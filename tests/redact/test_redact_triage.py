@@ -9,10 +9,9 @@ import jsonschema
 import pytest
 
 from nodedoctor.redact.triage_documents import redacted_triage
-from nodedoctor.report import html
+from nodedoctor.report import html, job_text
 from nodedoctor.triage.cli import main
 from nodedoctor.triage.job import examine_job
-from nodedoctor.report import job_text
 from nodedoctor.triage.verdict import document
 
 REPORT = Path(document.__file__).parents[2] / "report"

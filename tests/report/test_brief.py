@@ -86,7 +86,7 @@ def test_the_first_line_says_what_is_broken_whose_move_it_is_and_what_to_ask_for
     assert lines[0] == "provider: GPU 3 lost 2 NVLinks; request a replacement"
     page = "\n".join(lines)
     assert "16 of 18 NVLinks up" in page and "= NVML gpus[index=3].links[link=4].values.active = 0" in page
-    assert "kernel.xid@gpu:3, topo.matrix@gpu:3" in page
+    assert "     since    2026-11-14 08:41:07" in page and "     follows  kernel.xid, topo.matrix\n" in page
     assert brief.render(document(DEMOS / "raylet-1024-files")).startswith("you: raylet")
 
 

@@ -20,12 +20,11 @@ from nodedoctor import model
 from nodedoctor.cli.compare import document_of
 from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.report import comparison, html, junit, prometheus, summary, text
+from nodedoctor.report import comparison, html, job_text, junit, prometheus, summary, text
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, severity_of
 from nodedoctor.report.matrix import matrices
 from nodedoctor.report.saved import read
-from nodedoctor.report import job_text
 from nodedoctor.tui.filter import KINDS
 from nodedoctor.tui.lines import detail
 from nodedoctor.tui.lines.output import Output

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from say import caught, steps
 
-from nodedoctor.report import triage_view
+from nodedoctor.report.moments import moments
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.timeline.moments import MOST, TOGETHER, group_moments
@@ -40,18 +40,18 @@ def test_a_thousand_ranks_that_time_out_are_one_moment_with_all_of_them(tmp_path
         (tmp_path / f"rank_{rank}.log").write_text(steps(1, 4) + (late if rank == 41 else caught(rank)))
     examined = examine_job([str(tmp_path)])
     found = make_document(examined.verdict, examined.lines.line_of)
-    (waited,) = (one for one in triage_view.moments(found) if one.event == "timed_out")
+    (waited,) = (one for one in moments(found) if one.event == "timed_out")
     assert (waited.count, waited.who) == (63, "ranks 0-40, 42-63")
     assert waited.source.endswith("rank_0.log") and waited.line == len(steps(1, 4).splitlines()) + 1
     assert len(found["timeline"]) == TIMELINE
-    assert found["timeline_more"] + TIMELINE == sum(one.count for one in triage_view.moments(found))
+    assert found["timeline_more"] + TIMELINE == sum(one.count for one in moments(found))
 
 
 def test_a_document_without_moments_has_those_of_its_timeline():
     timeline = [
         {"time": f"11-14 08:34:0{rank}.000", "rank": rank, "event": "timed_out"} for rank in (2, 0, 1)
     ]
-    found = triage_view.moments({"timeline": [*timeline, {"time": None, "rank": None, "event": "raised"}]})
+    found = moments({"timeline": [*timeline, {"time": None, "rank": None, "event": "raised"}]})
     assert [(one.who, one.count, one.first) for one in found] == [
         ("ranks 0-2", 3, "11-14 08:34:02.000"),
         ("", 1, ""),

@@ -10,9 +10,8 @@ import pytest
 from say import as_document, caught, culprits, judged, raised, steps
 from test_triage_stories import SCHEMA
 
-from nodedoctor.report import html
+from nodedoctor.report import html, job_text
 from nodedoctor.triage.cli import main
-from nodedoctor.report import job_text
 
 BANNER = (
     "W1121 10:00:00.000000 3999 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable"

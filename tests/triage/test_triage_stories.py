@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from say import as_document, caught, culprits, elastic, judged, raised, status, steps
 
-from nodedoctor.triage.job import examine_job
 from nodedoctor.report import job_text
+from nodedoctor.triage.job import examine_job
 
 LOGS = Path(__file__).parent / "logs"
 REPORT = Path(__file__).parents[2] / "nodedoctor" / "report"

@@ -151,7 +151,7 @@ ANYTHING = st.recursive(
 def test_a_triage_document_of_any_shape(document: dict[str, object]):
     for line in diagnosis.head(document):
         assert not LIVE.search("".join(text for text, _ in line))
-    for entry in diagnosis.entries(document, 80, UNICODE):
+    for entry in diagnosis.items(document, 80, UNICODE):
         plain_row(entry.row)
         plain(entry.paras, 60)
 

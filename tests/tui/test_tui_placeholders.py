@@ -56,8 +56,8 @@ def triage_screen(found: dict[str, Any]) -> None:
     quoted = [" ".join(item["text"].split()) for item in found["evidence"]] + [found["headline"]]
     for line in diagnosis.head(found):
         no_placeholder("".join(text for text, _ in line).split("\n"), quoted)
-    for entry in diagnosis.entries(found, 100, UNICODE):
-        if entry.row.word not in ("why", "before"):  # the text of a log
+    for entry in diagnosis.items(found, 100, UNICODE):
+        if entry.row.word not in ("proof", "before"):  # the text of a log
             no_placeholder(words_of(entry.row), quoted)
         elif ":" in (place := entry.row.text.split("  ")[0]):
             no_placeholder([place])
@@ -89,7 +89,7 @@ def test_the_screen_of_a_document_in_which_everything_is_unknown():
     ):
         for line in diagnosis.head(which):
             no_placeholder(text for text, _ in line)
-        for entry in diagnosis.entries(which, 100, UNICODE):
+        for entry in diagnosis.items(which, 100, UNICODE):
             no_placeholder([*words_of(entry.row), *said(entry.paras)])
             assert not any(PLACEHOLDER.search(para.text) for para in entry.paras if para.verbatim)
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from tuidriver import frame, until
 
+from nodedoctor.report import ranks
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.lines import diagnosis, ranks
+from nodedoctor.tui.lines import diagnosis
+from nodedoctor.tui.lines.ranks import matrix
 from nodedoctor.tui.lines.timeline import timeline
 from nodedoctor.tui.process import reading
 from nodedoctor.tui.screens import triage
@@ -38,12 +40,12 @@ def job(count: int, dead: int, hosts: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("count", [64, 1024])
 def test_alike_hosts_share_a_line_and_the_odd_one_has_its_own(count: int, hosts: bool):
     made = ranks.rank_marks(job(count, 41, hosts))
-    lines = [(para.lead.strip(), para.text) for para in ranks.matrix(made)]
+    lines = [(para.lead.strip(), para.text) for para in matrix(made)]
     assert len(lines) == 3
     assert lines[1][0] == ("gpu-005" if hosts else "ranks 40-47")
     assert lines[1][1].startswith("aXaaaaaa") and "rank 41" in lines[1][1]
     assert lines[2][1] == f"aaaaaaaa  x{count // 8 - 6}"
-    ((mark, _, _, guilty), (_, _, waited, others)) = ranks.groups(made)
+    ((mark, _, guilty), (_, waited, others)) = ranks.groups(made)
     assert mark == "X" and [seat.rank for seat in guilty] == [41]
     assert waited == "waited in ALLREDUCE number 1187" and len(others) == count - 1
 
@@ -54,7 +56,7 @@ def test_ranks_that_wait_in_different_collectives_have_different_letters():
         for rank in range(4)
     ]
     made = ranks.rank_marks({"ranks": states, "coverage": {"ranks_missing": [4]}})
-    (line,) = ranks.matrix(made)
+    (line,) = matrix(made)
     assert line.lead.strip() == "ranks 0-4" and line.text.startswith("abab?   rank 4: nothing was read")
     assert [ranks.names(members) for *_, members in ranks.groups(made)] == [
         "rank 4",
@@ -71,13 +73,13 @@ def test_ranks_of_a_job_that_hangs_are_grouped_by_what_they_do():
         {"who": "2 processes", "doing": "asleep", "ranks": []},
     ]
     document = {"ranks": states, "standings": standings}
-    (line,) = ranks.matrix(made := ranks.rank_marks(document))
+    (line,) = matrix(made := ranks.rank_marks(document))
     assert line.text.startswith("aaabaaaa")
-    assert [(ranks.names(members), meaning) for _, _, meaning, members in ranks.groups(made)] == [
+    assert [(ranks.names(members), meaning) for _, meaning, members in ranks.groups(made)] == [
         ("ranks 0-2, 4-7 on n1", "in wait (c10d.py:9)"),
         ("rank 3 on n1", "in load (data.py:7)"),
     ]
-    assert "2 processes: asleep" in [entry.row.text for entry in diagnosis.entries(document, 80, UNICODE)]
+    assert "2 processes: asleep" in [entry.row.text for entry in diagnosis.items(document, 80, UNICODE)]
 
 
 def test_the_whole_timeline_can_be_reached_and_says_where_it_is_cut():
@@ -91,7 +93,7 @@ def test_the_whole_timeline_can_be_reached_and_says_where_it_is_cut():
     document = {"moments": moments, "timeline": [{"time": times[0], "rank": 0, "event": "raised"}]}
     drawn = ["".join(text for text, _ in line) for line in timeline(document, 100, UNICODE)]
     assert drawn[-1].strip() == "7 of 13 shown; the rows 'when' have all of them"
-    rows = [entry for entry in diagnosis.entries(document, 100, UNICODE) if entry.row.word == "when"]
+    rows = [entry for entry in diagnosis.items(document, 100, UNICODE) if entry.row.word == "when"]
     assert len(rows) == 13 and "ranks 12-1011 timed out" in rows[-1].row.text
     assert (rows[-1].source, rows[-1].line) == ("log", 7)
 

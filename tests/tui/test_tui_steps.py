@@ -98,8 +98,8 @@ def test_what_is_behind_the_steps_is_below_them(size: tuple[int, int]):
             shown = frame(app)
         else:
             assert shown.index("$ sudo reboot") < shown.index("GPU 3 lost 2 NVLinks", 100)
-            assert "who acts" in shown and "link=11" in shown
-        assert "about it" in shown and "kernel.xid: GPU 3: Xid 74" in shown
+            assert "owner" in shown and "link=11" in shown
+        assert "fix   " in shown and "kernel.xid: GPU 3: Xid 74" in shown
 
     drive(Session(Request(replay=Path(folder("nvlinks-down")))), act, size)
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from nodedoctor.model import Status
 from nodedoctor.report.document import Evidence, Fix, is_reading
 from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, lines, link, prose
+from nodedoctor.report.page import DOCS, FIX, Labelled, after_steps
 from nodedoctor.report.steps import advice, repair_steps
 
 EVIDENCE_LINES = 12
@@ -70,14 +71,19 @@ def evidence(items: Iterable[Evidence]) -> Markup:
     )
 
 
-def remedy(fix: Fix, label: str = "fix") -> Markup:
-    """What to do: prose with what it interrupts, commands, and how to see that it worked."""
+def remedy(fix: Fix, label: str = FIX, after: Iterable[Labelled] | None = None) -> Markup:
+    """What to do: prose with what it interrupts, commands, and what comes behind these."""
+    told = after_steps(fix) if after is None else after
     return element(
         "div",
         labelled(label, prose(advice(fix))),
         steps(fix),
-        labelled("verify", command(fix["verify"]) if fix["verify"] else None, "div"),
-        labelled("docs", link(fix["docs"]) if fix["docs"] else None),
+        *(
+            labelled(part.label, link(part.text))
+            if part.label == DOCS
+            else labelled(part.label, command(part.text), "div")
+            for part in told
+        ),
         class_="do",
     )
 

@@ -31,6 +31,7 @@ from nodedoctor.report.page import (
     SEE_IT,
     WHY,
     CausePage,
+    Labelled,
     cause_pages,
     group_results,
     identity,
@@ -112,7 +113,7 @@ def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
     """A cause in the order of every view: whose move it is, why it matters, the proof, the steps."""
     finding = cause.finding
     evidence = blocks.evidence(finding["evidence"]) if finding else None
-    done = fixes.told(cause.fix, cause.check, FIX, f"cause-{cause.id}")
+    done = fixes.told(cause.fix, cause.check, FIX, f"cause-{cause.id}", cause.after)
     seen = element("div", evidence, class_="seen") if evidence else None
     follows = (element("li", text) for text in cause.follows)
     return element(
@@ -221,7 +222,14 @@ class _Fixes:
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, str]] = {}  # a fix written out, the first check that has it, where
 
-    def told(self, fix: Fix | None, check: str, label: str, place: str = "") -> Markup | None:
+    def told(
+        self,
+        fix: Fix | None,
+        check: str,
+        label: str,
+        place: str = "",
+        after: Iterable[Labelled] | None = None,
+    ) -> Markup | None:
         """The fix, or where it stands."""
         if fix is None:
             return None
@@ -229,7 +237,7 @@ class _Fixes:
             where = element("a", first[0], href=f"#{quote(first[1])}")
             return element("div", blocks.labelled(label, join_pieces("as for ", where)), class_="do")
         self._told[str(fix)] = (check, place or f"check-{check}")
-        return blocks.remedy(fix, label)
+        return blocks.remedy(fix, label, after)
 
 
 def _probes(listed: list[Probe]) -> Markup:

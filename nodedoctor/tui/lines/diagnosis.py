@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodedoctor.json_shapes import Json, as_list, mapping, whole_number
+from nodedoctor.json_shapes import Json, as_list, mapping, objects, whole_number, words
 from nodedoctor.record import record
 from nodedoctor.report import ranks as marks
 from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
-from nodedoctor.report.job_page import Advice, Entry, JobPage, Pair, Quote, Section, missing
+from nodedoctor.report.job_page import Advice, Entry, JobPage, Pair, Quote, Section, job_page, missing
 from nodedoctor.report.moments import moments
 from nodedoctor.report.page import PROOF
 from nodedoctor.report.steps import told_step
@@ -38,8 +38,9 @@ class Item:
     line: int | None = None
 
 
-def head(document: Json, page: JobPage) -> list[tuple[Part, ...]]:
+def head(document: Json) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
+    page = job_page(document)
     coverage = mapping(document.get("coverage"))
     seen, expected = as_list(coverage.get("ranks_seen")), whole_number(coverage, "ranks_expected")
     parts = [count_with_noun(whole_number(coverage, "files") or 0, "file")]
@@ -57,8 +58,9 @@ def head(document: Json, page: JobPage) -> list[tuple[Part, ...]]:
     ]
 
 
-def items(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> list[Item]:
+def items(document: Json, width: int, glyphs: Glyphs) -> list[Item]:
     """Everything the verdict says, in the order of every view, for a page of a width."""
+    page = job_page(document)
     made = [_verdict(document, page, width, glyphs)]
     for section in page.sections:
         own = {"ranks": _ranks, "timeline": _timeline}.get(section.name)
@@ -66,8 +68,9 @@ def items(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> list[Ite
     return [_keyed(item, number) for number, item in enumerate(made)]
 
 
-def behind(page: JobPage) -> list[Para]:
+def behind(document: Json) -> list[Para]:
     """What the steps are for: the verdict, and the lines of the logs that it rests on."""
+    page = job_page(document)
     paras = [Para(page.headline, f"{page.status.word}  ", LABEL, STYLE[page.status])]
     for entry in page.section("proof").entries:
         paras += [Para(), *_paras(entry)]
@@ -157,6 +160,10 @@ def _ranks(document: Json) -> Iterator[Item]:
         style, text = ranks.style_of(mark), marks.in_words(found)
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(marks.alone(seats, members)))
         yield Item(Row("", "who", style, "", text, body=style if mark in marks.ODD else ""), paras)
+    for standing in objects(document.get("standings")):
+        if not as_list(standing.get("ranks")):  # processes of which no rank is known
+            text = inert(f"{words(standing.get('who'))}: {words(standing.get('doing'))}")
+            yield Item(Row("", "who", LABEL, "", text), (Para(text),))
 
 
 def _timeline(document: Json) -> Iterator[Item]:

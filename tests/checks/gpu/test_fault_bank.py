@@ -10,7 +10,7 @@ from fault_bank import FAULTS, KINDS, USUAL
 from recorded import alarms, nvml, replay
 
 from nodedoctor.model import Report
-from nodedoctor.report import brief
+from nodedoctor.report import brief, cause_text
 from nodedoctor.report import json as report_json
 
 LEAST = 86
@@ -42,7 +42,7 @@ def is_as_expected(report: Report, name: str) -> None:
     assert all(cause.fix and cause.fix.steps for cause in report.causes)
     if len(report.causes) == 1:
         lines = brief.render(report_json.document(report)).splitlines()
-        assert len(lines) <= brief.LINES
+        assert len(lines) <= cause_text.ONE_SCREEN
 
 
 def test_there_are_enough_and_none_is_without_a_cause() -> None:

@@ -48,7 +48,7 @@ def test_one_line_and_a_code(code: Exit, tmp_path: Path, capsys: pytest.CaptureF
     assert document["decision"] == word
     assert out == document["decision_line"] + "\n"
     assert main([path, "--no-node", "--decide", "--text"]) == code
-    assert f"Decision: {word}" in capsys.readouterr().out
+    assert f"decision {word}" in capsys.readouterr().out
 
 
 def test_an_empty_log_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
