@@ -197,7 +197,10 @@ def _ranks(document: Json) -> Iterator[Pair]:
         hosts = texts(standing, "hosts")
         where = f" on {fold(hosts)}" if hosts else ""
         yield Pair(inert(f"{words(standing.get('who'))}{where}"), inert(words(standing.get("doing"))))
-    for found in () if standings else ranks.groups(ranks.rank_marks(document)):
+    found_groups = [] if standings else ranks.groups(ranks.rank_marks(document))
+    if all(mark == ranks.OTHER for mark, *_ in found_groups):
+        return  # that nothing is known of any rank tells nothing
+    for found in found_groups:
         name, _, meaning = ranks.in_words(found).partition(": ")
         yield Pair(name, meaning)
 
@@ -319,7 +322,7 @@ def missing(document: Json) -> str:
 
 def _in_words(moment: Moment) -> Pair:
     until = f" until {moment.last}" if moment.last != moment.first else ""
-    event = moment.event.replace("_", " ")
+    event = ranks.event_words(moment.event)
     return Pair(
         inert(moment.first or "at an unknown time"), inert(f"{moment.who or 'the job'}: {event}{until}")
     )

@@ -29,6 +29,23 @@ _MEANING = {
     RUNS: "made progress to the last line",
     OTHER: "state not known",
 }
+_SAID: Mapping[str, str] = {
+    "unread_trouble": "an error that nothing else explains",
+    "dying": "on its way out",
+    "collective_status": "told the last collective it finished",
+    "process_exit": "exited",
+    "gpu_full": "GPU memory full",
+    "wrong_build": "libraries do not fit",
+    "store_wait": "waited for the store",
+    "peer_gone": "lost a peer",
+    "mismatch": "called another collective",
+    "host_oom": "host out of memory",
+    "cut_short": "log cut off",
+    "device_lost": "GPU lost",
+    "nccl_error": "NCCL error",
+    "ecc": "ECC error",
+}
+"""Events whose name alone says too little."""
 
 
 @record
@@ -116,7 +133,7 @@ def _describe_rank(document: Json) -> Iterator[Seat]:
             meaning = f"waited in {op}{number}"
         if mark in (OTHER, RUNS) and rank in doing:
             mark, meaning = "waited", doing[rank]
-        detail = event.replace("_", " ") if mark == DIED else ""
+        detail = event_words(event) if mark == DIED else ""
         world = words(state.get("world")) or "default"
         yield Seat(inert(world), inert(words(state.get("host"))), rank, mark, inert(meaning), inert(detail))
 
@@ -143,6 +160,11 @@ def _lettered(made: list[Seat]) -> list[Seat]:
 
 def _rank(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 32 else None
+
+
+def event_words(event: str) -> str:
+    """An event's name as a person says it; the names themselves are keys for scripts."""
+    return _SAID.get(event, event.replace("_", " "))
 
 
 def is_span(value: object) -> bool:

@@ -13,9 +13,9 @@ from nodedoctor.tui.app import NodeDoctor
 def test_selecting_copies_what_was_selected(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         page = app.query_one("#page")
-        await pilot.mouse_down(page, offset=(6, 1))
-        await pilot.hover(page, offset=(16, 1))
-        await pilot.mouse_up(page, offset=(16, 1))
+        await pilot.mouse_down(page, offset=(10, 2))
+        await pilot.hover(page, offset=(20, 2))
+        await pilot.mouse_up(page, offset=(20, 2))
         await pilot.pause()
         assert app.copied == ["rack.links"]
 

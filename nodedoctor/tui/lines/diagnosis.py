@@ -50,7 +50,11 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
-    told = [f"{part.label} {part.text}" for part in page.told if part.label in ("owner", "decision")]
+    told = [
+        f"{part.label} {part.text.partition(', as ')[0]}"
+        for part in page.told
+        if part.label in ("owner", "decision")
+    ]
     said = "   ".join(filter(None, (page.confidence, *reversed(told))))
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
@@ -172,7 +176,7 @@ def _timeline(document: Json) -> Iterator[Item]:
     numbers = [seat.rank for seat in seats]
     for moment in moments(document):
         who = inert(moment.who or "the job")
-        first, event = inert(moment.first or "no time"), inert(moment.event.replace("_", " "))
+        first, event = inert(moment.first or "no time"), inert(marks.event_words(moment.event))
         said = f"{moment.count} ranks" if moment.count > 1 and len(who) > LONGEST_NAME else who
         page = [Para(f"{who}: {event}", style=LABEL)]
         if moment.first:

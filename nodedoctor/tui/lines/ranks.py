@@ -46,10 +46,12 @@ def matrix(made: Sequence[Seat]) -> Iterator[Para]:
     width = max(map(len, titles))
     for title, (_, marks, members, count) in zip(titles, lines, strict=True):
         odd = [seat for seat in members if seat.mark in ODD]
-        style = _STYLES[min(odd, key=lambda seat: ODD.index(seat.mark)).mark] if odd else "cyan"
+        gravest = min((seat.mark for seat in odd), key=ODD.index, default="")
+        few = [seat for seat in odd if seat.mark == gravest]
+        style = style_of(gravest) if odd else "cyan"
         said = f"  x{count}" if count > 1 else ""
-        few = f"   {names(odd)}: {odd[0].meaning}" if 0 < len(odd) <= PER_LINE and count == 1 else ""
-        yield Para(f"{marks}{said}{few}", f"{title:<{width}}  ", style, QUIET if not odd else LABEL)
+        named = f"   {names(few)}: {few[0].meaning}" if 0 < len(few) <= PER_LINE and count == 1 else ""
+        yield Para(f"{marks}{said}{named}", f"{title:<{width}}  ", style, QUIET if not odd else LABEL)
 
 
 def _title(label: str, members: Sequence[Seat], count: int) -> str:

@@ -13,6 +13,7 @@ from nodedoctor.json_shapes import Json, mapping, number
 from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.report.moments import moments
+from nodedoctor.report.ranks import event_words
 from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Part, fit
 
 MOST = 8
@@ -72,7 +73,7 @@ def stretches(document: Json) -> list[Stretch]:
 
 
 def _bar(one: Stretch, since: int, at: int, room: int, glyphs: Glyphs) -> Iterator[Part]:
-    said = inert(one.event.replace("_", " "))
+    said = inert(event_words(one.event))
     wait = glyphs.point * (at - since)
     if at + 2 + cell_len(said) < room:
         yield " " * since + wait, QUIET
