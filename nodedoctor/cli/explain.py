@@ -15,6 +15,7 @@ from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, secti
 from nodedoctor.declare.registry import Check, Fact
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.knowledge import causes, env_vars, kinds, xids
+from nodedoctor.knowledge.ownership import owner_word
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
 from nodedoctor.report.page import sentence
@@ -153,7 +154,7 @@ def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
     yield from _text(row.means)
     yield from _steps("How to confirm", row.confirm)
-    yield from _steps("What to do", row.fix)
+    yield from _steps("Fix", row.fix)
     yield ""
     yield from _label("See also", ", ".join(row.see))
     yield from _end(row.source, row.unverified)
@@ -170,11 +171,12 @@ def _kind_lines(row: kinds.Kind) -> Iterator[str]:
     yield ""
     yield from _label("Decision", DECISIONS[row.decision])
     yield from _label("Again", RECURRENCE[row.same_nodes, row.other_nodes])
-    yield from _label("Owner", row.owner)
+    yield from _label("Owner", owner_word(row.owner))
     yield from _label("Differs", row.differs)
     cause = causes.cause(row.cause)
+    yield from _label("Seen by", ", ".join(name.replace("_", " ") for name in row.events))
     if cause is not None:
-        yield from _steps("What to do", cause.fix)
+        yield from _steps("Fix", cause.fix)
         yield ""
         yield from _label("See also", row.cause)
     yield from _end(row.source, False)

@@ -65,7 +65,7 @@ def assert_readable(text):
         ("TORCH_NCCL_TRACE_BUFFER_SIZE", ["New name", "TORCH_FR_BUFFER_SIZE"]),
         ("TORCH_DISTRIBUTED_DETAIL", ["TORCH_DISTRIBUTED_DEBUG=DETAIL"]),
         ("RAY_memory_usage_threshold", ["newest worker"]),
-        ("peer_died", ["victims", "How to confirm", "What to do"]),
+        ("peer_died", ["victims", "How to confirm", "Fix"]),
         ("peer-died", ["victims"]),
         ("undetermined", ["RAY_DEDUP_LOGS"]),
         ("rack.painted", ["The rack is painted", "Rust.", "interrupts: the nose", "nodedoctor rack.painted"]),

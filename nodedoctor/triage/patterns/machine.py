@@ -224,8 +224,8 @@ NodeLost
     Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<unstarted>.{0,79}\S)
 # Ray
 NodeLost
-    health check failed|missed too many heartbeats|node was terminated unexpectedly|Node is dead
-    |NodeDiedError
+    \bmiss(?:ed|ing) too many heartbeats|node was terminated unexpectedly|Node is dead|NodeDiedError
+    |\b(?:raylet|node).{0,80}\bhealth check failed(?! for)
 """
 
 KERNEL = r"""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nodedoctor.knowledge.kinds import kind_of_events
+from nodedoctor.patterns import regex
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause, Event, Outcome, Owner
 from nodedoctor.triage.patterns.cuda import GpuFull
@@ -34,6 +35,8 @@ def kind_of(
 def _names(event: Event[Any], owner: Owner | None) -> Iterator[str]:
     """Names of an event in the table, the closest first."""
     name, detail = event_name(event), _detail(event, owner)
+    if _OTHER_ACCELERATOR.search(event.text):
+        yield "other_accelerator"
     if isinstance(event.what, NodeFault):
         yield event.what.check.replace(".", "_").replace("-", "_")
     elif isinstance(event.what, XidReported) and event.what.switch:
@@ -58,6 +61,11 @@ def _detail(event: Event[Any], owner: Owner | None) -> str:
     return read(what) if read is not None else ""
 
 
+_OTHER_ACCELERATOR = regex(
+    r"(?i)\b(?:\w*hccl|torch_npu|acl(?:rt|nn)\w*|oneccl|xccl|torch_xpu|NRT(?:_\w+|:)|neuronx?|libtpu|tpu_driver"
+    r"|TensorCoreSequencer|habana|synapse_?ai)"
+)
+"""Names of libraries and drivers of Ascend, Intel, AWS Neuron, TPU and Gaudi: none of NVIDIA's."""
 _DETAILS: dict[type, Callable[[Any], str]] = {
     ProcessExit: lambda what: str(what.signal or ""),
     XidReported: lambda what: str(what.code),
