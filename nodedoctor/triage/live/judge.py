@@ -219,8 +219,8 @@ def _absent_ranks(here: Sequence[RankProcess]) -> list[int]:
 def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
     """All but a few ranks wait in a collective for the few."""
     ranks = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
-    waiting = [process for process in ranks if process.collective and not process.moved]
-    others = [process for process in ranks if not process.collective]
+    waiting = [process for process in ranks if _waits_in(process) and not process.moved]
+    others = [process for process in ranks if not _waits_in(process)]
     stuck = [process for process in others if not process.moved]
     if not stuck or not are_awaited(others, waiting):
         return
@@ -232,7 +232,7 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
         describe_identities(who),
         _describe_activity(stuck[0]),
         len(waiting),
-        waiting[0].collective,
+        _waits_in(waiting[0]),
         gil=gil,
         more=_holder_text(stuck[0]),
     )
@@ -247,16 +247,24 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
 def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     """All ranks of the job wait in collectives, but in different ones.
 
-    What only waits for the GPU (`synchronize`, `wait`) does not say for which collective.
+    Those in collectives of one name that different functions of the job call wait in different ones, too,
+    though less surely: a rank may go its own way to the same call. What only waits for the GPU
+    (`synchronize`, `wait`) does not say for which collective.
     """
     processes = live.processes
     complete = len(processes) > 1 and len(processes) == max((p.world_size or 0 for p in processes), default=0)
-    if not complete or any(p.moved or not p.collective or _GPU_WAIT.search(p.collective) for p in processes):
+    waits = {process: _waits_in(process) for process in processes} if complete else {}
+    if not waits or any(p.moved or not name or _GPU_WAIT.search(name) for p, name in waits.items()):
         return
+    sure: Confidence = "medium"
+    if len(set(waits.values())) == 1:
+        callers = {process: _called_from(process) for process in processes}
+        waits = {p: f"{name}, {callers[p]}" if callers[p] else "" for p, name in waits.items()}
+        sure = "low"
     calls: dict[str, list[RankProcess]] = {}
-    for process in processes:
-        calls.setdefault(process.collective, []).append(process)
-    if len(calls) < 2:
+    for process, name in waits.items():
+        calls.setdefault(name, []).append(process)
+    if len(calls) < 2 or "" in calls:
         return
     few, *others = sorted(calls.values(), key=len)
     outvoted = len(calls) == 2 and len(few) < len(others[0])
@@ -269,7 +277,26 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     evidence = tuple(
         _process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3])
     )
-    yield Candidate("collective_mismatch", "absence", "medium", headline, evidence, who)
+    yield Candidate("collective_mismatch", "absence", sure, headline, evidence, who)
+
+
+def _waits_in(process: RankProcess) -> str:
+    """The collective a process waits in; of one that stands in its backward pass, that pass.
+
+    DDP and FSDP reduce gradients there, in threads that are not Python's.
+    """
+    if process.collective or process.moved or process.ticks > IDLE_TICKS:
+        return process.collective
+    frame = _own_frame(process)
+    stands = frame is not None and frame.function == "_engine_run_backward"
+    return "the backward pass" if stands else ""
+
+
+def _called_from(process: RankProcess) -> str:
+    """The job's own function that called a library, '' where none is on the stack."""
+    main = main_thread(process.threads)
+    own = own_frame(main.frames) if main is not None else None
+    return f"called from {own.function} ({own.file})" if own is not None else ""
 
 
 def _lone_method(live: LiveJob) -> Iterator[Candidate]:
@@ -420,7 +447,7 @@ def long_work(process: RankProcess) -> str:
 
 def _describe_activity(process: RankProcess) -> str:
     state = FROZEN if process.frozen else process.states[1] or "?"
-    waits = process.collective
+    waits = _waits_in(process)
     if state in _STATES and state != "D":
         return _STATES[state]
     if process.lock:

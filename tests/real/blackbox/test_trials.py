@@ -56,6 +56,8 @@ def named(kept: Path, note: Note) -> dict[str, Any]:
         ("loader stuck", "from_loader"),
         ("SIGSTOP", "is stopped"),
         ("mismatch", "different collectives"),
+        ("two groups", "of_its_group"),
+        ("leaves early", "the backward pass"),
     ],
 )
 def test_the_rank_that_holds_the_job_up_is_named(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 RANK = int(os.environ["RANK"])
 GUILTY = 1
@@ -30,8 +31,14 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
     for number in range(6):
         step(number)
+    group = dist.new_group([0, GUILTY])
+    model = DistributedDataParallel(torch.nn.Linear(8, 8))
     if RANK == GUILTY:
         KINDS[sys.argv[1]]()
+        if sys.argv[1] == "two groups":
+            of_its_group(group)
+    elif sys.argv[1] == "leaves early":
+        model(torch.randn(2, 8)).sum().backward()
     if sys.argv[1] == "slow steps":
         for number in range(6, 6 + int(LONG / 3)):
             time.sleep(3)
@@ -79,6 +86,10 @@ def is_stuck(queue: Queue) -> None:
 
 def other_collective() -> None:
     dist.broadcast(torch.ones(64), 2)
+
+
+def of_its_group(group: dist.ProcessGroup) -> None:
+    dist.all_reduce(torch.ones(64), group=group)
 
 
 def out_of_memory() -> None:
@@ -129,6 +140,8 @@ KINDS: dict[str, Callable[[], None]] = {
     "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "OOM": out_of_memory,
     "mismatch": other_collective,
+    "two groups": lambda: None,
+    "leaves early": dist.barrier,
     "saving": saves,
     "compiling": compiles,
     "computing": computes,

@@ -194,6 +194,37 @@ def test_ranks_that_wait_in_different_collectives_disagree() -> None:
     assert tied[:2] == ("collective_mismatch", [])  # either half may be the wrong one
 
 
+AUTOGRAD = "/v/torch/autograd/graph.py"
+
+
+def test_a_rank_that_left_the_loop_while_the_others_reduce_gradients() -> None:
+    backward = [rank(number, "_engine_run_backward", AUTOGRAD) for number in (0, 1, 3)]
+    cause, who, headline = judged(*backward, rank(2, "barrier"))
+    assert (cause, who) == ("collective_mismatch", [2])
+    assert "ranks 0, 1 and 3 in the backward pass and rank 2 on node-1 in barrier" in headline
+    computes = [rank(number, "_engine_run_backward", AUTOGRAD, ticks=90) for number in (0, 1, 3)]
+    assert judged(*computes, rank(2, "barrier"))[:2] == ("", [])
+    two = [replace(p, world_size=2, local_world_size=2) for p in (*backward[:1], rank(1, "barrier"))]
+    assert judged(*two)[:2] == ("collective_mismatch", [])  # either may be the wrong one
+
+
+def calling(number: int, caller: str) -> RankProcess:
+    """A rank in one and the same collective, which a function of the job calls."""
+    call = StackFrame("/v/site-packages/torch/distributed/distributed_c10d.py", 10, "all_reduce")
+    main = PythonThread((call, StackFrame("/job/own.py", number, caller)), active=True)
+    return RankProcess(100 + number, number, 4, 4, ("S", "S"), threads=(main,))
+
+
+def test_one_collective_of_two_groups_that_a_rank_calls_the_other_way_round() -> None:
+    """Lines of a function may differ, as each rank goes its own way to the same call; functions tell."""
+    world = [calling(number, "sync_gradients") for number in (0, 1, 3)]
+    cause, who, headline = judged(*world, calling(2, "sync_tensors"))
+    assert (cause, who) == ("collective_mismatch", [2]) and "called from sync_tensors" in headline
+    assert judged(*world, calling(2, "sync_gradients")) == ("", [], "")
+    (found,) = live_judge.live_candidates(LiveJob("n", (*world, calling(2, "sync_tensors"))))
+    assert found.confidence == "low"
+
+
 @pytest.mark.parametrize(
     "other",
     [
