@@ -16,6 +16,7 @@ from nodedoctor.fleet.document import document, fleet_of, render
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, Problem
 from nodedoctor.fleet.text import render as text
 from nodedoctor.model import Status
+from nodedoctor.nodeset import expand
 from nodedoctor.report import html, junit
 from nodedoctor.tui.lines import matrix
 from nodedoctor.tui.lines import nodes as screen
@@ -42,6 +43,11 @@ causes = st.builds(
     st.sampled_from(["provider: GPU 3 lost 2 NVLinks", "NODE: GPU 5 lost 2 NVLinks", "\x1b[2J"]),
     st.sampled_from(["", "nvidia-smi nvlink -s -i 3"]),
     st.sampled_from([(), ("nvlink.links@gpu:3", "ib.state")]),
+    headline=st.sampled_from(["GPU 3 lost 2 NVLinks", "GPU 5 lost 2 NVLinks", "\x1b[2J"]),
+    owner=st.sampled_from(["provider", "administrator", "you", "job-code", "undetermined"]),
+    action=st.sampled_from(["replace-node", "investigate", "none"]),
+    subjects=st.sampled_from([(), ("gpu:3",), ("port:mlx5_4/1",)]),
+    preview=st.booleans(),
 )
 
 
@@ -84,6 +90,15 @@ def test_a_fleet_read_back_from_its_document_is_that_fleet(fleet: Fleet) -> None
     assert document(again) == told
     assert again == replace(fleet, nodes=fleet.worst_first())
     assert set(again.passing) == set(fleet.passing) and set(again.failing) == set(fleet.failing)
+
+
+@given(fleets())
+def test_every_cause_of_every_node_is_in_the_list_of_causes(fleet: Fleet) -> None:
+    listed = document(fleet)["causes"]
+    assert all(one["count"] == len(expand(one["nodes"])) for one in listed)
+    told = {(one["check"], one["owner"], host) for one in listed for host in expand(one["nodes"])}
+    assert told == {(cause.check, cause.owner, node.host) for node in fleet.nodes for cause in node.causes}
+    assert all((one["command"] is None) or one["host"] in expand(one["nodes"]) for one in listed)
 
 
 @given(fleets())
