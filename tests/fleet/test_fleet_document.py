@@ -18,7 +18,7 @@ from nodedoctor.fleet.text import render as text
 from nodedoctor.model import Status
 from nodedoctor.nodeset import expand
 from nodedoctor.report import html, junit
-from nodedoctor.tui.lines import matrix
+from nodedoctor.tui.lines import matrix, node_pages
 from nodedoctor.tui.lines import nodes as screen
 from nodedoctor.tui.theme import UNICODE
 
@@ -112,12 +112,12 @@ def test_every_view_of_a_fleet_is_the_one_of_its_document(fleet: Fleet) -> None:
 
 def shown(fleet: Fleet) -> list[object]:
     """All that the screen says of a fleet."""
-    checks, more = matrix.columns(fleet, 80)
-    cells = matrix.rows(fleet, checks, 80, UNICODE)
-    lines: list[object] = [screen.head(screen.Round(fleet)), *cells]
-    lines += [list(matrix.about(fleet, row.key, more)) for row in cells]
+    cells = matrix.rows(fleet, 80, UNICODE)
+    lines: list[object] = [screen.head(screen.Round(fleet)), matrix.heading(fleet, 80), *cells]
+    lines += [list(matrix.about(fleet, row.key)) for row in cells]
     for folded, needle in product((True, False), ("", "is:fail", "!nvlink")):
-        rows = screen.rows(fleet, folded=folded, glyphs=UNICODE, needle=needle)
-        lines += [rows, [screen.page(fleet, row.key) for row in rows]]
-        lines += [screen.names(fleet, row.key) for row in rows]
+        listed = screen.entries(fleet, folded=folded, glyphs=UNICODE, needle=needle)
+        assert len({entry.key for entry in listed}) == len(listed)
+        lines += [screen.rows(listed, 80, UNICODE), [node_pages.page(fleet, entry) for entry in listed]]
+        lines += [entry.hosts for entry in listed]
     return lines

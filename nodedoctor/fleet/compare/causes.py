@@ -85,23 +85,28 @@ def shared_causes(nodes: Iterable[Node]) -> list[SharedCause]:
 
 
 def shared_reasons(nodes: Iterable[Node]) -> list[SharedCause]:
-    """As `shared_causes`; nodes whose report names no cause by what leads it, or by why there is none."""
-    return _grouped((node, reason) for node in nodes for reason in node.causes or lead(node))
+    """As `shared_causes`, and beside them why there is no report, and what follows from no cause."""
+    return _grouped((node, reason) for node in nodes for reason in (*node.causes, *lead(node)))
 
 
 def lead(node: Node) -> Iterator[NodeCause]:
-    """What is first to be said of a node whose report names no cause; nothing where it is well."""
+    """What is to be said of a node beside the causes in its report; nothing where it is well."""
     if node.state != "answered":
         yield NodeCause(node.state, Status.UNKNOWN, headline=f"{node.state}: {node.note}")
         return
     left = unexplained(node)
-    bad = [problem for problem in left if problem.severity > Severity.BLIND]
-    if bad:
-        first = bad[0]
-        said = f"{first.check}: {about(first.subject, first.said)}"
-        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-        yield NodeCause(first.check, first.status, headline=said + more, preview=first.preview)
-    elif left:
+    for problem in left:
+        if problem.severity > Severity.BLIND:
+            said = f"{problem.check}: {about(problem.subject, problem.summary)}"
+            yield NodeCause(
+                problem.check,
+                problem.status,
+                explains=(problem.id,),
+                headline=said,
+                preview=problem.preview,
+                reason=problem.reason,
+            )
+    if left and not node.causes and left[0].severity is Severity.BLIND:
         checks = count_with_noun(len({problem.check for problem in left}), "check")
         reasons = comma_list(dict.fromkeys(problem.reason for problem in left))
         said = f"{checks} could not be judged: {reasons}"
