@@ -16,7 +16,7 @@ from nodedoctor.errors import NodeDoctorError
 
 FEW = 3
 """Outputs that the table of checks names; `--json` and `explain` have all of them."""
-SCHEMAS = ("accept", "fleet", "journal", "pairs", "read", "report", "run", "snapshot", "triage")
+SCHEMAS = ("accept", "compare", "fleet", "journal", "pairs", "read", "report", "run", "snapshot", "triage")
 
 
 def main(words: list[str]) -> int:
