@@ -146,6 +146,18 @@ def test_every_command_has_a_module_and_a_name_that_no_check_may_have():
         assert callable(importlib.import_module(module).main)
 
 
+@pytest.mark.parametrize("kind", ["checks", "facts", "probes", "knowledge"])
+def test_lists_fit_a_hundred_columns_and_have_every_row(kind: str):
+    lines = nodedoctor("list", kind).stdout.splitlines()
+    rows = json.loads(nodedoctor("list", kind, "--json").stdout)
+    assert max(map(len, lines)) <= 100
+    named = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert named == [row.get("id") or row["name"] for row in rows]
+    words = " ".join(lines).split()
+    told = " ".join(words)
+    assert all(" ".join((row.get("title") or row["about"]).split()) in told for row in rows)
+
+
 def test_schemas_are_schemas():
     for name in DOCUMENTS:
         jsonschema.Draft202012Validator.check_schema(json.loads(nodedoctor("schema", name).stdout))
