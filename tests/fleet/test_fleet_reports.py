@@ -253,8 +253,8 @@ def test_exit_codes(folder: Path):
     ("words", "said"),
     [
         (["--reports", "/nowhere/at/all"], "/nowhere/at/all: no such file or folder"),
-        ([], "one of the arguments --ssh --slurm --ray --kube --reports is required"),
-        (["--reports", ".", "--ssh", "a"], "not allowed with argument"),
+        ([], "one of --ssh --slurm --ray --kube --reports is required"),
+        (["--reports", ".", "--ssh", "a"], "not allowed with --"),
         (["--reports", ".", "--peers"], "--peers is for nodes that are asked now"),
         (["--slurm", "nvlink"], "--slurm nvlink: put CHECK before --slurm"),
         (["--ray", "nvlink"], "--ray nvlink: put CHECK before --ray"),
