@@ -13,9 +13,12 @@ COMMANDS = (
 """Words that are no checks when they come first."""
 
 
-def suggest_word(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`did you mean ...?` for a misspelt word, or what is said where nothing is like it."""
+def suggest_word(word: str, known: Iterable[str], otherwise: str, prefix: str = "") -> str:
+    """`did you mean ...?` for a misspelt word, or what is said where nothing is like it.
+
+    A `prefix` that all words have, as `--`, makes none of them alike.
+    """
     from difflib import get_close_matches
 
-    close = get_close_matches(word, list(known), 3)
-    return f"did you mean {' or '.join(close)}?" if close else otherwise
+    close = get_close_matches(word.removeprefix(prefix), [one.removeprefix(prefix) for one in known], 3)
+    return f"did you mean {' or '.join(prefix + one for one in close)}?" if close else otherwise

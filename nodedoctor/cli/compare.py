@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +12,13 @@ from typing import TYPE_CHECKING
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import loaded
-from nodedoctor.report.comparison import compare, heading, render
+from nodedoctor.report.comparison import Comparison, compare, heading
 from nodedoctor.report.document import Report
 from nodedoctor.report.saved import damage, read
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from nodedoctor.cli.console import Parser
 
 
@@ -78,7 +82,7 @@ def main(words: Sequence[str]) -> int:
         return complain(error)
     comparison = compare(before, after)
     names = heading(before), heading(after)
-    if not emit(render(comparison, *names)):
+    if not emit(_rendered(arguments, comparison, before, after)):
         return Exit.OUTPUT
     if arguments.html:
         from nodedoctor.report import html
@@ -87,6 +91,23 @@ def main(words: Sequence[str]) -> int:
         if failed := outputs.write_files({arguments.html: page.encode()}):
             return failed
     return Exit.FAIL if comparison.worse else Exit.OK
+
+
+def _rendered(arguments: Namespace, comparison: Comparison, before: Report, after: Report) -> str:
+    """What goes to stdout; colours only on a terminal."""
+    from nodedoctor.cli.console import columns, has_colours
+    from nodedoctor.report import comparison_views
+
+    if arguments.json:
+        return json.dumps(comparison_views.document(comparison, before, after), indent=1) + "\n"
+    on_terminal = sys.stdout.isatty()
+    return comparison_views.render(
+        comparison,
+        heading(before),
+        heading(after),
+        width=min(columns(), 140) if on_terminal else 100,
+        colour=on_terminal and has_colours(),
+    )
 
 
 def parser() -> Parser:
@@ -99,5 +120,8 @@ def parser() -> Parser:
     )
     made.add_argument("before", type=Path, metavar="BEFORE", help="a JSON report (also .gz), a recorded node")
     made.add_argument("after", type=Path, metavar="AFTER", help="the same, from a later time or another node")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    form.add_argument("--text", action="store_true", help="readable text on stdout (the default)")
     outputs.add(made, "html")
     return made

@@ -12,6 +12,7 @@ from nodedoctor.cli.exit_codes import Exit
 
 TYPE_CHECKING = False  # typing takes 3 ms of the 40 that --help may take
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, NoReturn
 
     from nodedoctor.errors import NodeDoctorError
@@ -57,12 +58,50 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=columns() - 2)
 
 
+_PHRASES = (
+    ("unrecognized arguments:", "unknown option"),
+    ("one of the arguments ", "one of "),
+    ("not allowed with argument ", "not allowed with "),
+    ("ignored explicit argument ", "takes no value, not "),
+    ("expected one argument", "needs a value"),
+    ("expected at least one argument", "needs a value"),
+    ("the following arguments are required:", "missing:"),
+)
+"""What argparse says, and our words for it."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, exiting with our usage code: its own 2 would read as a failed node."""
 
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; an unknown option is named before what is missing beside it."""
+        self._words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and how to get help; exit 64."""
-        self.exit(Exit.USAGE, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
+        if option := self._unknown_option():
+            from nodedoctor.spelling import suggest_word
+
+            known = [word for word in self._option_string_actions if word.startswith("--")]
+            hint = suggest_word(option, known, f"see `{self.prog} --help`", prefix="--")
+            self.exit(Exit.USAGE, f"{self.prog}: unknown option {option}; {hint}\n")
+        said = message.removeprefix("argument ")
+        for theirs, ours in _PHRASES:
+            said = said.replace(theirs, ours)
+        self.exit(Exit.USAGE, f"{self.prog}: {said} (see `{self.prog} --help`)\n")
+
+    def _unknown_option(self) -> str:
+        """The first word that can only be an option and is none of ours; "" without one."""
+        for word in self._words:
+            option = word.partition("=")[0]
+            if word == "--":
+                break
+            if option.startswith("--") and option not in self._option_string_actions:
+                return option
+        return ""
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """What `--help` and `--version` print; 74 when it cannot be written, as for any other output."""

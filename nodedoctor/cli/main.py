@@ -195,15 +195,19 @@ def diagnose(words: list[str]) -> int:
 
 
 def _with_hint(error: NodeDoctorError, arguments: argparse.Namespace) -> str | NodeDoctorError:
-    """The error; for pasted outputs in place of a recording, or a file in place of a check, what reads it."""
-    if arguments.checks and os.path.exists(arguments.checks[0]):
-        return f"{error}; a file is judged by `nodedoctor read {arguments.checks[0]}`"
-    if not arguments.replay or not os.path.isfile(arguments.replay):
-        return error
-    from nodedoctor.intake.hint import read_instead
+    """The error; for another file in place of a recording, or a file in place of a check, what reads it."""
+    from nodedoctor.intake.hint import describe_file
 
-    hint = read_instead(arguments.replay)
-    return f"{arguments.replay}: not a recorded node: {hint}" if hint else error
+    path = next(
+        (word for word in arguments.checks if f" {word!r}" in str(error) and os.path.exists(word)), ""
+    )
+    if path and (hint := describe_file(path)):
+        return f"{path}: not a check: {hint}"
+    if not path and arguments.replay and os.path.isfile(arguments.replay):
+        hint = describe_file(arguments.replay)
+        if hint and "--replay" not in hint:  # a recording that is refused is one
+            return f"{arguments.replay}: not a recorded node: {hint}"
+    return error
 
 
 def _no_input(arguments: argparse.Namespace) -> str:

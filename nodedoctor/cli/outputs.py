@@ -85,16 +85,37 @@ def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int
 
     from nodedoctor.cli.headless import write as write_one
 
-    async def together() -> list[str]:
-        writing = (write_one(path, data, shared=path in shared) for path, data in files.items())
+    async def together(others: Mapping[str, bytes]) -> list[str]:
+        writing = (write_one(path, data, shared=path in shared) for path, data in others.items())
         return await asyncio.gather(*writing)
 
-    problems = {
-        path: problem for path, problem in zip(files, asyncio.run(together()), strict=True) if problem
-    }
+    others = {path: data for path, data in files.items() if _descriptor(path) is None}
+    problems = dict(zip(others, asyncio.run(together(others)), strict=True)) if others else {}
+    for path, data in files.items():
+        if (number := _descriptor(path)) is not None:
+            problems[path] = _write_own(number, data)
     for path, problem in problems.items():
-        write_stderr(f"{path}: {problem}")
-    return Exit.OUTPUT if problems else Exit.OK
+        if problem:
+            write_stderr(f"{path}: {problem}")
+    return Exit.OUTPUT if any(problems.values()) else Exit.OK
+
+
+def _descriptor(path: str) -> int | None:
+    """The number of our own descriptor that a path names, which no child has; None for other paths."""
+    folder, _, name = path.rpartition("/")
+    if folder == "/dev" and name in ("stdout", "stderr"):
+        return 1 if name == "stdout" else 2
+    return int(name) if folder in ("/dev/fd", "/proc/self/fd") and name.isdecimal() else None
+
+
+def _write_own(number: int, data: bytes) -> str:
+    """Write to one of our own descriptors; returns what went wrong, or nothing."""
+    try:
+        with open(number, "wb", closefd=False) as stream:
+            stream.write(data)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _render(form: str, document: Mapping[str, Any], recording: str) -> str:

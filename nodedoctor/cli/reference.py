@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import textwrap
+from collections.abc import Callable, Iterator
 from datetime import date
 from importlib import resources
 from typing import Any
 
-from nodedoctor.cli.console import Parser, complain, emit
+from nodedoctor.cli.console import Parser, columns, complain, emit
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.plugins import Catalogue, discover
@@ -16,7 +17,9 @@ from nodedoctor.errors import NodeDoctorError
 
 FEW = 3
 """Outputs that the table of checks names; `--json` and `explain` have all of them."""
-SCHEMAS = ("accept", "fleet", "journal", "pairs", "read", "report", "run", "snapshot", "triage")
+WIDTH = 100
+"""Columns of a list at most; ours."""
+SCHEMAS = ("accept", "compare", "fleet", "journal", "pairs", "read", "report", "run", "snapshot", "triage")
 
 
 def main(words: list[str]) -> int:
@@ -50,7 +53,10 @@ def _list(arguments: Any) -> int:
         rows = _LISTS[arguments.kind](discover())
     except NodeDoctorError as error:
         return complain(error)
-    text = json.dumps(rows, indent=1) + "\n" if arguments.json else "".join(f"{r}\n" for r in _table(rows))
+    if arguments.json:
+        text = json.dumps(rows, indent=1) + "\n"
+    else:
+        text = "".join(f"{line}\n" for line in _lines(arguments.kind, rows, min(columns(WIDTH), WIDTH)))
     return Exit.OK if emit(text) else Exit.OUTPUT
 
 
@@ -137,22 +143,62 @@ _LISTS: dict[str, Callable[[Catalogue], list[dict[str, Any]]]] = {
 }
 
 
-def _table(rows: list[dict[str, Any]]) -> Iterable[str]:
-    """Rows in columns, each as wide as its widest cell; lists joined by commas, the last column ragged."""
-    cells = [[_cell(value) for value in row.values()] for row in rows]
-    if not cells:
+def _lines(kind: str, rows: list[dict[str, Any]], width: int) -> Iterator[str]:
+    """A row in columns, and what is longer in lines below it that end between words."""
+    shown = [_TEXTS[kind](row) for row in rows]
+    if not shown:
         return
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in shown), strict=True)]
+    for cells, texts in shown:
+        head = "".join(cell.ljust(size + 2) for cell, size in zip(cells, widths, strict=True))
+        indent = " " * (widths[0] + 2)
+        first, *others = texts
+        yield from _wrapped(head, " " * len(head), first, width)
+        for text in others:
+            yield from _wrapped(indent, indent + "  ", text, width)
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return _hardware(value)
-    if isinstance(value, list):
-        return ",".join(value)
-    return {True: "asked", False: "pasted only"}[value] if isinstance(value, bool) else str(value)
+def _wrapped(lead: str, indent: str, text: str, width: int) -> list[str]:
+    room = max(width, len(indent) + 20)
+    lines = textwrap.wrap(
+        text,
+        room,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines or [lead.rstrip()]
+
+
+Shown = tuple[tuple[str, ...], tuple[str, ...]]
+"""The columns of a row, and its texts."""
+
+
+def _check_texts(row: dict[str, Any]) -> Shown:
+    seen = (f"seen on {_hardware(row['seen_on'])}",) if row["seen_on"] else ()
+    return (row["id"], row["stage"], row["title"]), (", ".join(row["tags"]), *seen)
+
+
+def _fact_texts(row: dict[str, Any]) -> Shown:
+    return (row["name"],), (row["about"], f"from {', '.join(row['sources'])}")
+
+
+def _probe_texts(row: dict[str, Any]) -> Shown:
+    asked = "asked" if row["runs"] else "pasted only"
+    return (row["name"], asked, row["lane"], f"{row['timeout_seconds']:g} s"), (row["about"],)
+
+
+def _table_texts(row: dict[str, Any]) -> Shown:
+    return (row["name"], str(row["rows"]), row["as_of"], f"{row['age_days']} days"), (row["about"],)
+
+
+_TEXTS: dict[str, Callable[[dict[str, Any]], Shown]] = {
+    "checks": _check_texts,
+    "facts": _fact_texts,
+    "probes": _probe_texts,
+    "knowledge": _table_texts,
+}
 
 
 def _hardware(rows: list[dict[str, Any]]) -> str:

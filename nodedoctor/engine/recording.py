@@ -95,6 +95,8 @@ def load(path: Path) -> Snapshot:
         return _unzipped(path)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from None
+    except FileNotFoundError as error:
+        raise SnapshotError(f"{path}: {error.strerror}") from None
     except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise SnapshotError(f"{path}: not a recorded node: {reason or type(error).__name__}") from None
@@ -108,7 +110,8 @@ def _unzipped(path: Path) -> Snapshot:
             _refuse_hostile(archive)
             return _unpack(_charged(lambda name: _read_member(archive, name)))
     except zipfile.BadZipFile as error:
-        raise ValueError(error) from None
+        said = str(error).replace("File is not a zip file", "neither a folder nor a zip archive")
+        raise ValueError(said) from None
 
 
 def _charged(read: Callable[[str], str | None]) -> Callable[[str], str | None]:

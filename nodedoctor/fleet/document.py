@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from sys import intern
 from typing import Any, get_args
 
+from nodedoctor.fleet.compare.causes import SharedCause, shared_causes
 from nodedoctor.fleet.compare.outliers import kinds
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, NodeState, Oddity, Problem, ValueGroup
 from nodedoctor.model import Status
@@ -42,6 +43,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
             {"kind": kind, "nodes": fold(hosts), "count": len(hosts)}
             for kind, hosts in kinds_of(fleet).items()
         ],
+        "causes": [_shared_cause(group) for group in shared_causes(nodes)],
         "oddities": [_oddity(oddity) for oddity in fleet.oddities],
         "checks": checks(fleet),
         "statuses": tables,
@@ -186,6 +188,31 @@ def _cause(cause: NodeCause) -> dict[str, Any]:
         "said": cause.said,
         "command": cause.command or None,
         "explains": list(cause.explains),
+        "headline": cause.headline,
+        "owner": cause.owner,
+        "action": cause.action,
+        "subjects": list(cause.subjects),
+        "preview": cause.preview,
+    }
+
+
+def _shared_cause(group: SharedCause) -> dict[str, Any]:
+    cause = group.cause
+    return {
+        "check": cause.check,
+        "status": cause.status.value,
+        "owner": cause.owner,
+        "action": cause.action,
+        "todo": group.todo,
+        "headline": cause.headline,
+        "alike": group.alike,
+        "preview": cause.preview,
+        "host": group.host,
+        "command": group.command or None,
+        "fix": group.fix or None,
+        "follows": list(group.follows),
+        "nodes": fold(group.hosts),
+        "count": len(group.hosts),
     }
 
 
@@ -196,6 +223,11 @@ def _cause_of(told: Mapping[str, Any]) -> NodeCause:
         said=told["said"],
         command=told["command"] or "",
         explains=tuple(told["explains"]),
+        headline=told["headline"],
+        owner=intern(told["owner"]),
+        action=intern(told["action"]),
+        subjects=tuple(told["subjects"]),
+        preview=told["preview"],
     )
 
 

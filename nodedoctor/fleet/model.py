@@ -84,15 +84,31 @@ class Problem:
 class NodeCause:
     """A cause of a node's report: whose move it is, what is broken and what to do in one line.
 
-    `check` is the one that found it, `command` what to type first on the node (or nothing), `explains` the
-    ids of the findings that follow from it.
+    `check` is the one that found it, `said` the whole line, `headline` what is broken, `command` what to type
+    first on the node (or nothing), `explains` the ids of the finding itself and of those that follow from it.
     """
 
     check: str
     status: Status
-    said: str
+    said: str = ""
     command: str = ""
     explains: tuple[str, ...] = ()
+    headline: str = ""
+    owner: str = ""
+    action: str = ""
+    subjects: tuple[str, ...] = ()
+    preview: bool = False
+    reason: str = ""  # why it is unknown
+
+    @property
+    def title(self) -> str:
+        """Its headline, marked where it does not count."""
+        return f"{self.headline} (preview)" if self.preview else self.headline
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is; of what is in preview at most a warning."""
+        return Severity.of(self.status, self.reason, preview=self.preview)
 
 
 @record

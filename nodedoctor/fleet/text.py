@@ -1,21 +1,23 @@
-"""Many nodes for people without a screen of ours: who gave no report, who differs, what is wrong where.
+"""Many nodes as text: the causes with owner, nodes and first command, who gave no report, who differs.
 
-Problems are told once with the nodes they are on, so that one broken switch is one line and not a hundred.
+A cause is written once with the nodes that have it, so that one broken switch is one line and not a hundred.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
+from nodedoctor.fleet.compare.causes import SharedCause, shared_causes, unexplained
 from nodedoctor.fleet.compare.grouping import GroupedProblem, blank, families, fix, nodes
 from nodedoctor.fleet.document import fleet_of, kinds_of
 from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
+from nodedoctor.knowledge.ownership import owner_column
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.inert import inert
-from nodedoctor.wording import about
+from nodedoctor.wording import about, sentences
 
 MOST = 40
 """Problems, oddities or notes shown of each sort; the JSON has all of them."""
@@ -23,6 +25,9 @@ ALIKE = 3
 """Problems of one family that are shown; ours."""
 AGAIN = 4
 """Commands shown that look again; ours."""
+
+FIX_LINES = 2
+"""Lines of a cause's fix; ours."""
 
 _INDENT = "     "
 _COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
@@ -47,12 +52,14 @@ def render(
     fleet = fleet_of(document)
     page = _Page(max(width, 40), colour)
     page.status(fleet.verdict, tally(fleet))
-    if not quiet:
-        page.kinds(fleet)
+    page.causes(shared_causes(fleet.nodes))
     page.silent(fleet)
     page.oddities(fleet.oddities)
-    page.problems(fleet, again)
+    page.problems(fleet)
+    if again:
+        page.look_again(fleet, again)
     if not quiet:
+        page.kinds(fleet)
         page.blind(fleet)
         page.notes(fleet)
         page.standings(fleet)
@@ -114,20 +121,30 @@ class _Page:
             self._head("different from the others")
         self._limited(listed, self._oddity)
 
-    def problems(self, fleet: Fleet, again: Again | None) -> None:
-        """What the nodes' own reports say, the same on several nodes told once."""
-        found = [(node, problem) for node in fleet.nodes for problem in node.problems]
-        listed = list(families(pair for pair in found if pair[1].severity > Severity.BLIND))
+    def causes(self, groups: Sequence[SharedCause]) -> None:
+        """Each cause with its owner, its nodes and what to type first."""
+        if groups:
+            self._head("causes")
+        self._limited(groups, self._cause)
+
+    def problems(self, fleet: Fleet) -> None:
+        """What follows from no cause, the same on several nodes told once."""
+        listed = _families(fleet)
         if listed:
             self._head("wrong on the nodes")
         self._limited(listed, self._family)
-        if again and listed:
-            checks: dict[str, dict[str, None]] = {}
-            for first, *_ in listed:
-                checks.setdefault(first.hosts[0], {})[first.found[0][1].check] = None
+
+    def look_again(self, fleet: Fleet, again: Again) -> None:
+        """The commands that ask the first node of each problem once more."""
+        checks: dict[str, dict[str, None]] = {}
+        for group in shared_causes(fleet.nodes):
+            checks.setdefault(group.host, {})[group.cause.check] = None
+        for first, *_ in _families(fleet):
+            checks.setdefault(first.hosts[0], {})[first.found[0][1].check] = None
+        if checks:
             self._head("to look again")
-            for host, wanted in list(checks.items())[:AGAIN]:
-                self.lines.append(f"{_INDENT}$ {inert(again(host, wanted))}")
+        for host, wanted in list(checks.items())[:AGAIN]:
+            self.lines.append(f"{_INDENT}$ {inert(again(host, wanted))}")
 
     def blind(self, fleet: Fleet) -> None:
         """What could not be seen: the checks by reason and nodes."""
@@ -188,6 +205,24 @@ class _Page:
         """A line that begins with the status."""
         self._wrapped(f"{status.word} ", text, self._paint(status, status.word) + " ")
 
+    def _cause(self, group: SharedCause) -> None:
+        cause = group.cause
+        todo = f"; {group.todo}" if group.todo else ""
+        self.status(cause.status, f"{owner_column(cause.owner):<5} {cause.title}{todo} [{cause.check}]")
+        words, *others = group.variants.items()
+        where = nodes(words[1])
+        first = f", first on {group.host}" if len(words[1]) > 1 or others else ""
+        self._wrapped(_INDENT, f"{where}{first}:" if group.command else where)
+        if group.command:
+            self.lines.append(f"{_INDENT}$ {inert(group.command)}")
+        for said, hosts in others[: ALIKE - 1]:
+            self._wrapped(_INDENT, f"{nodes(hosts)}: {said}")
+        if left := [host for _, hosts in others[ALIKE - 1 :] for host in hosts]:
+            self._wrapped(_INDENT, f"{nodes(left)}: the same with other numbers")
+        self._labelled("fix", self._shortened(group.fix))
+        if group.follows:
+            self._wrapped(f"{_INDENT}follows from it: ", ", ".join(group.follows))
+
     def _oddity(self, oddity: Oddity) -> None:
         self.status(oddity.status, f"{oddity.title}: {oddity.summary}")
         self._labelled("why", oddity.why)
@@ -211,6 +246,14 @@ class _Page:
             self._fixes[told] = first.check
             if first.action not in ("none", "investigate"):
                 self._labelled("action", first.action)
+
+    def _shortened(self, fix: str) -> str:
+        """The first sentences of a fix, as many as fit; the report of each node has all of them."""
+        first, *others = sentences(fix) or [""]
+        room = FIX_LINES * (self._width - len(_INDENT) - 8)
+        while others and len(f"{first}. {others[0]}.") <= room:
+            first = f"{first}. {others.pop(0)}"
+        return f"{first}." if first else ""
 
     def _labelled(self, label: str, text: str) -> None:
         if text:
@@ -236,6 +279,12 @@ class _Page:
 
     def _paint(self, status: Status, word: str) -> str:
         return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
+
+
+def _families(fleet: Fleet) -> list[list[GroupedProblem]]:
+    """The problems that follow from no cause and are more than not visible."""
+    found = ((node, problem) for node in fleet.nodes for problem in unexplained(node))
+    return list(families(pair for pair in found if pair[1].severity > Severity.BLIND))
 
 
 def _noted(group: list[Node]) -> str:

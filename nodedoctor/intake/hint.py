@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from nodedoctor.intake.inputs import Unit
+
+_READERS = {
+    "report": "it is the report of a node; `nodedoctor read {0}` judges it again",
+    "recording": "it is a recorded node; `nodedoctor --replay {0}` judges it",
+    "triage": "it is a verdict of triage; `nodedoctor triage {0}` shows it",
+    "text": "`nodedoctor read {0}` judges outputs, `nodedoctor triage {0}` the logs of a job",
+    "job": "`nodedoctor triage {0}` judges what a job left",
+}
 LOOKED_AT = 1 << 20
 """Bytes of a file by which it is recognised here; ours."""
+
+
+def describe_file(path: str) -> str:
+    """What a file or folder is and which command reads it; "" for what none does."""
+    if found := read_instead(path):
+        return found
+    unit = _first_unit(path)
+    if unit is None:
+        return ""
+    other = f"it is a document of nodedoctor ({unit.kind}), which holds no node"
+    return _READERS.get(unit.kind, other).format(shlex.quote(path))
 
 
 def read_instead(path: str, *, wholly: bool = False) -> str:
@@ -13,13 +35,9 @@ def read_instead(path: str, *, wholly: bool = False) -> str:
 
     With `wholly` only where it holds nothing but outputs.
     """
-    from nodedoctor.intake.inputs import Unreadable, units
     from nodedoctor.intake.split import split
 
-    try:
-        unit = next(units([path], []), None)
-    except Unreadable:
-        return ""
+    unit = _first_unit(path)
     if unit is None or unit.kind != "text":
         return ""
     parts = split(unit.text[:LOOKED_AT])
@@ -30,3 +48,13 @@ def read_instead(path: str, *, wholly: bool = False) -> str:
     else:
         return ""
     return f"it holds {what}; `nodedoctor read {shlex.quote(path)}` judges it"
+
+
+def _first_unit(path: str) -> Unit | None:
+    """The first text or document behind a path; None where nothing can be read."""
+    from nodedoctor.intake.inputs import Unreadable, units
+
+    try:
+        return next(units([path], []), None)
+    except Unreadable:
+        return None

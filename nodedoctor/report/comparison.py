@@ -6,8 +6,7 @@ out, what somebody decided (versions, counts, settings) is kept.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from nodedoctor.model import Severity, Status
@@ -27,10 +26,11 @@ from nodedoctor.report.saved import read
 from nodedoctor.wording import about
 
 Direction = Literal["worse", "better", "other"]
-_KEYS = ("name", "uuid", "bus_id", "index", "device", "interface", "link", "pid", "path", "id")
-"""What tells the elements of a list apart, the first that all of them have."""
+_KEYS = ("name", "uuid", "bus_id", "address", "index", "device", "interface", "link", "pid", "path", "id")
+"""What tells the elements of a list apart: the first that all of them have, each another one."""
+SHORT = 60
+"""Characters of a value that is shown whole; of a longer list only what differs. Ours."""
 
-_NUMBER = re.compile(r"\d+")
 _RESTLESS = frozenset(
     """
     age aggregate argv available begins ber bytes c clock clocks counter counters dirty ends energy errors
@@ -91,7 +91,7 @@ def compare(before: Report, after: Report) -> Comparison:
     changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
     order = {"worse": 0, "other": 1, "better": 2}
     changes.sort(key=lambda change: (order[change.way], -severity_of(change.after or _nothing())))
-    facts = sorted(_between(before["facts"], after["facts"]), key=lambda change: change.name)
+    facts = sorted(_between(before["facts"], after["facts"]), key=lambda one: (one.name, one.before is None))
     return Comparison(tuple(changes), tuple(facts))
 
 
@@ -104,32 +104,6 @@ def heading(report: Report) -> str:
     """Which node, and when."""
     host = report["node"].get("hostname") or "unnamed node"
     return f"{host} {report['started'][:16].replace('T', ' ')}".strip()
-
-
-def render(comparison: Comparison, before: str, after: str) -> str:
-    """The comparison as text: worse first, then facts."""
-    from nodedoctor.report.inert import inert
-
-    lines = [f"{before}  ->  {after}"]
-    for change in comparison.changes:
-        lines.append(f"{change.way:<6} {change.words}  {change.check}  {told(change)}")
-    lines += [f"fact   {fact.name}  {fact.words}" for fact in comparison.facts]
-    if len(lines) == 1:
-        lines.append("nothing differs")
-    return "\n".join(inert(line) for line in lines) + "\n"
-
-
-def similar_facts(facts: Iterable[FactChange]) -> list[tuple[str, tuple[FactChange, ...]]]:
-    """Facts that changed from one value to another, with a name; those whose names differ only in numbers
-    are one: `topology.links.GPU*.GPU*`.
-    """
-    found: dict[tuple[str, str | None, str | None], list[FactChange]] = {}
-    for fact in facts:
-        found.setdefault((_NUMBER.sub("*", fact.name), fact.before, fact.after), []).append(fact)
-    return [
-        (members[0].name if len(members) == 1 else form, tuple(members))
-        for (form, _, _), members in found.items()
-    ]
 
 
 def told(change: Change) -> str:
@@ -184,6 +158,11 @@ def word(result: Result | None) -> str:
     return Status(result["status"]).word if result else "none"
 
 
+def side(result: Result | None) -> str | None:
+    """The status on one side, as documents have it; None where the check was not run."""
+    return result["status"] if result else None
+
+
 def _nothing() -> Result:
     entry = {"check": "", "findings": [{"status": "skip", "summary": "not looked at"}]}
     return read({"results": [entry]})["results"][0]
@@ -205,25 +184,55 @@ def _between(before: Any, after: Any, name: str = "") -> Iterator[FactChange]:
     elif isinstance(before, list) and isinstance(after, list) and _has_parts([*before, *after]):
         old, new = _by_name(before, after), _by_name(after, before)
         for key in {*old, *new}:
-            yield from _between(old.get(key), new.get(key), f"{name}[{key}]")
+            yield from _between(old.get(key), new.get(key), f"{name}[{_label(key, old, new)}]")
     elif before != after:
-        yield FactChange(name, _brief(before), _brief(after))
+        yield FactChange(name, *_sides(before, after))
 
 
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 
 
 def _by_name(values: list[Any], others: list[Any]) -> dict[Any, Any]:
-    """Elements by what tells them apart on both sides, or by their place."""
-    both = [*values, *others]
+    """Elements by what tells them apart on both sides and occurs on both, or by their place."""
     for key in _KEYS:
-        if all(isinstance(value, dict) and isinstance(value.get(key), str | int) for value in both):
+        mine, theirs = _names(values, key), _names(others, key)
+        if mine & theirs:
             return {value[key]: value for value in values}
     return dict(enumerate(values))
 
 
+def _label(key: Any, *sides: dict[Any, Any]) -> Any:
+    """What a person calls an element: GPU 3 by its index, and not by its UUID."""
+    found = next((side[key] for side in sides if key in side), None)
+    index = found.get("index") if isinstance(found, dict) else None
+    return index if type(index) is int else key
+
+
+def _names(values: list[Any], key: str) -> set[str | int]:
+    """What the elements of a list have under a key, each another one; nothing where that is not so."""
+    found = [value.get(key) if isinstance(value, dict) else None for value in values]
+    named = {name for name in found if isinstance(name, str | int)}
+    return named if None not in found and len(named) == len(found) else set()
+
+
 def _has_parts(values: list[Any]) -> bool:
     return any(isinstance(value, dict | list) for value in values)
+
+
+def _sides(before: Any, after: Any) -> tuple[str | None, str | None]:
+    """Two values in a few words; of long lists what only one of them has."""
+    old, new = _brief(before), _brief(after)
+    if (
+        not (isinstance(before, list) and isinstance(after, list))
+        or max(len(old or ""), len(new or "")) <= SHORT
+    ):
+        return old, new
+    gone = [value for value in before if value not in after]
+    come = [value for value in after if value not in before]
+    if len(gone) == len(before) or not (gone or come):
+        return old, new
+    alike = f"({len(before) - len(gone)} alike)"
+    return ", ".join([*map(str, gone), alike]), ", ".join([*map(str, come), alike])
 
 
 def _brief(value: Any) -> str | None:
@@ -231,8 +240,13 @@ def _brief(value: Any) -> str | None:
     if value in _NOTHING:
         return None
     if isinstance(value, dict):
-        return "(1 value)" if len(value) == 1 else f"({len(value)} values)"
+        shown = ", ".join(f"{key} {said}" for key, inner in value.items() if (said := _brief(inner)))
+        return (
+            shown if 0 < len(shown) <= SHORT else "(1 value)" if len(value) == 1 else f"({len(value)} values)"
+        )
+    if isinstance(value, list) and _has_parts(value):
+        only = _brief(value[0]) if len(value) == 1 else None
+        return only or f"({len(value)} entries)"
     if isinstance(value, list):
-        entries = "(1 entry)" if len(value) == 1 else f"({len(value)} entries)"
-        return entries if _has_parts(value) else ", ".join(map(str, value))
+        return ", ".join(map(str, value))
     return str(value)

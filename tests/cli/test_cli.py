@@ -100,13 +100,27 @@ def test_quiet_shows_only_problems():
             (["--since", "99999999999d"], "too far back"),
             (["--deadline", "0"], "--deadline"),
             (["--deadline", "soon"], "--deadline"),
-            (["--replay", "/no/such/node"], "/no/such/node: not a recorded node"),
+            (["--replay", "/no/such/node"], "nodedoctor: /no/such/node: No such file or directory\n"),
+            (
+                ["--replay", str(REPOSITORY / "README.md")],
+                f"README.md: not a recorded node: `nodedoctor read {REPOSITORY / 'README.md'}` judges outputs",
+            ),
             (["--replay", "/etc/passwd"], "not a recorded node"),
             (["--checks", "/no/such/folder"], "no folder of checks"),
             (["--record", "/no/such/folder/x.zip"], "no folder /no/such/folder"),
-            (["--nonsense"], "--nonsense"),
+            (["--nonsense"], "unknown option --nonsense; see"),
+            (["--jsn"], "nodedoctor: unknown option --jsn; did you mean --json?\n"),
+            (["fleet", "--jsn"], "unknown option --jsn; did you mean --json?\n"),
+            (["triage", "--jsn=1", "x"], "unknown option --jsn; did you mean --json?\n"),
+            (["--text=no"], "nodedoctor: --text: takes no value, not 'no' (see"),
+            (["--fail-on"], "nodedoctor: --fail-on: needs a value (see"),
+            ([str(REPOSITORY / "README.md")], "README.md: not a check: `nodedoctor read "),
+            (
+                [str(REPOSITORY / "nodedoctor" / "demo" / "healthy")],
+                "not a check: it is a recorded node; `nodedoctor --replay /",
+            ),
             (["--json", "--text"], "not allowed with"),
-            (["list"], "required"),
+            (["list"], "missing: kind"),
             (["list", "everything"], "everything"),
             (["schema", "world"], "world"),
             (["explain", "qwertyuiop"], "qwertyuiop"),
@@ -132,18 +146,23 @@ def test_subjects_ids_and_tags_select():
     assert all("fast" in r["tags"] for r in fast["results"])
 
 
-def test_lists_are_text_or_json():
-    for kind in ("checks", "facts", "probes", "knowledge"):
-        rows = json.loads(nodedoctor("list", kind, "--json").stdout)
-        assert rows
-        assert len(nodedoctor("list", kind).stdout.splitlines()) == len(rows)
-
-
 def test_every_command_has_a_module_and_a_name_that_no_check_may_have():
     elsewhere = {"demo", "explain", "list", "run", "schema"}
     assert {*MODULES} | elsewhere == {*COMMANDS}
     for module in MODULES.values():
         assert callable(importlib.import_module(module).main)
+
+
+@pytest.mark.parametrize("kind", ["checks", "facts", "probes", "knowledge"])
+def test_lists_fit_a_hundred_columns_and_have_every_row(kind: str):
+    lines = nodedoctor("list", kind).stdout.splitlines()
+    rows = json.loads(nodedoctor("list", kind, "--json").stdout)
+    assert max(map(len, lines)) <= 100
+    named = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert named == [row.get("id") or row["name"] for row in rows]
+    words = " ".join(lines).split()
+    told = " ".join(words)
+    assert all(" ".join((row.get("title") or row["about"]).split()) in told for row in rows)
 
 
 def test_schemas_are_schemas():

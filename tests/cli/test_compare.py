@@ -7,12 +7,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from forked import nodedoctor_forked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodedoctor.report.comparison import compare, render
+from nodedoctor.report.comparison import compare
+from nodedoctor.report.comparison_groups import change_groups, fact_groups
+from nodedoctor.report.comparison_views import document, render
 from nodedoctor.report.document import Report
 from nodedoctor.report.saved import read
 
@@ -63,7 +66,98 @@ def test_what_only_one_side_knows_is_one_change():
     before = report({"topology": known, "rails": {"ports": [{"id": 1}]}})
     after = report({"rails": {"ports": []}})
     told = {change.name: change.words for change in compare(before, after).facts}
-    assert told == {"topology": "(2 values) -> (none)", "rails.ports": "(1 entry) -> (none)"}
+    both = "links GPU0 GPU1 NV18, GPU1 GPU0 NV18, gpus GPU0, GPU1"
+    assert told == {"topology": f"{both} -> (none)", "rails.ports": "id 1 -> (none)"}
+    many = compare(report({"rails": {f"setting-{n}": "a value" for n in range(9)}}), report({}))
+    assert [change.words for change in many.facts] == ["rails (9 values) -> (none)"]
+
+
+def gpus(count: int, **of_3: Any) -> dict[str, Any]:
+    """GPUs with one name, as they are, of which GPU 3 may differ."""
+    return {
+        "gpus": {
+            "gpus": [
+                {"name": "H100", "uuid": f"GPU-{n}", "index": n, "vbios": "1", **(of_3 if n == 3 else {})}
+                for n in range(count)
+            ]
+        }
+    }
+
+
+def test_every_gpu_is_compared_though_all_have_one_name():
+    (change,) = compare(report(gpus(8)), report(gpus(8, vbios="2"))).facts
+    assert (change.name, change.words) == ("gpus.gpus[3].vbios", "1 -> 2")
+    moved = compare(report(gpus(8)), report(gpus(8, uuid="GPU-new"))).facts
+    assert [(one.name, one.after is None) for one in moved] == [
+        ("gpus.gpus[3]", True),
+        ("gpus.gpus[3]", False),
+    ]
+
+
+def test_many_values_of_one_gpu_are_one_entry():
+    links = {f"GPU{a}": {f"GPU{b}": "NV18" for b in range(8) if a != b} for a in range(8)}
+    cut = {a: {b: "NV16" if "GPU3" in (a, b) else "NV18" for b in row} for a, row in links.items()}
+    (group,) = fact_groups(
+        compare(report({"topology": {"links": links}}), report({"topology": {"links": cut}})).facts
+    )
+    assert (group.name, group.words, len(group.facts)) == (
+        "topology.links.GPU3.GPU*",
+        "NV18 -> NV16 (14 values)",
+        14,
+    )
+    (group,) = fact_groups(compare(report(gpus(8)), report(gpus(8, vbios="2", ecc=True))).facts)
+    assert (group.name, group.words) == ("gpus.gpus[3]", "ecc (none) -> True, vbios 1 -> 2")
+    kinds = {
+        "reads": dict.fromkeys(["3-1", "3-2", "1-3"], "ok"),
+        "writes": dict.fromkeys(["3-1", "3-2", "1-3"], "ok"),
+    }
+    none = {kind: dict.fromkeys(pairs, "no") for kind, pairs in kinds.items()}
+    (group,) = fact_groups(compare(report({"p2p": {"s": kinds}}), report({"p2p": {"s": none}})).facts)
+    assert (group.name, len(group.facts)) == ("p2p.s.*.3-*", 6)
+
+
+def test_of_a_long_list_what_differs_is_shown():
+    old, new = ([f"/dev/nvidia-number-{n}" for n in range(20) if n != gone] for gone in (3, 5))
+    (change,) = compare(report({"driver": {"nodes": old}}), report({"driver": {"nodes": new}})).facts
+    assert change.words == "/dev/nvidia-number-5, (18 alike) -> /dev/nvidia-number-3, (18 alike)"
+
+
+def test_checks_that_lost_the_same_device_are_one_entry():
+    lost = [{**found("unknown", reason="not-visible-here"), "judged_without": "GPU 5 (GPU_IS_LOST)"}]
+    well = {f"gpu_{name}": [found("pass")] for name in "abc"}
+    both = compare(report(**well), report(**dict.fromkeys(well, lost)))
+    (group,) = change_groups(both.changes)
+    assert (group.name, group.said) == ("3 checks", "judged without GPU 5 (GPU_IS_LOST)")
+    assert "PASS -> UNKN  3 checks  judged without GPU 5 (GPU_IS_LOST): gpu.a, gpu.b, gpu.c" in render(
+        both, "a", "b"
+    )
+
+
+def test_lines_end_between_words_and_colours_are_asked_for():
+    long = [{**found("fail"), "summary": "word " * 60}]
+    both = compare(report(a_check=[found("pass")]), report(a_check=long))
+    plain = render(both, "a", "b", width=80)
+    assert all(len(line) <= 80 and not line.endswith("wor") for line in plain.splitlines())
+    assert plain.splitlines()[2].startswith("       word") and "\x1b" not in plain
+    assert (
+        render(both, "a", "b", colour=True).splitlines()[1].startswith("\x1b[1;31mworse\x1b[0m  PASS -> FAIL")
+    )
+
+
+def test_the_document_follows_its_schema_and_loses_nothing():
+    schema = json.loads((DEMO.parent / "report" / "schemas" / "compare.schema.json").read_text())
+    before, after = (
+        report(gpus(8), a_check=[found("pass")]),
+        report(gpus(8, vbios="2", ecc=True), b_check=[GPU3]),
+    )
+    both = compare(before, after)
+    told = document(both, before, after)
+    jsonschema.validate(told, schema)
+    assert [one for group in told["facts"] for one in group["values"]] == [
+        {"fact": fact.name, "before": fact.before, "after": fact.after} for fact in both.facts
+    ]
+    assert {check for group in told["changes"] for check in group["checks"]} == {"a.check", "b.check"}
+    assert told["worse"] is both.worse
 
 
 def test_facts_that_move_by_themselves_are_left_out():
@@ -97,6 +191,9 @@ def test_recorded_nodes_and_reports_can_be_mixed(tmp_path: Path):
     assert "worse  PASS -> FAIL  nvlink.links  GPU 3" in worse.stdout
     back = run("compare", DEMO / "nvlinks-down", saved)
     assert back.returncode == 0 and "better FAIL -> PASS  nvlink.links" in back.stdout
+    data = json.loads(run("compare", "--json", saved, DEMO / "nvlinks-down").stdout)
+    assert data["schema"] == "nodedoctor.compare/1" and data["worse"] and "nvlink.links" in str(data)
+    assert run("compare", "--text", saved, DEMO / "nvlinks-down").stdout == worse.stdout
     same = run("compare", saved, DEMO / "healthy")
     assert same.returncode == 0 and "nothing differs" in same.stdout
 

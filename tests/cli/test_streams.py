@@ -104,6 +104,21 @@ def test_a_dash_is_no_file(option: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("path", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_what_is_asked_for_on_stdout_comes_after_the_report(path: str) -> None:
+    node = Path(__file__).parents[2] / "nodedoctor" / "demo" / "nvlinks-down"
+    argv = [sys.executable, "-m", "nodedoctor", "--replay", str(node), "--summary", "--ticket", path]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    first, second, *_ = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (Exit.FAIL, "")
+    assert "GPU 3 lost 2 NVLinks" in first and second.startswith("# ")
+    with open("/dev/full", "w") as nowhere:
+        full = subprocess.run(
+            [*argv[:-1], "/dev/stderr"], stdout=subprocess.PIPE, stderr=nowhere, timeout=60, check=False
+        )
+    assert full.returncode == Exit.OUTPUT
+
+
 @pytest.mark.parametrize(
     ("words", "meant"), [("flet", "fleet"), ("traige x.log", "triage"), ("demo helthy", "healthy")]
 )

@@ -119,7 +119,7 @@ def test_every_node_survives_being_saved_and_read_again(ssh: dict[str, str], tmp
 def test_how_to_look_again_is_what_works(ssh: dict[str, str], tmp_path: Path):
     words = ["--text", "--ssh", "gpu-[1-2]", "--expect", "gpus=8", "driver.gpus-present"]
     done = subprocess.run(argv(*words), capture_output=True, text=True, timeout=100, env=ssh)
-    told = [line.strip() for line in done.stdout.splitlines() if line.strip().startswith("$")]
+    told = [line.strip() for line in done.stdout.splitlines() if line.strip().startswith("$ nodedoctor")]
     assert told == ["$ nodedoctor fleet --ssh gpu-1 driver.gpus-present"]
 
 

@@ -16,8 +16,9 @@ from nodedoctor.fleet.document import document, fleet_of, render
 from nodedoctor.fleet.model import Fleet, Node, NodeCause, Problem
 from nodedoctor.fleet.text import render as text
 from nodedoctor.model import Status
+from nodedoctor.nodeset import expand
 from nodedoctor.report import html, junit
-from nodedoctor.tui.lines import matrix
+from nodedoctor.tui.lines import matrix, node_pages
 from nodedoctor.tui.lines import nodes as screen
 from nodedoctor.tui.theme import UNICODE
 
@@ -42,6 +43,11 @@ causes = st.builds(
     st.sampled_from(["provider: GPU 3 lost 2 NVLinks", "NODE: GPU 5 lost 2 NVLinks", "\x1b[2J"]),
     st.sampled_from(["", "nvidia-smi nvlink -s -i 3"]),
     st.sampled_from([(), ("nvlink.links@gpu:3", "ib.state")]),
+    headline=st.sampled_from(["GPU 3 lost 2 NVLinks", "GPU 5 lost 2 NVLinks", "\x1b[2J"]),
+    owner=st.sampled_from(["provider", "administrator", "you", "job-code", "undetermined"]),
+    action=st.sampled_from(["replace-node", "investigate", "none"]),
+    subjects=st.sampled_from([(), ("gpu:3",), ("port:mlx5_4/1",)]),
+    preview=st.booleans(),
 )
 
 
@@ -87,6 +93,15 @@ def test_a_fleet_read_back_from_its_document_is_that_fleet(fleet: Fleet) -> None
 
 
 @given(fleets())
+def test_every_cause_of_every_node_is_in_the_list_of_causes(fleet: Fleet) -> None:
+    listed = document(fleet)["causes"]
+    assert all(one["count"] == len(expand(one["nodes"])) for one in listed)
+    told = {(one["check"], one["owner"], host) for one in listed for host in expand(one["nodes"])}
+    assert told == {(cause.check, cause.owner, node.host) for node in fleet.nodes for cause in node.causes}
+    assert all((one["command"] is None) or one["host"] in expand(one["nodes"]) for one in listed)
+
+
+@given(fleets())
 def test_every_view_of_a_fleet_is_the_one_of_its_document(fleet: Fleet) -> None:
     live = document(fleet)
     saved = json.loads(render(live))
@@ -97,12 +112,12 @@ def test_every_view_of_a_fleet_is_the_one_of_its_document(fleet: Fleet) -> None:
 
 def shown(fleet: Fleet) -> list[object]:
     """All that the screen says of a fleet."""
-    checks, more = matrix.columns(fleet, 80)
-    cells = matrix.rows(fleet, checks, 80, UNICODE)
-    lines: list[object] = [screen.head(screen.Round(fleet)), *cells]
-    lines += [list(matrix.about(fleet, row.key, more)) for row in cells]
+    cells = matrix.rows(fleet, 80, UNICODE)
+    lines: list[object] = [screen.head(screen.Round(fleet)), matrix.heading(fleet, 80), *cells]
+    lines += [list(matrix.about(fleet, row.key)) for row in cells]
     for folded, needle in product((True, False), ("", "is:fail", "!nvlink")):
-        rows = screen.rows(fleet, folded=folded, glyphs=UNICODE, needle=needle)
-        lines += [rows, [screen.page(fleet, row.key) for row in rows]]
-        lines += [screen.names(fleet, row.key) for row in rows]
+        listed = screen.entries(fleet, folded=folded, glyphs=UNICODE, needle=needle)
+        assert len({entry.key for entry in listed}) == len(listed)
+        lines += [screen.rows(listed, 80, UNICODE), [node_pages.page(fleet, entry) for entry in listed]]
+        lines += [entry.hosts for entry in listed]
     return lines

@@ -253,8 +253,8 @@ def test_exit_codes(folder: Path):
     ("words", "said"),
     [
         (["--reports", "/nowhere/at/all"], "/nowhere/at/all: no such file or folder"),
-        ([], "one of the arguments --ssh --slurm --ray --kube --reports is required"),
-        (["--reports", ".", "--ssh", "a"], "not allowed with argument"),
+        ([], "one of --ssh --slurm --ray --kube --reports is required"),
+        (["--reports", ".", "--ssh", "a"], "not allowed with --"),
         (["--reports", ".", "--peers"], "--peers is for nodes that are asked now"),
         (["--slurm", "nvlink"], "--slurm nvlink: put CHECK before --slurm"),
         (["--ray", "nvlink"], "--ray nvlink: put CHECK before --ray"),
@@ -310,8 +310,12 @@ def test_the_text_tells_each_problem_once(folder: Path):
     done = run("fleet", "--reports", str(folder))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("FAIL 9 nodes (reports): 3 fail, 1 unreadable, 5 pass")
-    assert sum(line.startswith("FAIL nvlink.links") for line in lines) == 1
-    assert "3 nodes sick-[7-9]" in done.stdout and "PASS 4 nodes gpu-[001-004]" in done.stdout
+    cause = lines.index("FAIL PROV  GPU 3 lost 2 NVLinks; request a replacement [nvlink.links]")
+    assert lines[cause + 1 : cause + 3] == [
+        "     3 nodes sick-[7-9], first on sick-7:",
+        "     $ nvidia-smi nvlink -s -i 3",
+    ]
+    assert done.stdout.count("lost 2 NVLinks") == 1 and "PASS 4 nodes gpu-[001-004]" in done.stdout
     assert all(len(line) <= 100 for line in lines)
     quiet = run("fleet", "-q", "--reports", str(folder)).stdout
     assert "PASS" not in quiet and "nvlink.links" in quiet

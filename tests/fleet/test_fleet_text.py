@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from nodedoctor.fleet.compare.causes import shared_causes
 from nodedoctor.fleet.compare.grouping import families, fix
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.document import document
-from nodedoctor.fleet.model import Fleet, Node, Oddity, Problem, ValueGroup
+from nodedoctor.fleet.model import Fleet, Node, NodeCause, Oddity, Problem, ValueGroup
 from nodedoctor.fleet.text import render
 from nodedoctor.model import Status
 from nodedoctor.report.steps import CUT_FIX
@@ -20,6 +21,62 @@ def links(host: str, gpu: int = 3, up: int = 16, fix: str = "Reseat it.") -> Nod
 
 def text(*nodes: Node, oddities: tuple[Oddity, ...] = (), quiet: bool = False) -> str:
     return render(document(Fleet("0", "ssh", "", 1.0, nodes, oddities)), width=200, quiet=quiet)
+
+
+def broken(host: str, gpu: int = 3, owner: str = "provider", command: str = "nvidia-smi") -> Node:
+    """A node with one cause, what follows from it, and a problem of its own."""
+    root = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, "16 of 18 NVLinks up", fix="Reset it. " * 30)
+    shown = Problem("kernel.xid", f"gpu:{gpu}", Status.FAIL, "Xid 74 (2 times)")
+    cause = NodeCause(
+        "nvlink.links",
+        Status.FAIL,
+        command=command,
+        explains=(root.id, shown.id),
+        headline=f"GPU {gpu} lost 2 NVLinks",
+        owner=owner,
+        action="replace-node",
+        subjects=(f"gpu:{gpu}",),
+    )
+    return Node(host, verdict=Status.FAIL, problems=(root, shown), causes=(cause,))
+
+
+def test_nodes_with_one_cause_are_one_entry_with_the_first_command():
+    shown = text(broken("s1"), broken("s2"), broken("s9"))
+    lines = shown.splitlines()
+    assert lines[2:6] == [
+        "causes",
+        "FAIL PROV  GPU 3 lost 2 NVLinks; request a replacement [nvlink.links]",
+        "     3 nodes s[1-2,9], first on s1:",
+        "     $ nvidia-smi",
+    ]
+    assert lines[8] == "     follows from it: kernel.xid"
+    assert "wrong on the nodes" not in shown and shown.count("lost 2 NVLinks") == 1
+
+
+def test_other_numbers_are_one_cause_and_each_node_keeps_its_own():
+    shown = text(broken("s1"), broken("s2", gpu=5), broken("s3"))
+    assert "     2 nodes s[1,3], first on s1:\n     $ nvidia-smi\n     s2: GPU 5 lost 2 NVLinks\n" in shown
+    many = text(*(broken(f"s{gpu}", gpu=gpu) for gpu in range(1, 7)))
+    assert many.count("lost 2 NVLinks") == 3 and "3 nodes s[4-6]: the same with other numbers" in many
+
+
+def test_another_owner_is_another_cause():
+    one, two = shared_causes([broken("s1"), broken("s2", owner="administrator")])
+    assert (one.hosts, two.hosts) == (("s1",), ("s2",))
+    shown = text(broken("s1"), broken("s2", owner="administrator"))
+    assert "FAIL PROV  GPU 3" in shown and "FAIL ADMIN GPU 3" in shown
+
+
+def test_the_command_is_for_a_node_that_has_one():
+    shown = text(broken("s1", command=""), broken("s2"))
+    assert "2 nodes s[1-2], first on s2:" in shown
+    assert "$" not in text(broken("s1", command=""))
+
+
+def test_a_long_fix_ends_with_a_sentence():
+    lines = text(broken("s1")).splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("     fix "))
+    assert lines[first + 1].endswith("Reset it.") and "Reset" not in lines[first + 2]
 
 
 def test_no_serial_of_one_node_is_told_for_another():

@@ -108,6 +108,38 @@ def test_kinds_of_nodes_are_shown_where_there_are_several() -> None:
     assert "Kinds of nodes8 x H1007 nodess[0-6]4 x A1001 nodes7" in text
 
 
+def test_the_page_begins_with_causes_owner_nodes_and_the_first_command() -> None:
+    document = nodes(4, ["Replace it."])
+    document["kinds"] = [{"kind": kind, "nodes": "s0", "count": 2} for kind in ("8 x H100", "4 x A100")]
+    cause = {
+        "check": "memory.ecc",
+        "status": "fail",
+        "owner": "provider",
+        "action": "replace-node",
+        "todo": "request a replacement",
+        "headline": "GPU 0 has <uncorrected> errors",
+        "alike": False,
+        "host": "s2",
+        "command": "nvidia-smi -q -d ECC -i 0",
+        "fix": "Replace it.",
+        "follows": ["kernel.xid"],
+        "nodes": "s[0-3]",
+        "count": 4,
+    }
+    document["causes"] = [cause, {**cause, "count": 1, "command": None, "nodes": "s9", "alike": True}]
+    page, text = html.render(document), told(document).text
+    order = ["causes", "mute", "odd", "matrix", "nodes", "kinds"]
+    sections = re.findall('<section id="([a-z]+)"', page)
+    assert sections == [name for name in order if name in sections] and sections[0] == "causes"
+    first, second = text.partition("Causes 2")[2].split("FAIL")[1:3]
+    assert first.startswith(" GPU 0 has <uncorrected> errors")
+    assert "ownerprovider; request a replacement" in first and "firstnvidia-smi -q -d ECC -i 0on s2" in first
+    assert "nodess[0-3] 4 nodes, others with other numbers" in first and "follows from itkernel.xid" in first
+    assert "nodess9" in second and "first" not in second.partition("check")[0]
+    document["causes"] = [cause] * 30
+    assert "10 more causes" in told(document).text
+
+
 def test_a_version_stays_on_one_line() -> None:
     assert re.search('<th scope="row" class="odd whole">550.54.15 &lt;</th>', html.render(fleet(130)))
 

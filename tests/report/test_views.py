@@ -20,7 +20,16 @@ from nodedoctor import model
 from nodedoctor.cli.compare import document_of
 from nodedoctor.cli.exit_codes import exit_code
 from nodedoctor.demo import DEMOS, folder
-from nodedoctor.report import comparison, html, job_text, junit, prometheus, summary, text
+from nodedoctor.report import (
+    comparison,
+    comparison_views,
+    html,
+    job_text,
+    junit,
+    prometheus,
+    summary,
+    text,
+)
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report, severity_of
 from nodedoctor.report.matrix import matrices
@@ -84,7 +93,7 @@ def test_a_comparison_with_a_saved_report_is_the_one_with_the_run(tmp_path: Path
     live, read_back = (comparison.compare(document_of(one), document_of(after)) for one in (before, saved))
     assert read_back == live and live.worse
     names = comparison.heading(document_of(before)), comparison.heading(document_of(after))
-    assert comparison.render(read_back, *names) == comparison.render(live, *names)
+    assert comparison_views.render(read_back, *names) == comparison_views.render(live, *names)
     assert html.render_comparison(read_back, *names) == html.render_comparison(live, *names)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -18,7 +19,7 @@ from nodedoctor.nodeset import expand
 from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
 from nodedoctor.tui.app import NodeDoctor
-from nodedoctor.tui.lines import matrix, nodes
+from nodedoctor.tui.lines import matrix, node_pages, nodes
 from nodedoctor.tui.lines.nodes import Round
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.state import Nothing
@@ -103,7 +104,7 @@ def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
     shown = []
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("enter")(app, pilot)
+        await press("enter", "j", "enter")(app, pilot)
         await until(pilot, lambda: isinstance(app.screen, ChecksScreen))
         shown.append(frame(app))
         await press("2")(app, pilot)
@@ -115,19 +116,19 @@ def test_enter_opens_a_nodes_report_on_every_screen(tmp_path: Path):
     checks, topology, back = shown
     assert "\ngpu-a3-017" in checks and "rack.links" in checks and "7 Fleet" in checks
     assert "\ntopology" in topology and "GPU0" in topology
-    assert "> FAIL gpu-017" in back
+    assert "> FAIL         gpu-017" in back
 
 
 def test_a_report_that_is_gone_is_said(tmp_path: Path):
     shown = []
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("enter")(app, pilot)
+        await press("enter", "j", "enter")(app, pilot)
         await until(pilot, lambda: any("No such file" in note.message for note in app._notifications))
         shown.append(frame(app))
 
     sit([Round(fleet(str(tmp_path / "gone.json")))], act)
-    assert "> FAIL gpu-017" in shown[0]
+    assert "> FAIL         gpu-017" in shown[0]
 
 
 def test_nodes_with_the_same_cause_are_one_line_with_a_command_to_type():
@@ -136,7 +137,14 @@ def test_nodes_with_the_same_cause_are_one_line_with_a_command_to_type():
         root = Problem("nvlink.links", f"gpu:{gpu}", Status.FAIL, "16 of 18 NVLinks up", "reset-gpu")
         shown = Problem("kernel.xid", f"gpu:{gpu}", Status.FAIL, "Xid 74 (2 times)")
         cause = NodeCause(
-            "nvlink.links", Status.FAIL, said, f"nvidia-smi nvlink -s -i {gpu}", (root.id, shown.id)
+            "nvlink.links",
+            Status.FAIL,
+            said,
+            f"nvidia-smi nvlink -s -i {gpu}",
+            (root.id, shown.id),
+            f"GPU {gpu} lost 2 NVLinks",
+            "provider",
+            "replace-node",
         )
         return replace(_node(host, root, shown), cause=said, causes=(cause,))
 
@@ -146,18 +154,71 @@ def test_nodes_with_the_same_cause_are_one_line_with_a_command_to_type():
     shown = []
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        for keys in ((), ("enter",), ("j",), ("escape", "c")):
+        for keys in ((), ("enter",), ("j", "j"), ("escape", "c")):
             await press(*keys)(app, pilot)
             shown.append(frame(app))
 
     app = sit([Round(replace(fleet(), nodes=tuple(nodes_)))], act)
     folded, opened, node, again = shown
-    assert re.search(r"> FAIL ► 3 nodes +GPU 3 lost 2 NVLinks; request a replacement", folded)
-    assert "first     $ nvidia-smi nvlink -s -i 3" in folded and "gpu-008  GPU 5 lost 2 NVLinks" in folded
-    assert "kernel.xid" not in folded and "FAIL gpu-003" not in folded
-    assert "> FAIL ▼ 3 nodes" in opened and "  FAIL gpu-003" in opened
-    assert "> FAIL gpu-003" in node and "symptoms  kernel.xid" in node and "$ nvidia-smi nvlink" in node
-    assert "FAIL gpu-003" not in again and app.copied == ["gpu-[003,007-008]"]
+    assert re.search(r"> FAIL PROV  ► 3 nodes +GPU 3 lost 2 NVLinks.*; request a replacement", folded)
+    assert "owner     provider; request a replacement" in folded and "FAIL PROV    gpu-003" not in folded
+    assert "first     $ nvidia-smi nvlink -s -i 3\n          on gpu-003" in folded
+    lines = opened.splitlines()
+    first = next(number for number, line in enumerate(lines) if "▼ 3 nodes" in line)
+    members = ["gpu-003", "gpu-007", "gpu-008"]
+    assert [line.split()[2] for line in lines[first + 1 : first + 4]] == members
+    assert "GPU 5 lost 2 NVLinks" in lines[first + 3]
+    assert "> FAIL PROV    gpu-007" in node and "follows from it  kernel.xid" in node
+    assert "$ nvidia-smi nvlink -s -i 3\n          on gpu-007" in node
+    assert "  gpu-003  " not in again and "> FAIL PROV  ► 3 nodes" in again
+    assert app.copied == ["gpu-[003,007-008]"]
+
+
+def _keys(whole: Fleet, **options: Any) -> list[str]:
+    return [entry.key for entry in nodes.entries(whole, glyphs=UNICODE, **options)]
+
+
+def _caused(host: str, *headlines: str, owner: str = "administrator") -> Node:
+    causes = tuple(
+        NodeCause(
+            "driver.answers",
+            Status.FAIL,
+            explains=("driver.answers",),
+            headline=said,
+            owner=owner,
+            action="reboot",
+        )
+        for said in headlines
+    )
+    return replace(_node(host, Problem("driver.answers", "", Status.FAIL, "no answer")), causes=causes)
+
+
+def test_a_node_is_below_each_of_its_causes():
+    whole = Fleet("0", "ssh", "", 0.0, (_caused("n1", "a", "b"), _caused("n2", "a"), _caused("n3", "b")))
+    groups = nodes.entries(whole, glyphs=UNICODE)
+    assert [(entry.said, entry.hosts) for entry in groups[:2]] == [("a", "n[1-2]"), ("b", "n[1,3]")]
+    opened = nodes.entries(whole, glyphs=UNICODE, opened={entry.key for entry in groups})
+    assert [entry.name.split()[-1] for entry in opened[:6]] == ["nodes", "n1", "n2", "nodes", "n1", "n3"]
+    assert opened[1].said == "also b" and len({entry.key for entry in opened}) == len(opened)
+
+
+def test_owner_and_action_stay_where_the_words_are_cut():
+    whole = Fleet("0", "ssh", "", 0.0, (_caused("gpu-a3-017", "driver " * 40),))
+    (row,) = nodes.rows(nodes.entries(whole, glyphs=UNICODE), 79, UNICODE)
+    assert row.word == "FAIL ADMIN" and row.text.endswith("…; reboot the node")
+    assert len(row.text) <= 79 - nodes.MARGIN - len("gpu-a3-017")
+
+
+def test_silent_and_unseen_nodes_are_one_line_each():
+    def unseen(host: str) -> Node:
+        return _node(host, Problem("ib.state", "", Status.UNKNOWN, "no", reason="denied"))
+
+    silent = (Node(f"s{number}", "silent", f"no answer in {number} s") for number in range(20))
+    whole = Fleet("0", "ssh", "", 0.0, (*silent, *(unseen(f"u{number}") for number in range(20))))
+    first, second = nodes.rows(nodes.entries(whole, glyphs=UNICODE), 100, UNICODE)
+    assert (first.name, second.name) == ("► 20 nodes", "► 20 nodes")
+    assert first.text.startswith("silent: no answer in 0 s (others alike)")
+    assert second.text.startswith("1 check could not be judged: denied   u[0-19]")
 
 
 def test_until_a_node_is_opened_there_is_none_to_see_or_save():
@@ -188,40 +249,47 @@ def test_until_a_node_is_opened_there_is_none_to_see_or_save():
     ],
 )
 def test_filters(typed: str, keys: list[str]):
-    rows = nodes.rows(fleet(), folded=True, glyphs=UNICODE, needle=typed)
-    assert [row.key for row in rows if row.key != nodes.WELL] == keys
-    if not rows:
-        assert "nothing fits" in nodes.page(fleet(), "")[0].text
+    assert _keys(fleet(), needle=typed) == keys
+    assert "nothing fits" in node_pages.page(fleet(), None)[0].text
 
 
-def test_the_matrix_says_what_does_not_fit():
-    problems = [Problem(f"rack.check-{n:02}", "", Status.WARN, "warns") for n in range(60)]
-    wide = Fleet("0", "ssh", "", 0.0, (_node("gpu-1", *problems),))
-    checks, more = matrix.columns(wide, 80)
-    assert len(checks) + more == 60 and 15 < len(checks) < 30
-    (row,) = matrix.rows(wide, checks, 80, UNICODE)
-    assert sum(len(text) for text, _ in row.parts) + 6 <= 80
-    told = [para.text for para in matrix.about(wide, row.key, more)]
-    assert f"{more} more checks" in told[-1] and told[0].split() == [f"rack.check-{n:02}" for n in range(60)]
-    for height, tall in ((24, 10), (40, 13), (12, 1)):
-        heads = matrix.heading(checks, 80, height)
-        assert len(heads) == tall
-    assert [line[1][0].split(" ")[0] for line in matrix.heading(checks, 80, 40)] == list("rack.check-00")
+def test_the_matrix_has_a_column_for_each_subject_at_every_width():
+    links = [Problem("nvlink.links", f"gpu:{n}", Status.FAIL, "down") for n in range(2)]
+    bad = [
+        *links,
+        Problem("nvlink.errors", "", Status.FAIL, "many"),
+        Problem("ib.rate", "", Status.WARN, "s"),
+    ]
+    hidden = Problem("memory.ecc", "", Status.UNKNOWN, "no", reason="denied")
+    hung = Problem("driver.mode", "", Status.UNKNOWN, "no", reason="stuck")
+    whole = Fleet("0", "ssh", "", 0.0, (_node("gpu-1", *bad, hidden, hung), _node("gpu-2")))
+    for width in (40, 79, 199):
+        head = "".join(text for text, _ in matrix.heading(whole, width))
+        for row in matrix.rows(whole, width, UNICODE):
+            line = " " * 6 + "".join(text for text, _ in row.parts)
+            assert width < 60 or len(line) <= width
+            mark = line[max(head.find("NVL"), head.find("NVLink")) :].split()[0]
+            assert len(row.parts) == 13 and mark == ("2F" if row.key == "node gpu-1" else ".")
+    sick, well = (matrix.rows(whole, 79, UNICODE)[at].parts for at in range(2))
+    assert [text.strip() for text, _ in sick[1:]] == ["1U", "", "-", "2F", "", "1W", *[""] * 6]
+    assert [text.strip() for text, _ in well[1:]] == [".", "", "", ".", "", ".", *[""] * 6]
+    told = [para.text for para in matrix.about(whole, "node gpu-1")]
+    assert told == ["nvlink.links nvlink.errors", "driver.mode", "ib.rate", "memory.ecc", matrix.LETTERS]
+    plugin = _node("gpu-3", Problem("rack.door", "", Status.WARN, "open"))
+    assert matrix.columns(replace(whole, nodes=(plugin,)))[-1] == "Other"
 
 
-def test_a_node_leads_with_its_cause_and_the_hardware_of_an_oddity_is_told_on_its_page():
-    sick = replace(
-        fleet().nodes[16], cause="provider: GPU 3 lost 2 NVLinks; request a replacement (and 1 more)"
-    )
+def test_the_hardware_of_an_oddity_is_on_its_page():
+    sick = fleet().nodes[16]
     usual = ValueGroup("18", ("gpu-1", "gpu-2", "gpu-3"))
     odd = ValueGroup("7 x 18, 1 x 16", (sick.host,))
     kind = " (8 x NVIDIA H100 80GB HBM3)"
     up = Oddity("up", f"NVLinks up{kind}", Status.WARN, "", "", (usual, odd), usual, (sick.host,))
     whole = Fleet("0", "ssh", "", 0.0, (sick,), (up,))
-    second, first = nodes.rows(whole, folded=True, glyphs=UNICODE)
-    assert (first.name, first.text) == ("NVLinks up", "gpu-017 1 x 16; most 18")
-    assert second.text == "GPU 3 lost 2 NVLinks; request a replacement (and 1 more)"
-    assert any("8 x NVIDIA H100" in para.text for para in nodes.page(whole, first.key))
+    first, second = nodes.entries(whole, glyphs=UNICODE)
+    assert first.said == "nvlink.links: GPU 3: 16 of 18 NVLinks up; down: 4, 11"
+    assert second.said == "NVLinks up: gpu-017 1 x 16; most 18"
+    assert any("8 x NVIDIA H100" in para.text for para in node_pages.page(whole, second))
 
 
 @pytest.mark.parametrize("odd", [Status.FAIL, Status.WARN])
@@ -231,10 +299,12 @@ def test_rows_are_in_order_of_severity_and_nodes_before_what_sets_them_apart(odd
     usual, other = ValueGroup("580", ("gpu-1", "gpu-3")), ValueGroup("570", ("gpu-2",))
     oddity = Oddity("driver", "NVIDIA driver", odd, "", "", (usual, other), usual, ("gpu-2",))
     whole = Fleet("0", "ssh", "", 0.0, (_node("gpu-1"), node, _node("gpu-3")), (oddity,))
-    shown = [row.key for row in nodes.rows(whole, folded=True, glyphs=UNICODE)]
-    first = "oddity driver" if Severity.of(odd) > Severity.of(sick) else "node gpu-2"
-    assert shown[0] == first and shown[-1] == nodes.WELL and len(shown) == 3
-    assert nodes.worst(whole, nodes.rows(whole, folded=True, glyphs=UNICODE)) == first
+    shown = nodes.entries(whole, glyphs=UNICODE)
+    assert (shown[0].key == "oddity driver") is (Severity.of(odd) > Severity.of(sick))
+    assert shown[-1].key == nodes.WELL and [entry.hosts for entry in shown[:2]] == ["gpu-2", "gpu-2"]
+    flat = _keys(whole, folded=False)
+    assert sorted(flat) == ["node gpu-1", "node gpu-2", "node gpu-3", "oddity driver"]
+    assert (flat[0] == "oddity driver") is (Severity.of(odd) > Severity.of(sick))
 
 
 @pytest.mark.parametrize(("size", "drawn"), [((80, 24), False), ((140, 40), True), ((200, 60), True)])
@@ -246,7 +316,7 @@ def test_the_matrix_is_below_the_page_where_all_of_it_is_in_view(size: tuple[int
         shown.append(frame(app))
 
     sit([Round(fleet())], act, size)
-    assert (matrix.LETTERS in shown[0]) is drawn and "gpu-017" in shown[0]
+    assert (matrix.LETTERS in shown[0]) is drawn and "16 of 18 NVLinks up" in shown[0]
 
 
 def test_nodes_come_in_one_by_one():
@@ -263,7 +333,7 @@ def test_nodes_come_in_one_by_one():
 
 def test_names_are_copied_as_a_node_set():
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("G", "k", "k", "c", "G", "c", "m", "g", "j", "c")(app, pilot)
+        await press("G", "k", "c", "G", "c", "m", "g", "j", "c")(app, pilot)
 
     app = sit([Round(fleet())], act)
     assert app.copied == ["gpu-120", "gpu-[001-016,018-019,022-098,101-119]", "gpu-[020-021]"]

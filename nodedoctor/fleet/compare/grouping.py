@@ -95,7 +95,12 @@ def families(found: Iterable[Found]) -> Iterator[list[GroupedProblem]]:
 
 def fix(ones: Sequence[GroupedProblem]) -> str:
     """What to do about a family."""
-    return common(problem.fix for one in ones for _, problem in one.found)
+    return fix_of(problem for one in ones for _, problem in one.found)
+
+
+def fix_of(problems: Iterable[Problem]) -> str:
+    """What to do about problems, as far as all of them say the same."""
+    return common(problem.fix for problem in problems)
 
 
 def blank(text: str) -> str:

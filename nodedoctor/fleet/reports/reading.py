@@ -127,6 +127,11 @@ def _cause(cause: Cause) -> NodeCause:
         said=truncate_text(cause_line(cause)),
         command=command if len(command) <= LONGEST else "",  # half a command is none
         explains=tuple(truncate_text(id) for id in (cause["id"], *cause["explains"])[:MOST]),
+        headline=truncate_text(cause["headline"]),
+        owner=truncate_text(cause["owner"], 40),
+        action=truncate_text(cause["action"], 40),
+        subjects=tuple(truncate_text(subject) for subject in cause["subjects"][:MOST]),
+        preview=cause.get("preview", False),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from nodedoctor.report.comparison import Change, Comparison, FactChange, told, word
+from nodedoctor.report.comparison import Comparison, FactChange, word
+from nodedoctor.report.comparison_groups import ChangeGroup, FactGroup, change_groups, fact_groups
 from nodedoctor.report.document import Result
 from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each_piece, element
@@ -17,7 +18,8 @@ _TONE = {"worse": "fail", "other": "warn", "better": "pass"}
 def render(comparison: Comparison, before: str, after: str) -> str:
     """The page of a comparison."""
     nothing = element("p", "nothing differs", class_="calm")
-    facts = blocks.section if len(comparison.facts) <= OPEN else blocks.folded
+    groups = fact_groups(comparison.facts)
+    facts = blocks.section if len(groups) <= OPEN else blocks.folded
     way = blocks.mark("worse", "fail") if comparison.worse else blocks.mark("nothing worse", "pass")
     return shell.page(
         f"{after} against {before}",
@@ -28,8 +30,8 @@ def render(comparison: Comparison, before: str, after: str) -> str:
             element("p", each_piece(_tally(comparison), between=" "), class_="counts"),
             class_=f"head {'fail' if comparison.worse else 'pass'}",
         ),
-        blocks.section("changes", "Checks", blocks.rows(map(_change, comparison.changes))),
-        facts("facts", "Facts", _facts(comparison.facts), count=len(comparison.facts)),
+        blocks.section("changes", "Checks", blocks.rows(map(_change, change_groups(comparison.changes)))),
+        facts("facts", "Facts", _facts(groups), count=len(comparison.facts)),
         *(() if comparison.changes or comparison.facts else (nothing,)),
     )
 
@@ -44,16 +46,17 @@ def _tally(comparison: Comparison) -> Iterator[Markup]:
         yield element("a", blocks.mark(str(count), "skip"), f" fact{'s' if count > 1 else ''}", href="#facts")
 
 
-def _change(change: Change) -> Markup:
-    before, after = word(change.before), word(change.after)
+def _change(group: ChangeGroup) -> Markup:
+    first, *others = group.changes
+    checks = f": {', '.join(one.check for one in group.changes)}" if others else ""
     return blocks.row(
-        blocks.mark(change.way, _TONE[change.way]),
-        change.check,
-        _side(change.before, before),
+        blocks.mark(group.way, _TONE[group.way]),
+        group.name,
+        _side(first.before, word(first.before)),
         " -> ",
-        _side(change.after, after),
+        _side(first.after, word(first.after)),
         "  ",
-        told(change),
+        group.said + checks,
     )
 
 
@@ -61,9 +64,10 @@ def _side(result: Result | None, word: str) -> Markup:
     return blocks.mark(word, result["status"] if result else "skip")
 
 
-def _facts(facts: tuple[FactChange, ...]) -> Markup:
-    if not facts:
+def _facts(groups: Sequence[FactGroup]) -> Markup:
+    if not groups:
         return Markup()
+    facts = (fact for group in groups for fact in _rows(group))
     head = element("tr", *(element("th", name, scope="col") for name in ("fact", "before", "after")))
     body = (
         element(
@@ -76,3 +80,12 @@ def _facts(facts: tuple[FactChange, ...]) -> Markup:
         for fact in facts
     )
     return element("table", element("thead", head), element("tbody", each_piece(body)), class_="values sides")
+
+
+def _rows(group: FactGroup) -> Iterator[FactChange]:
+    """One row for values that changed alike, else a row each."""
+    if not group.alike or len(group.facts) == 1:
+        yield from group.facts
+        return
+    first = group.facts[0]
+    yield FactChange(f"{group.name} ({len(group.facts)} values)", first.before, first.after)

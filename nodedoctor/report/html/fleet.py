@@ -1,4 +1,4 @@
-"""Many nodes on one page: the odd ones out, those that said nothing, and what is wrong where.
+"""Many nodes on one page: the causes, the odd ones out, those that said nothing, what is wrong where.
 
 Nodes that say the same are one row, so that a thousand of them open at once on a phone.
 """
@@ -12,6 +12,7 @@ from nodedoctor.json_shapes import mapping, number, objects, words
 from nodedoctor.model import Status
 from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html.fleet_causes import causes
 from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
 from nodedoctor.report.html.markup import Markup, each_piece, element, prose
 
@@ -34,14 +35,15 @@ def render(document: Mapping[str, Any]) -> str:
     return shell.page(
         f"{status_of(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
         _head(document, len(nodes)),
+        causes(objects(document.get("causes"))),
         _set("failing", document),
-        blocks.section("kinds", "Kinds of nodes", _kinds(objects(document.get("kinds")))),
         blocks.section(
             "odd", "The odd ones out", each_piece(map(_oddity, objects(document.get("oddities"))))
         ),
         blocks.section("mute", "Without a report", _mute(mute), count=len(mute)),
         blocks.section("matrix", "Checks with a problem", matrix(sick, checks)),
         blocks.section("nodes", "Nodes with a problem", problems(sick), count=len(sick)),
+        blocks.section("kinds", "Kinds of nodes", _kinds(objects(document.get("kinds")))),
         blocks.folded("unseen", "Not seen in full", blind(unseen), count=len(unseen)),
         blocks.folded("well", "Nodes without a problem", _healthy_nodes(well), count=len(well)),
         _set("passing", document),

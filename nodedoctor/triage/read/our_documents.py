@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_OWN = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"nodedoctor\.(triage|report|fleet|pairs)/')
+_OWN = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"nodedoctor\.(triage|report|fleet|pairs|compare|accept)/'
+)
 """How each of them begins, in one line or in many."""
 
 READ_BY = {
@@ -12,6 +14,8 @@ READ_BY = {
     "report": "the report of a node, not a log; --node FILE judges it together with logs",
     "fleet": "the reports of many nodes, not a log; --node FILE takes the report of one",
     "pairs": "what was measured between nodes, not a log",
+    "compare": "what differs between two reports, not a log",
+    "accept": "the measured rates of a node, not a log",
 }
 """What each is, and what reads it."""
 

@@ -1,107 +1,133 @@
-"""The matrix of a fleet: a line for nodes that are alike, a column for each check with a problem."""
+"""The matrix of a fleet: a line for nodes that are alike, a column for each subject with its worst count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from nodedoctor.fleet.model import Fleet, Node
 from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines.nodes import style_of, word_of
+from nodedoctor.tui.lines.nodes import standing
+from nodedoctor.tui.lines.subjects import OTHER, subject_of
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row, fit
 
-LETTER = {
-    Status.FAIL: "F",
-    Status.UNKNOWN: "U",
-    Status.WARN: "W",
-    Status.PASS: ".",
-    Status.SKIP: " ",
+SHORT = {
+    "Driver": "DRV",
+    "GPUs": "GPU",
+    "Memory": "MEM",
+    "NVLink": "NVL",
+    "PCIe": "PCI",
+    "InfiniBand": "IB",
+    "Network": "NET",
+    "Limits": "LIM",
+    "Stack": "STK",
+    "Container": "CON",
+    "Ray/Slurm": "RAY",
+    "Kernel log": "KRN",
 }
-LETTERS = "F fails   U cannot be judged   W warns   . passes   (blank) does not apply"
-TALLEST = 18
-"""Lines for the ids of checks above the matrix."""
-BELOW = 14
-"""Lines that are for nodes and the page about them, before ids of checks get theirs."""
-NAMES = 24
-"""Cells for the names of nodes, where there is room."""
-_BAD = (Status.FAIL, Status.UNKNOWN, Status.WARN)
+"""The subjects of the columns, and their names on a narrow screen."""
+LETTERS = "2F: 2 checks fail   W warn   U could not be judged   . pass   - not visible from there"
+_MARK = {Severity.FAIL: "F", Severity.BROKEN: "U", Severity.WARN: "W"}
+_NARROW, _WIDE = 4, 11
+"""Cells of a column: of a short name, of a whole one."""
+NAMES = 40
+"""Cells for the names of nodes at most; ours."""
+
+Cell = tuple[Severity, int]
+"""The worst of a subject on a node, and how many checks are as bad."""
 
 
-def columns(fleet: Fleet, width: int) -> tuple[tuple[str, ...], int]:
-    """The checks of the matrix, those with a problem somewhere, the worst and most frequent first.
-
-    As many as fit, and how many more there are.
-    """
-    weight: dict[str, tuple[Severity, int]] = {}
-    for node in fleet.nodes:
-        for problem in node.problems:
-            worst, count = weight.get(problem.check, (Severity.SKIP, 0))
-            weight[problem.check] = (max(worst, problem.severity), count + 1)
-    checks = sorted(weight, key=lambda check: (-weight[check][0], -weight[check][1], check))
-    room = (width - _names(width) - 7) // 2
-    return tuple(checks[:room]), max(0, len(checks) - room)
+def columns(fleet: Fleet) -> tuple[str, ...]:
+    """The subjects; that of plug-ins only where it has a problem."""
+    bad = (one for node in fleet.nodes for one in node.problems if one.severity > Severity.BLIND)
+    others = any(subject_of(problem.check) == OTHER for problem in bad)
+    return (*SHORT, OTHER) if others else tuple(SHORT)
 
 
-def rows(fleet: Fleet, checks: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
-    """A line per node, a letter per check; nodes that are alike in all of them share a line."""
-    alike: dict[tuple[str, tuple[Status | None, ...]], list[Node]] = {}
+def rows(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Row]:
+    """A line per node, a cell per subject; nodes that are alike in all of them share a line."""
+    subjects, alike = columns(fleet), dict[tuple[str, tuple[Cell, ...]], list[Node]]()
     for node in fleet.worst_first():
-        cells = tuple(node.statuses.get(check) for check in checks)
+        found = _cells(node)
+        cells = tuple(found.get(subject, (Severity.SKIP, 0)) for subject in subjects)
         alike.setdefault((node.state, cells), []).append(node)
-    return [_matrix_row(nodes, cells, width, glyphs) for (_, cells), nodes in alike.items()]
+    cell, names = _widths(fleet, width)
+    made = []
+    for (_, cells), nodes in alike.items():
+        shown, status = inert(fold([node.host for node in nodes])), standing(nodes[0])
+        parts: list[Part] = [(f" {fit(shown, names - 2, glyphs.more)} ", "")]
+        parts += [_part(one, cell) for one in cells]
+        made.append(Row(f"node {nodes[0].host}", status.word, STYLE[status], shown, parts=tuple(parts)))
+    return made
 
 
-def heading(checks: Sequence[str], width: int, height: int) -> list[tuple[Part, ...]]:
-    """What is above the matrix: every check's id from top to bottom, cut where the screen is not tall."""
-    left = " " * 7 + "node".ljust(_names(width))
-    tall = max(0, min(TALLEST, height - BELOW))
-    names = [inert(check)[:tall] for check in checks]
-    tall = max(map(len, names), default=0)
-    lines = [" ".join(name.rjust(tall)[at] for name in names) for at in range(tall)] or [""]
-    return [((left if line is lines[-1] else " " * len(left), QUIET), (line, LABEL)) for line in lines]
+def heading(fleet: Fleet, width: int) -> tuple[Part, ...]:
+    """The names of the columns."""
+    cell, names = _widths(fleet, width)
+    shown = (name if cell > _NARROW else SHORT.get(name, "OTH") for name in columns(fleet))
+    left = " " * 6 + " " + "node".ljust(names - 1)
+    return ((left, QUIET), ("".join(name.ljust(cell) for name in shown), LABEL))
 
 
 def draw_matrix(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Para]:
     """The whole matrix as text, for a page with room below what it says."""
-    checks, _ = columns(fleet, width)
-    if not checks:
+    if not any(node.problems for node in fleet.nodes):
         return []
-    lines = [Para(parts=line) for line in heading(checks, width, TALLEST + BELOW)]
-    for row in rows(fleet, checks, width, glyphs):
+    lines = [Para(parts=heading(fleet, width))]
+    for row in rows(fleet, width, glyphs):
         lines.append(Para(parts=(("  ", ""), (f"{row.word:<4}", row.style), *row.parts)))
     return [Para(), *lines, Para(), Para(LETTERS, style=QUIET)]
 
 
-def about(fleet: Fleet, row: str, more: int) -> Iterator[Para]:
-    """The nodes of a line, and what is wrong there by the whole ids of the checks."""
-    node = next((node for node in fleet.nodes if f"node {node.host}" == row), None)
+def find(fleet: Fleet, key: str) -> Node | None:
+    """The first of the nodes that share a line."""
+    return next((node for node in fleet.nodes if f"node {node.host}" == key), None)
+
+
+def about(fleet: Fleet, key: str) -> Iterator[Para]:
+    """What is wrong on the nodes of a line, by the names of the checks."""
+    node = find(fleet, key)
     if node is None:
         return
-    for status in _BAD:
-        checks = [check for check, found in node.statuses.items() if found is status]
+    for severity in (Severity.FAIL, Severity.BROKEN, Severity.WARN, Severity.BLIND):
+        checks = dict.fromkeys(one.check for one in node.problems if one.severity is severity)
         if checks:
-            yield Para(inert(" ".join(checks)), f"{status.word:<5} ", lead_style=STYLE[status])
+            lead = "not seen" if severity is Severity.BLIND else severity.status.word
+            yield Para(inert(" ".join(checks)), f"{lead:<5} ", lead_style=STYLE[severity.status])
     if node.state != "answered":
         yield Para(inert(node.note), f"{node.state}  ")
     if node.report:
         yield Para(f"enter opens the report of {inert(node.host)}", style=QUIET)
     yield Para(LETTERS, style=QUIET)
-    if more:
-        yield Para(f"{more} more checks have a problem somewhere; a wider terminal shows more", style=QUIET)
 
 
-def _matrix_row(nodes: Sequence[Node], cells: Sequence[Status | None], width: int, glyphs: Glyphs) -> Row:
-    names = inert(fold([node.host for node in nodes]))
-    parts: list[Part] = [(f" {fit(names, _names(width) - 1, glyphs.more)} ", "")]
-    for status in cells:
-        letter = LETTER[status] if status else " "
-        loud = status in _BAD
-        parts.append((f"{letter} ", STYLE[status] if status and loud else QUIET))
-    first = nodes[0]
-    return Row(f"node {first.host}", word_of(first), style_of(first), names, parts=tuple(parts))
+def _cells(node: Node) -> Mapping[str, Cell]:
+    """The worst of each subject, and how many checks are as bad."""
+    worst: dict[str, Severity] = {}
+    for check, status in node.statuses.items():
+        if status is Status.PASS:
+            worst[check] = Severity.PASS
+    for problem in node.problems:
+        worst[problem.check] = max(worst.get(problem.check, Severity.SKIP), problem.severity)
+    found: dict[str, Cell] = {}
+    for check, severity in worst.items():
+        subject = subject_of(check)
+        most, count = found.get(subject, (Severity.SKIP, 0))
+        found[subject] = (severity, 1) if severity > most else (most, count + (severity is most))
+    return {subject: (one, count if one in _MARK else 0) for subject, (one, count) in found.items()}
 
 
-def _names(width: int) -> int:
-    """Cells for the names of nodes in the matrix."""
-    return min(NAMES, max(12, width // 3))
+def _part(cell: Cell, width: int) -> Part:
+    severity, count = cell
+    if severity in _MARK:
+        return f"{count}{_MARK[severity]}".ljust(width), STYLE[severity.status]
+    mark = {Severity.PASS: ".", Severity.BLIND: "-"}.get(severity, "")
+    return mark.ljust(width), QUIET
+
+
+def _widths(fleet: Fleet, width: int) -> tuple[int, int]:
+    """Cells for a column, and for the names of nodes."""
+    count, left = len(columns(fleet)), width - 6
+    cell = _WIDE if left - count * _WIDE >= NAMES else _NARROW
+    return cell, max(8, min(left - count * cell, NAMES))

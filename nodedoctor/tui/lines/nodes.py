@@ -1,4 +1,4 @@
-"""What the Fleet screen says: a line per node or oddity, the matrix, and the page about what is selected.
+"""The rows of the Fleet screen: a line per cause or difference with its nodes below it, the worst first.
 
 Everything a node said passes `inert` on its way.
 """
@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from nodedoctor.fleet.model import Fleet, Node, Oddity, ValueGroup
+from nodedoctor.fleet.compare.causes import SharedCause, lead, shared_reasons
+from nodedoctor.fleet.model import Fleet, Node, NodeCause, Oddity
+from nodedoctor.knowledge.ownership import action_words, owner_column, owner_word
 from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.report.inert import inert
-from nodedoctor.tui.lines import node_causes
-from nodedoctor.tui.lines.node_causes import sentence
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Para, Part, Row
-from nodedoctor.wording import capitalised
+from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Part, Row
 
 WELL = "well"
-"""Key of the row that stands for all nodes without a problem while they are folded."""
+"""Key of the row that stands for all nodes without a problem."""
+MARGIN = 15
+"""Cells of a row before its name (cursor, status, owner) and between its name and its text."""
 
 
 @record
@@ -27,6 +28,39 @@ class Round:
 
     fleet: Fleet
     waiting: tuple[str, ...] = ()
+
+
+Subject = SharedCause | Oddity | Node | None
+"""What a row is about; None: all nodes that are well."""
+
+
+@record
+class Entry:
+    """A row of the list with what it is about: `said` and what to do, and the nodes it stands for.
+
+    `parent` is the key of the row that it was unfolded from.
+    """
+
+    key: str
+    status: str
+    style: str
+    owner: str
+    name: str
+    said: str
+    subject: Subject
+    nodes: tuple[Node, ...]
+    todo: str = ""
+    parent: str = ""
+
+    @property
+    def hosts(self) -> str:
+        """The names of its nodes, as a node set."""
+        return fold([node.host for node in self.nodes])
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether enter lists its nodes."""
+        return not isinstance(self.subject, Node) and len(self.nodes) > 1
 
 
 def head(now: Round) -> list[tuple[Part, ...]]:
@@ -50,139 +84,156 @@ def head(now: Round) -> list[tuple[Part, ...]]:
     return [((asked, LABEL), (inert(waits), QUIET)), tuple(parts)]
 
 
-def rows(
-    fleet: Fleet, *, folded: bool, glyphs: Glyphs, opened: Collection[str] = (), needle: str = ""
-) -> list[Row]:
-    """Nodes and what sets nodes apart, the worst first; of the same severity nodes first, with what to do.
+def entries(
+    fleet: Fleet, *, folded: bool = True, glyphs: Glyphs, opened: Collection[str] = (), needle: str = ""
+) -> list[Entry]:
+    """Causes and differences, the worst first, each with its nodes below it where it is `opened`.
 
-    If `folded`, those with the same cause are one line, unless that is `opened`, and those that are well too.
+    With a needle, or not folded, a line per node.
     """
-    nodes = [node for node in fleet.worst_first() if _fits(node, needle)]
-    odd = _first_difference(fleet)
-    well = [node for node in nodes if _is_well(node, odd)]
-    bad = [node for node in nodes if not _is_well(node, odd)]
-    oddities = sorted(
-        (oddity for oddity in fleet.oddities if _tells(oddity, needle)), key=lambda o: -Severity.of(o.status)
-    )
-    groups = node_causes.shared(bad)
-    group_of = {host: group for group in groups for host in group.hosts} if folded and not needle else {}
-    made = list[Row]()
-    for node in bad:
-        while oddities and Severity.of(oddities[0].status) > node.severity:
-            made.append(_oddity_row(oddities.pop(0)))
-        group = group_of.get(node.host)
-        if group is not None and node is group.nodes[0]:
-            made.append(node_causes.row(group, group.key in opened, glyphs))
-        if group is None or group.key in opened:
-            made.append(_node_row(node, odd))
-    made += map(_oddity_row, oddities)
-    if well and folded:
-        count = f"{len(well)} node{'' if len(well) == 1 else 's'}"
-        made.append(Row(WELL, "PASS", STYLE[Status.PASS], count, inert(fold([n.host for n in well]))))
-    else:
-        made += [_node_row(node, odd) for node in well]
-    return made
+    return list(_grouped(fleet, opened, glyphs) if folded and not needle else _flat(fleet, needle))
 
 
-def page(fleet: Fleet, key: str) -> list[Para]:
-    """Everything about a row."""
-    for oddity in fleet.oddities:
-        if key == _key(oddity):
-            return list(_oddity(oddity))
-    if group := _group_at(fleet, key):
-        return list(node_causes.page(group))
-    if key == WELL:
-        odd = _first_difference(fleet)
-        return list(_all_well([node for node in fleet.nodes if _is_well(node, odd)]))
-    node = find(fleet, key)
-    if node is not None:
-        return list(_node(node, fleet.oddities))
-    return [Para("nothing fits this filter" if fleet.nodes else "no node has answered yet")]
+def rows(listed: Sequence[Entry], width: int, glyphs: Glyphs) -> list[Row]:
+    """The entries as rows of a list; what to do stays where the words before it are cut."""
+    widest = max((len(one.name) for one in listed), default=0)
+    room = width - MARGIN - min(widest, max(width * 2 // 5, 10))
+    return [
+        Row(
+            one.key,
+            f"{one.status} {owner_column(one.owner) if one.owner else '':<5}",
+            one.style,
+            one.name,
+            _fitted(one, room if one.name else width - MARGIN + 1, glyphs),
+        )
+        for one in listed
+    ]
 
 
-def names(fleet: Fleet, key: str) -> str:
-    """The nodes a row of the list stands for, as a node set."""
-    hosts = next((oddity.odd for oddity in fleet.oddities if _key(oddity) == key), ())
-    if group := _group_at(fleet, key):
-        hosts = group.hosts
-    if key == WELL:
-        odd = _first_difference(fleet)
-        hosts = tuple(node.host for node in fleet.nodes if _is_well(node, odd))
-    node = find(fleet, key)
-    return fold(hosts or ([node.host] if node else []))
-
-
-def find(fleet: Fleet, key: str) -> Node | None:
-    """The node (the first of those that share a line) that a row stands for."""
-    return next((node for node in fleet.nodes if f"node {node.host}" == key), None)
-
-
-def worst(fleet: Fleet, rows: Sequence[Row]) -> str:
-    """The key of the first of the worst rows."""
-    bad = {f"node {node.host}": node.severity for node in fleet.nodes}
-    bad |= {_key(oddity): Severity.of(oddity.status) for oddity in fleet.oddities}
-    bad |= {group.key: group.nodes[0].severity for group in node_causes.shared(fleet.worst_first())}
-    return max(rows, key=lambda row: bad.get(row.key, Severity.SKIP)).key
-
-
-def cause_of(fleet: Fleet, key: str) -> str:
-    """The key of the row that stands for a node and others with the same cause; empty where none does."""
-    groups = node_causes.shared(fleet.worst_first())
-    return next((group.key for group in groups if key.removeprefix("node ") in group.hosts), "")
-
-
-def _group_at(fleet: Fleet, key: str) -> node_causes.Shared | None:
-    """The nodes with the same cause that a row stands for."""
-    if not key.startswith(node_causes.CAUSE):
-        return None
-    return next((group for group in node_causes.shared(fleet.worst_first()) if group.key == key), None)
-
-
-def _standing(node: Node) -> Status:
+def standing(node: Node) -> Status:
     """How a node counts: without a report it is unknown, and what is merely out of sight is no news."""
     if node.state != "answered":
         return Status.UNKNOWN
     return node.verdict or Status.UNKNOWN
 
 
-def word_of(node: Node) -> str:
-    """The word a node has in every list."""
-    return _standing(node).word
+def value_of(node: Node, oddity: Oddity) -> str:
+    """What a node has that is different, and what most have."""
+    usual = f"; most: {oddity.majority.value or '(none)'}" if oddity.majority else ""
+    mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
+    return f"{oddity.title}: {mine or '(none)'}{usual}"
 
 
-def style_of(node: Node) -> str:
-    """How that word looks."""
-    return STYLE[_standing(node)]
+def _grouped(fleet: Fleet, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
+    nodes = {node.host: node for node in fleet.nodes}
+    made = [(group.cause.severity, _cause_entry(group)) for group in shared_reasons(fleet.worst_first())]
+    made += [(Severity.of(oddity.status), _oddity_entry(oddity, nodes)) for oddity in fleet.oddities]
+    for _, entry in sorted(made, key=lambda one: -one[0]):
+        yield from _unfolded(entry, opened, glyphs)
+    if well := _well(fleet):
+        name = f"{len(well)} node{'' if len(well) == 1 else 's'}"
+        said = fold([node.host for node in well])
+        entry = Entry(WELL, Status.PASS.word, STYLE[Status.PASS], "", name, inert(said), None, well)
+        yield from _unfolded(entry, opened, glyphs)
 
 
-def _first_difference(fleet: Fleet) -> dict[str, Oddity]:
-    """The first thing that is odd about each node that is."""
-    return {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
+def _unfolded(entry: Entry, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
+    """An entry, and the nodes it stands for where it is opened."""
+    if not entry.unfolds:
+        yield entry
+        return
+    mark = glyphs.open if entry.key in opened else glyphs.shut
+    place = "name" if entry.name else "said"
+    yield replace(entry, **{place: f"{mark} {getattr(entry, place)}"})
+    if entry.key in opened:
+        yield from (_member(node, entry) for node in entry.nodes)
 
 
-def _is_well(node: Node, odd: Mapping[str, Oddity]) -> bool:
-    return not node.severity.is_problem and node.host not in odd
+def _flat(fleet: Fleet, needle: str) -> Iterator[Entry]:
+    """A line per node, and what sets nodes apart where it is at least as bad as the next node."""
+    odd = {host: oddity for oddity in reversed(fleet.oddities) for host in oddity.odd}
+    nodes = {node.host: node for node in fleet.nodes}
+    oddities = [oddity for oddity in fleet.oddities if _has_words(oddity, needle)]
+    oddities.sort(key=lambda oddity: -Severity.of(oddity.status))
+    listed = [node for node in fleet.worst_first() if _fits(node, needle)]
+    for node in listed:
+        while oddities and Severity.of(oddities[0].status) > node.severity:
+            yield _oddity_entry(oddities.pop(0), nodes)
+        yield _node_entry(node, odd)
+    yield from (_oddity_entry(oddity, nodes) for oddity in oddities)
 
 
-def _node_row(node: Node, odd: Mapping[str, Oddity]) -> Row:
+def _well(fleet: Fleet) -> tuple[Node, ...]:
+    odd = {host for oddity in fleet.oddities for host in oddity.odd}
+    return tuple(node for node in fleet.nodes if not node.severity.is_problem and node.host not in odd)
+
+
+def _cause_entry(group: SharedCause) -> Entry:
+    cause, count = group.cause, len(group.members)
+    more = "" if group.alike else " (others alike)"
+    return Entry(
+        f"cause {group.key}",
+        cause.status.word,
+        STYLE[cause.status],
+        cause.owner,
+        f"{count} nodes" if count > 1 else inert(group.hosts[0]),
+        inert(cause.title) + more,
+        group,
+        group.nodes,
+        group.todo,
+    )
+
+
+def _oddity_entry(oddity: Oddity, nodes: Mapping[str, Node]) -> Entry:
+    title = oddity.title.partition(" (")[0]  # the kind of its nodes is on its page
+    said = inert(f"{title}: {_differences_first(oddity)}")
+    members = tuple(nodes[host] for host in oddity.odd if host in nodes)
+    return Entry(f"oddity {oddity.key}", "ODD ", STYLE[oddity.status], "", "", said, oddity, members)
+
+
+def _member(node: Node, entry: Entry) -> Entry:
+    """A node below the row it was unfolded from: what it says in other words, or what else it has."""
+    said, owner = "", ""
+    match entry.subject:
+        case SharedCause() as group:
+            mine = next(cause for one, cause in group.members if one is node)
+            others = [cause.title for cause in node.causes if cause is not mine]
+            said = mine.title if not group.alike else f"also {'; '.join(others)}" if others else node.note
+            owner = mine.owner
+        case Oddity() as oddity:
+            said = value_of(node, oddity)
+    key = f"node {node.host} of {entry.key}"
+    name = f"  {inert(node.host)}"
+    return Entry(key, entry.status, entry.style, owner, name, inert(said), node, (node,), parent=entry.key)
+
+
+def _node_entry(node: Node, odd: Mapping[str, Oddity]) -> Entry:
+    key, name = f"node {node.host}", inert(node.host)
     if not node.severity.is_problem and node.host in odd:
         oddity = odd[node.host]
-        said = inert(_strange(node, oddity))
-        return Row(f"node {node.host}", oddity.status.word, STYLE[oddity.status], inert(node.host), said)
-    text = node.note
-    if node.state != "answered":
-        text = f"{node.state}: {node.note}"
-    elif node.cause:
-        text = node_causes.short(node.cause)
-    elif problems := node_causes.unexplained(node):
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        text = f"{problems[0].check}  {sentence(problems[0])}{more}"
-    return Row(f"node {node.host}", word_of(node), style_of(node), inert(node.host), inert(text))
+        said = inert(value_of(node, oddity))
+        return Entry(key, oddity.status.word, STYLE[oddity.status], "", name, said, node, (node,))
+    status, found = standing(node), [*node.causes, *lead(node)]
+    first = found[0] if found else NodeCause("", status)
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    said, todo = inert(first.title), action_words(first.action, first.owner, first.subjects)
+    return Entry(
+        key, status.word, STYLE[status], first.owner, name, said, node, (node,), f"{todo}{more}".strip()
+    )
 
 
-def _oddity_row(oddity: Oddity) -> Row:
-    title = oddity.title.partition(" (")[0]  # the kind of its nodes is on its page
-    return Row(_key(oddity), "ODD", STYLE[oddity.status], inert(title), inert(_differences_first(oddity)))
+def _fitted(entry: Entry, room: int, glyphs: Glyphs) -> str:
+    """What an entry says in its room: with its nodes where all fits; of what is cut, what to do stays."""
+    todo = f"; {entry.todo}" if entry.todo else ""
+    whole = entry.said + todo
+    if entry.unfolds and entry.name and entry.key != WELL:
+        where = f"   {inert(entry.hosts)}"
+        if len(whole) + len(where) <= room:
+            return whole + where
+    if len(whole) <= room or not todo or room < len(todo) + 20:
+        return whole
+    cut = entry.said[: room - len(todo) - 1]
+    return f"{cut.rpartition(' ')[0].rstrip(' :;,(') or cut}{glyphs.more}{todo}"
 
 
 def _differences_first(oddity: Oddity) -> str:
@@ -201,89 +252,24 @@ def _unusual(value: str, usual: str) -> str:
     return ", ".join(items) or value
 
 
-def _oddity(oddity: Oddity) -> Iterator[Para]:
-    yield Para(inert(oddity.summary), f"{oddity.status.word}  ", LABEL, STYLE[oddity.status])
-    if kind := oddity.title.partition(" (")[2].removesuffix(")"):
-        yield Para(inert(kind), "among     ")
-    yield Para()
-    for group in oddity.groups:
-        yield _group(group, oddity)
-    yield Para()
-    if oddity.odd:
-        yield Para(inert(fold(oddity.odd)), "look at   ")
-    if oddity.fix:
-        yield Para(inert(oddity.fix), "fix       ")
-    if oddity.why:
-        yield Para(capitalised(inert(oddity.why)), "why       ")
-
-
-def _group(group: ValueGroup, oddity: Oddity) -> Para:
-    usual = oddity.majority is not None and group.value == oddity.majority.value
-    count = f"{len(group.hosts):>6}  "
-    text = f"{group.value or '(none)'}   {fold(group.hosts)}"
-    return Para(inert(text), count, QUIET if usual else LABEL, QUIET, verbatim=True)
-
-
-def _all_well(nodes: Sequence[Node]) -> Iterator[Para]:
-    have = "node has" if len(nodes) == 1 else "nodes have"
-    yield Para(f"{len(nodes)} {have} no problem; p lists them one by one")
-    yield Para()
-    yield Para(inert(fold([node.host for node in nodes])), verbatim=True)
-
-
-def _node(node: Node, oddities: Sequence[Oddity]) -> Iterator[Para]:
-    yield Para(inert(node.host), f"{word_of(node)}  ", LABEL, style_of(node))
-    if node.state != "answered":
-        yield Para(inert(node.note), f"{node.state}  ")
-        return
-    yield from node_causes.of_node(node)
-    if node.cause and not node.causes:
-        yield Para(inert(node.cause), style=LABEL)
-    if node.note:
-        yield Para(inert(node.note), "note      ")
-    for problem in node_causes.unexplained(node):
-        yield Para()
-        yield Para(inert(problem.check), f"{problem.status.word}  ", LABEL, STYLE[problem.status])
-        yield Para(inert(sentence(problem)))
-        yield Para(inert(problem.fix) or problem.action, "fix       ", most=3)
-    strange = [oddity for oddity in oddities if node.host in oddity.odd]
-    if strange:
-        yield Para()
-    for oddity in strange:
-        yield Para(inert(_strange(node, oddity)), "ODD  ")
-    yield Para()
-    tally = "  ".join(f"{count} {status}" for status, count in node.counts.items() if count)
-    yield Para(f"{inert(tally)}   in {node.seconds:.1f} s", style=QUIET)
-    if node.report:
-        yield Para("enter opens its report", style=QUIET)
-
-
-def _strange(node: Node, oddity: Oddity) -> str:
-    usual = f"; most: {oddity.majority.value or '(none)'}" if oddity.majority else ""
-    mine = next((group.value for group in oddity.groups if node.host in group.hosts), "")
-    return f"{oddity.title}: {mine or '(none)'}{usual}"
-
-
-def _key(oddity: Oddity) -> str:
-    return f"oddity {oddity.key}"
-
-
 def _fits(node: Node, needle: str) -> bool:
     """Whether every word fits: `!word` must not occur, `is:fail` is about the node's verdict or state."""
-    said = " ".join([node.host, node.state, node.note, *(f"{p.id} {p.summary}" for p in node.problems)])
-    return all(_fits_word(node, word, said.lower()) for word in needle.split())
+    said = [node.host, node.state, node.note]
+    said += [f"{problem.id} {problem.summary}" for problem in node.problems]
+    said += [f"{owner_word(cause.owner)} {cause.title}" for cause in node.causes]
+    return all(_fits_word(node, word, " ".join(said).lower()) for word in needle.split())
 
 
 def _fits_word(node: Node, word: str, said: str) -> bool:
     if len(word) > 1 and word.startswith("!"):
         return not _fits_word(node, word[1:], said)
     if word.startswith("is:"):
-        standing = _standing(node)
-        kinds = {node.state, standing.value, standing.word.lower(), *(["problem"] * node.severity.is_problem)}
+        here = standing(node)
+        kinds = {node.state, here.value, here.word.lower(), *(["problem"] * node.severity.is_problem)}
         return word[3:] in kinds
     return word in said
 
 
-def _tells(oddity: Oddity, needle: str) -> bool:
+def _has_words(oddity: Oddity, needle: str) -> bool:
     said = f"{oddity.key} {oddity.title} {oddity.summary}".lower()
     return all(word in said or word in ("is:odd", "is:problem") for word in needle.split())

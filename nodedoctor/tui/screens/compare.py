@@ -10,7 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Status
-from nodedoctor.report.comparison import Change, Comparison, FactChange, compare, heading, similar_facts, told
+from nodedoctor.report.comparison import Comparison, compare, heading
+from nodedoctor.report.comparison_groups import ChangeGroup, FactGroup, change_groups, fact_groups
 from nodedoctor.report.document import Report, Result, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.page import sentence
@@ -23,8 +24,8 @@ from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.tabs import Tabs
 
-Item = tuple[str, tuple[Change, ...] | tuple[FactChange, ...]]
-"""What changed alike, and its name."""
+Item = ChangeGroup | FactGroup
+"""What changed alike."""
 WAY = {"worse": "bold red", "better": "green", "other": "yellow"}
 
 
@@ -93,26 +94,21 @@ class CompareScreen(Screen[None]):
 
     def action_jump(self) -> None:
         """Go to the check on the Checks screen."""
-        name, members = self._items.get(self.panes.listing.key or "", ("", ()))
-        match members:
-            case (Change(after=after),) if after is not None:
-                self.post_message(ShowCheck(name))
-            case (Change(), _, *_):
-                self.notify(f"the row is of {name}; / finds one of them on the first screen", markup=False)
+        match self._items.get(self.panes.listing.key or ""):
+            case ChangeGroup(changes=(change,)) if change.after is not None:
+                self.post_message(ShowCheck(change.check))
+            case ChangeGroup(changes=(_, _, *_)) as group:
+                self.notify(
+                    f"the row is of {group.name}; / finds one of them on the first screen", markup=False
+                )
             case _:
                 self.notify("no check is selected that this run knows", markup=False)
 
 
 def _items(comparison: Comparison) -> Iterator[tuple[str, Item]]:
-    """A row for what changed alike: the same statuses for the same reason, or the same values."""
-    same: dict[tuple[str, str, str], list[Change]] = {}
-    for change in comparison.changes:
-        same.setdefault((change.way, change.words, told(change)), []).append(change)
-    for changes in same.values():
-        first = changes[0].check
-        yield f"check {first}", (first if len(changes) == 1 else f"{len(changes)} checks", tuple(changes))
-    for name, facts in similar_facts(comparison.facts):
-        yield f"fact {facts[0].name}", (name, facts)
+    """A row for what changed alike, by its key."""
+    yield from ((f"check {group.changes[0].check}", group) for group in change_groups(comparison.changes))
+    yield from ((f"fact {group.facts[0].name}", group) for group in fact_groups(comparison.facts))
 
 
 def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -126,32 +122,39 @@ def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _row(key: str, item: Item) -> Row:
-    name, members = item
-    first = members[0]
-    if isinstance(first, FactChange):
-        count = f" ({len(members)} facts)" if len(members) > 1 else ""
-        return Row(key, "fact", QUIET, inert(name), inert(first.words) + count)
-    return Row(key, first.words, WAY[first.way], name, inert(told(first)))
+    if isinstance(item, FactGroup):
+        return Row(key, "fact", QUIET, inert(item.name), inert(item.words))
+    return Row(key, item.words, WAY[item.way], item.name, inert(item.said))
 
 
 def _told(item: Item | None) -> Iterator[Para]:
     if item is None:
         yield Para("nothing differs")
-        return
-    name, members = item
-    first = members[0]
-    if isinstance(first, FactChange):
-        yield Para(inert(name), style=LABEL, verbatim=True)
-        yield Para(inert(first.before or "(none)"), f"{'before':<9} ", verbatim=True)
-        yield Para(inert(first.after or "(none)"), f"{'now':<9} ", verbatim=True)
+    elif isinstance(item, FactGroup):
+        yield from _facts(item)
     else:
-        yield Para(first.way, f"{name}  ", WAY[first.way])
+        first = item.changes[0]
+        yield Para(item.way, f"{item.name}  ", WAY[item.way])
+        if len(item.changes) > 1:
+            yield Para(inert(item.said))
+            yield Para(inert(", ".join(one.check for one in item.changes)), f"{'all of':<9} ")
+            return
         yield from _side("before", first.before)
         yield from _side("now", first.after)
-    if len(members) > 1:
+
+
+def _facts(group: FactGroup) -> Iterator[Para]:
+    """Both values of what changed alike and the names of it all, or each value by its name."""
+    yield Para(inert(group.name), style=LABEL, verbatim=True)
+    if not group.alike:
+        yield from (Para(inert(fact.words), f"{inert(fact.name)}  ") for fact in group.facts)
+        return
+    first = group.facts[0]
+    yield Para(inert(first.before or "(none)"), f"{'before':<9} ", verbatim=True)
+    yield Para(inert(first.after or "(none)"), f"{'now':<9} ", verbatim=True)
+    if len(group.facts) > 1:
         yield Para()
-        names = (one.name if isinstance(one, FactChange) else one.check for one in members)
-        yield Para(inert(", ".join(names)), f"{'all of':<9} ")
+        yield Para(inert(", ".join(fact.name for fact in group.facts)), f"{'all of':<9} ")
 
 
 def _side(name: str, result: Result | None) -> Iterator[Para]:

@@ -1,4 +1,4 @@
-"""Many nodes: what sets them apart, the sick ones first, node by check as a matrix, and one node's report."""
+"""Many nodes: their causes with the nodes below, nodes by subject as a matrix, and one node's report."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui.lines import empty_state, matrix, nodes
-from nodedoctor.tui.lines.node_causes import CAUSE
+from nodedoctor.fleet.model import Node
+from nodedoctor.tui.lines import empty_state, matrix, node_pages, nodes
 from nodedoctor.tui.messages import Mark, OpenNode
 from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para, height
 from nodedoctor.tui.widgets.hints import Hints
@@ -24,7 +24,7 @@ class FleetScreen(Screen[None]):
     """A list or a matrix of nodes, and everything about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "matrix", "List or matrix", id="fleet-matrix", tooltip="node by check"),
+        Binding("m", "matrix", "List or matrix", id="fleet-matrix", tooltip="nodes by subject"),
         Binding("slash", "filter", "Filter", id="filter", tooltip="words, !word, is:fail", priority=True),
         Binding("p", "passes", "Fold or list nodes that are well", id="passes"),
         Binding("n", "problem(1)", "Next problem", id="next-problem"),
@@ -53,6 +53,7 @@ class FleetScreen(Screen[None]):
         self._glyphs = glyphs
         self.panes = Panes(glyphs, reads=False, stacked=True)
         self._round: nodes.Round | None = None
+        self._entries: dict[str, nodes.Entry] = {}
         self._folded = True
         self._open: frozenset[str] = frozenset()
         self._matrix = False
@@ -87,26 +88,22 @@ class FleetScreen(Screen[None]):
         self.post_message(Mark("fleet", now.fleet.verdict.word if bad else "", f"({bad})"))
         listing = self.panes.listing
         if self._matrix:
-            checks, _ = matrix.columns(now.fleet, listing.room)
-            listing.show(matrix.rows(now.fleet, checks, listing.room, self._glyphs))
-            heads = matrix.heading(checks, listing.room, self.size.height)
-            self.query_one("#head", Lines).show([first, *heads])
-            self.query_one("#head").styles.height = 1 + len(heads)
+            listing.show(matrix.rows(now.fleet, listing.room, self._glyphs))
+            second = matrix.heading(now.fleet, listing.room)
         else:
-            listing.show(
-                nodes.rows(
-                    now.fleet,
-                    folded=self._folded,
-                    glyphs=self._glyphs,
-                    opened=self._open,
-                    needle=self._needle.lower(),
-                )
+            listed = nodes.entries(
+                now.fleet,
+                folded=self._folded,
+                glyphs=self._glyphs,
+                opened=self._open,
+                needle=self._needle.lower(),
             )
-            narrowed = ((f"   [/{self._needle}]", LABEL),) if self._needle else ()
-            self.query_one("#head", Lines).show([first, (*second, *narrowed)])
-            self.query_one("#head").styles.height = 2
+            self._entries = {entry.key: entry for entry in listed}
+            listing.show(nodes.rows(listed, listing.room, self._glyphs))
+            second = (*second, (f"   [/{self._needle}]", LABEL)) if self._needle else second
+        self.query_one("#head", Lines).show([first, second])
         if not self._by_hand and listing.rows:
-            listing.select(nodes.worst(now.fleet, listing.rows), by_hand=False)
+            listing.select(listing.rows[0].key, by_hand=False)
         self.on_listing_moved()
 
     def on_listing_moved(self, event: Listing.Moved | None = None) -> None:
@@ -116,11 +113,11 @@ class FleetScreen(Screen[None]):
             return
         key, fleet = self.panes.listing.key or "", self._round.fleet
         if self._matrix:
-            _, more = matrix.columns(fleet, self.panes.listing.room)
-            about = matrix.about(fleet, key, more)
+            about = matrix.about(fleet, key)
             self.panes.page.show(key, [Para(self._alike(), style=LABEL, verbatim=True), *about])
         else:
-            self.panes.page.show(key, self._with_matrix(nodes.page(fleet, key)))
+            entry = self._entries.get(key)
+            self.panes.page.show(key, self._with_matrix(node_pages.page(fleet, entry)))
 
     def on_page_resized(self) -> None:
         """The matrix is below the text while there is room for both."""
@@ -129,12 +126,13 @@ class FleetScreen(Screen[None]):
     def on_listing_chosen(self) -> None:
         """Open the node's report, or the nodes of a cause; anything else is read on the whole screen."""
         key = self.panes.listing.key or ""
-        if key.startswith(CAUSE):
+        entry = None if self._matrix else self._entries.get(key)
+        if entry is not None and entry.unfolds and self._folded and not self._needle:
             self._by_hand = True
             self._open ^= {key}
             self.show(self._round)
             return
-        node = nodes.find(self._round.fleet, key) if self._round else None
+        node = self._node()
         if node is not None and node.report:
             self.post_message(OpenNode(node.host, node.report))
         else:
@@ -165,7 +163,7 @@ class FleetScreen(Screen[None]):
             return
         listing = self.panes.listing
         keys = [row.key for row in listing.rows]
-        bad = [at for at, row in enumerate(listing.rows) if row.word not in ("PASS", "SKIP")]
+        bad = [at for at, row in enumerate(listing.rows) if row.word[:4] not in ("PASS", "SKIP")]
         if not bad:
             self.notify("every node is well", markup=False)
             return
@@ -176,8 +174,8 @@ class FleetScreen(Screen[None]):
     def action_copy(self) -> None:
         """Copy the names of the nodes of the selected line, as a node set."""
         if not self._is_empty() and self._round is not None and self.panes.listing.key:
-            names = self._alike() if self._matrix else nodes.names(self._round.fleet, self.panes.listing.key)
-            self.app.copy_to_clipboard(names)
+            entry = self._entries.get(self.panes.listing.key)
+            self.app.copy_to_clipboard(self._alike() if self._matrix else entry.hosts if entry else "")
 
     async def action_filter(self) -> None:
         """Type words; the list follows every letter, escape takes it back."""
@@ -186,10 +184,21 @@ class FleetScreen(Screen[None]):
 
     def action_clear(self) -> None:
         """Show every node again, those with the same cause in one line."""
-        cause = nodes.cause_of(self._round.fleet, self.panes.listing.key or "") if self._round else ""
+        entry = self._entries.get(self.panes.listing.key or "")
         self._open = frozenset()
         self._narrow("")
-        self.panes.listing.select(cause)
+        if entry is not None and entry.parent:
+            self.panes.listing.select(entry.parent)
+
+    def _node(self) -> Node | None:
+        """The node of the selected line; in the matrix the first of those that share it."""
+        key = self.panes.listing.key or ""
+        if self._round is None:
+            return None
+        if self._matrix:
+            return matrix.find(self._round.fleet, key)
+        entry = self._entries.get(key)
+        return entry.nodes[0] if entry is not None and len(entry.nodes) == 1 else None
 
     def _is_empty(self) -> bool:
         """Whether there are no nodes, which is then said."""
