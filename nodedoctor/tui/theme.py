@@ -16,9 +16,17 @@ from nodedoctor.model import Status
 from nodedoctor.record import record
 
 STYLE = {
-    Status.FAIL: "bold red",
+    Status.FAIL: "bold bright_white on red",
     Status.UNKNOWN: "bold magenta",
-    Status.WARN: "bold yellow",
+    Status.WARN: "bold black on yellow",
+    Status.PASS: "green",
+    Status.SKIP: "dim",
+}
+"""Yellow is no colour for letters: on a light background nobody can read it."""
+BORDER = {
+    Status.FAIL: "red",
+    Status.UNKNOWN: "magenta",
+    Status.WARN: "yellow",
     Status.PASS: "green",
     Status.SKIP: "dim",
 }
@@ -31,7 +39,8 @@ QUIET = "dim"
 class Glyphs:
     """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, a point; marks of folds.
 
-    `edges` are the two ends of a bar of load.
+    `edges` are the two ends of a bar of load; a `box` is a corner, a line, a corner, a side and two corners,
+    and `heavy` is the one under the cursor.
     """
 
     rule: str
@@ -45,6 +54,8 @@ class Glyphs:
     above: str
     below: str
     edges: str
+    box: str
+    heavy: str
 
 
 UNICODE = Glyphs(
@@ -59,6 +70,8 @@ UNICODE = Glyphs(
     above="▲",
     below="▼",
     edges="▕▏",
+    box="╭─╮│╰╯",
+    heavy="┏━┓┃┗┛",
 )
 ASCII = Glyphs(
     rule="-",
@@ -72,6 +85,8 @@ ASCII = Glyphs(
     above="^",
     below="v",
     edges="[]",
+    box=".-.|''",
+    heavy="#=####",
 )
 
 _PIECES = re.compile(r"[^ ]+ *|^ +")
