@@ -40,7 +40,7 @@ def of_cause(cause: Cause) -> str:
     tail = f"; {action}" if action else ""
     mark = preview_mark(cause)  # which says nothing of the node yet
     first = f"{Status(cause['status']).word}{mark}" if mark else leading_word(cause["owner"])
-    return f"{first}: {inert(cause['headline'])}{_recurrence(cause)}{tail}"
+    return f"{first}: {inert(cause['headline'])}{recurrence(cause)}{tail}"
 
 
 def leading_word(owner: str) -> str:
@@ -49,7 +49,7 @@ def leading_word(owner: str) -> str:
     return f"owner {word}" if word == "unknown" else word
 
 
-def _recurrence(cause: Cause) -> str:
+def recurrence(cause: Cause) -> str:
     """Since when earlier runs have found it; nothing without a journal."""
     earlier = cause.get("recurs")
     if earlier is None:

@@ -22,7 +22,7 @@ STYLE = {
     Status.PASS: "green",
     Status.SKIP: "dim",
 }
-"""Yellow is no colour for letters: on a light background nobody can read it."""
+"""Yellow is no colour for letters: on a light background it cannot be read."""
 BORDER = {
     Status.FAIL: "red",
     Status.UNKNOWN: "magenta",
@@ -100,7 +100,8 @@ Part = tuple[str, str]
 class Row:
     """One line of a list: a word in its style, a name, what there is to say, and a figure at the end.
 
-    `parts`, where given, stand in place of name, text and figure.
+    `parts`, where given, stand in place of name, text and figure. `owner` has a column of its own behind the
+    word, in lists that have one.
     """
 
     key: str
@@ -111,6 +112,7 @@ class Row:
     end: str = ""
     body: str = ""  # style of the name and the text
     parts: tuple[Part, ...] = ()
+    owner: str = ""
 
 
 @record
@@ -172,13 +174,19 @@ def fit(text: str, width: int, more: str) -> str:
     return set_cell_size(text, width - 1) + more
 
 
-def _shortened(text: str, width: int) -> str:
+def fit_words(text: str, width: int, more: str) -> str:
+    """The text in exactly `width` cells, cut between words where it has any."""
+    return fit(text if cell_len(text) <= width else _shortened(text, width, f" {more}"), width, more)
+
+
+def _shortened(text: str, width: int, more: str = " ...") -> str:
     """The text with a mark that there is more, cut between words where that costs little."""
-    if cell_len(text) > width - 4:
-        text = set_cell_size(text, max(width - 4, 1))
-        words = text.rpartition(" ")[0]
-        text = words if len(words) > len(text) // 2 else text
-    return f"{text} ..."
+    room = width - cell_len(more)
+    if cell_len(text) > room:
+        cut = set_cell_size(text, max(room, 1))
+        words = cut if text[len(cut) : len(cut) + 1] == " " else cut.rpartition(" ")[0]
+        text = words if len(words) > len(cut) // 2 else cut
+    return text.rstrip() + more
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -51,16 +51,16 @@ def arrange(
     """
     here = [panel if ample else replace(panel, also=()) for panel in panels if panel.is_here]
     sick = sorted((panel for panel in here if panel.is_sick), key=lambda panel: panel.status != Status.FAIL)
-    well = sorted((panel for panel in here if not panel.is_sick), key=lambda panel: not panel.follows)
+    small = sorted((panel for panel in here if not panel.is_sick), key=lambda panel: not panel.follows)
     absent = [panel for panel in panels if not panel.is_here]
-    for boxed, flat in ((here, []), (sick, well)) if boxes else ():
+    for boxed, flat in ((here, []), (sick, small)) if boxes else ():
         line = _flat(flat, width)
-        rows = _rows(sick, well if boxed is here else [], absent, width, height - _bottom(line))
+        rows = _rows(sick, small if boxed is here else [], absent, width, height - _bottom(line))
         if rows:
-            placed = list(_boxes(rows, width))
-            under = _bottom(placed)
-            return [*placed, *(replace(one, y=one.y + under) for one in line)]
-    return _flat([*sick, *well], width)
+            grid = list(_boxes(rows, width))
+            under = _bottom(grid)
+            return [*grid, *(replace(place, y=place.y + under) for place in line)]
+    return _flat([*sick, *small], width)
 
 
 def draw(places: Sequence[Place], glyphs: Glyphs, *, here: str, focus: bool) -> list[tuple[Part, ...]]:
@@ -77,19 +77,19 @@ def draw(places: Sequence[Place], glyphs: Glyphs, *, here: str, focus: bool) -> 
 
 
 def _rows(
-    sick: Sequence[Panel], well: Sequence[Panel], absent: Sequence[Panel], width: int, height: int
+    sick: Sequence[Panel], small: Sequence[Panel], absent: Sequence[Panel], width: int, height: int
 ) -> list[_Row]:
-    """Rows of boxes that fit into a height, with the lines left over given to the first; none if none fit.
+    """Rows of boxes that fit into a height, with the lines that remain given to the first; none if none fit.
 
     Subjects that are `absent` here fill the gaps of the last row.
     """
     rows = _split(sick, width // LARGE, _LEAST_LARGE)
-    left = height - sum(row.height for row in rows)
+    spare = height - sum(row.height for row in rows)
     for columns in range(max(1, -(-width // WIDEST)), width // SMALL + 1):
-        count = -(-len(well) // columns)
-        if count * _LEAST_SMALL <= left:
-            columns = -(-len(well) // max(count, 1))
-            rows += _split([*well, *absent[: count * columns - len(well)]], columns, _LEAST_SMALL)
+        count = -(-len(small) // columns)
+        if count * _LEAST_SMALL <= spare:
+            columns = -(-len(small) // max(count, 1))
+            rows += _split([*small, *absent[: count * columns - len(small)]], columns, _LEAST_SMALL)
             break
     else:
         return []
@@ -98,11 +98,11 @@ def _rows(
         limit = _MOST_LARGE if row.panels[0].is_sick else _MOST_SMALL
         row.most = min(limit, 2 + max(len(panel.lines(inner, limit)) for panel in row.panels))
         row.height = min(row.height, max(3, row.most))
-    left = height - sum(row.height for row in rows)
-    while left > 0 and (low := [row for row in rows if row.height < row.most]):
+    spare = height - sum(row.height for row in rows)
+    while spare > 0 and (low := [row for row in rows if row.height < row.most]):
         min(low, key=lambda row: (not row.panels[0].is_sick, row.height)).height += 1
-        left -= 1
-    return rows if left >= 0 else []
+        spare -= 1
+    return rows if spare >= 0 else []
 
 
 def _split(panels: Sequence[Panel], columns: int, height: int) -> list[_Row]:
@@ -113,29 +113,29 @@ def _split(panels: Sequence[Panel], columns: int, height: int) -> list[_Row]:
 
 
 def _boxes(rows: Sequence[_Row], width: int) -> Sequence[Place]:
-    made, y = list[Place](), 0
+    places, y = list[Place](), 0
     for row in rows:
         for at, panel in enumerate(row.panels):
-            left = width * at // row.columns
+            start = width * at // row.columns
             right = width if panel is row.panels[-1] else width * (at + 1) // row.columns
-            made.append(Place(panel, left, y, right - left, row.height))
+            places.append(Place(panel, start, y, right - start, row.height))
         y += row.height
-    return made
+    return places
 
 
 def _flat(panels: Sequence[Panel], width: int) -> list[Place]:
     """Codes with counts in a line, without their totals if that makes them fit, else in more lines."""
     for brief in (False, True):
-        made, x, y = list[Place](), 0, 0
+        places, x, y = list[Place](), 0, 0
         for panel in panels:
             wide = len(panel.code) + 1 + sum(len(text) for text, _ in panel.figures(brief))
             if x and x + wide > width:
                 x, y = 0, y + 1
-            made.append(Place(panel, x, y, max(min(wide + _GAP, width - x), 0), 1, flat=True, brief=brief))
+            places.append(Place(panel, x, y, max(min(wide + _GAP, width - x), 0), 1, flat=True, brief=brief))
             x += wide + _GAP
         if not y:
             break
-    return made
+    return places
 
 
 def _bottom(places: Sequence[Place]) -> int:
@@ -170,18 +170,18 @@ def _box(place: Place, glyphs: Glyphs, *, on: bool, focus: bool) -> list[list[Pa
     content = panel.lines(inner, place.height - 2)
     for offset in range(place.height - 2):
         parts = content[offset] if offset < len(content) else ()
-        lines.append([(f"{corners[3]} ", style), *_filled(parts, inner), (f" {corners[3]}", style)])
+        lines.append([(f"{corners[3]} ", style), *_padded(parts, inner), (f" {corners[3]}", style)])
     bottom = corners[1] * (place.width - 2)
     lines.append([(corners[4] + bottom + corners[5], style)])
     return lines
 
 
-def _filled(parts: Sequence[Part], width: int) -> list[Part]:
+def _padded(parts: Sequence[Part], width: int) -> list[Part]:
     """A line in exactly so many cells."""
-    made, left = list[Part](), width
+    cells, spare = list[Part](), width
     for text, style in parts:
-        if cell_len(text) > left:
-            return [*made, (fit(text, left, " "), style)]
-        made.append((text, style))
-        left -= cell_len(text)
-    return [*made, (" " * left, "")]
+        if cell_len(text) > spare:
+            return [*cells, (fit(text, spare, " "), style)]
+        cells.append((text, style))
+        spare -= cell_len(text)
+    return [*cells, (" " * spare, "")]

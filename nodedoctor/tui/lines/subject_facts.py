@@ -15,7 +15,7 @@ def facts_of(name: str, report: Report) -> tuple[str, ...]:
     facts, node = report["facts"] or {}, report["node"]
     if name not in _FACTS:
         return ()
-    return tuple(inert(said) for said in _FACTS[name](facts, node) if said)
+    return tuple(inert(values) for values in _FACTS[name](facts, node) if values)
 
 
 def _driver(facts: Json, node: Json) -> Iterator[str]:
@@ -58,12 +58,12 @@ def _nvlink(facts: Json, _: Json) -> Iterator[str]:
 
 
 def _pcie(facts: Json, _: Json) -> Iterator[str]:
-    said = [
+    values = [
         f"gen{generation} x{width}"
         for gpu in parts(part(facts, "gpus"), "gpus")
         if (generation := whole_number(gpu, "pcie_generation")) and (width := whole_number(gpu, "pcie_width"))
     ]
-    yield _alike(said, "GPUs")
+    yield _summary(values, "GPUs")
     count = whole_number(part(facts, "pci"), "on_bus")
     yield count_with_noun(count, "device") + " on the bus" if count else ""
 
@@ -75,19 +75,23 @@ def _infiniband(facts: Json, _: Json) -> Iterator[str]:
         for port in parts(part(facts, "ib"), "ports")
         if f"{text(port, 'hca')}/{whole_number(port, 'number')}" in rails
     ]
-    yield _alike([f"{rate:g} Gb/s" for port in ports if (rate := number(port.get("rate_gbps")))], "rails")
-    yield _alike([text(port, "state") for port in ports if text(port, "state")], "rails")
-    yield _alike([f"firmware {said}" for port in ports if (said := text(port, "firmware"))], "")
+    yield _summary([f"{rate:g} Gb/s" for port in ports if (rate := number(port.get("rate_gbps")))], "rails")
+    yield _summary([text(port, "state") for port in ports if text(port, "state")], "rails")
+    yield _summary([f"firmware {values}" for port in ports if (values := text(port, "firmware"))], "")
 
 
 def _network(facts: Json, _: Json) -> Iterator[str]:
     net = part(facts, "net")
     routes = texts(net, "default_routes")
-    for one in parts(net, "interfaces"):
-        if text(one, "name") in routes:
-            speed = whole_number(one, "speed_mbps")
-            yield f"{text(one, 'name')} {speed / 1000:g} Gb/s" if speed and speed > 0 else text(one, "name")
-            mtu = whole_number(one, "mtu")
+    for interface in parts(net, "interfaces"):
+        if text(interface, "name") in routes:
+            speed = whole_number(interface, "speed_mbps")
+            yield (
+                f"{text(interface, 'name')} {speed / 1000:g} Gb/s"
+                if speed and speed > 0
+                else text(interface, "name")
+            )
+            mtu = whole_number(interface, "mtu")
             yield f"MTU {mtu}" if mtu else ""
     yield "clock synchronised" if net.get("synchronised") is True else ""
 
@@ -144,7 +148,7 @@ _FACTS: Mapping[str, Callable[[Json, Json], Iterator[str]]] = {
 
 
 def _numbers(things: Sequence[Json], key: str) -> list[float]:
-    return [value for one in things if (value := number(one.get(key))) is not None]
+    return [value for thing in things if (value := number(thing.get(key))) is not None]
 
 
 def _range(values: Sequence[float], unit: str) -> str:
@@ -155,10 +159,10 @@ def _range(values: Sequence[float], unit: str) -> str:
     return f"{least}{unit}" if least == most else f"{least}-{most}{unit}"
 
 
-def _alike(said: Sequence[str], noun: str) -> str:
+def _summary(values: Sequence[str], noun: str) -> str:
     """`8 GPUs gen5 x16`, with all values where they differ."""
-    kinds = list(dict.fromkeys(said))
+    kinds = list(dict.fromkeys(values))
     if not kinds:
         return ""
-    values = " and ".join(kinds[:2]) + (" ..." if kinds[2:] else "")
-    return f"{len(said)} {noun} {values}" if noun else values
+    shown = " and ".join(kinds[:2]) + (" ..." if kinds[2:] else "")
+    return f"{len(values)} {noun} {shown}" if noun else shown

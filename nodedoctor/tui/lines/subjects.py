@@ -78,10 +78,10 @@ class Panel:
         """Counts in words, or as figures where there is less room."""
         if not self.is_here:
             return [(" not here", QUIET)]
-        said = [(f" {count} {status.value}", STYLE[status]) for status, count in self.counts]
-        said += [(f" {self.running} running", RUN)] if self.running else []
-        if sum(len(text) for text, _ in said) <= width:
-            return said
+        words = [(f" {count} {status.value}", STYLE[status]) for status, count in self.counts]
+        words += [(f" {self.running} running", RUN)] if self.running else []
+        if sum(len(text) for text, _ in words) <= width:
+            return words
         return [(" ", ""), *self.figures()]
 
     def figures(self, brief: bool = False) -> list[Part]:
@@ -96,30 +96,30 @@ class Panel:
         return [*parts, *([(more, RUN)] if self.running else [])]
 
     def lines(self, width: int, height: int) -> list[tuple[Part, ...]]:
-        """What stands inside the borders, at most so many lines."""
+        """What is inside the borders, at most so many lines."""
         if not self.is_sick:
             return [line for para in self._facts(width, height) for line in para.lines(width)][:height]
         tall = max(1, min(_TALLEST, height - bool(self.command)))
-        made = list(Para(self.worst, most=tall).lines(width))
-        if self.command and (left := height - len(made)) > 0:
-            command = Para(self.command, "$ ", "bold cyan", "cyan", most=min(_LONGEST, left))
-            made += command.lines(width)
+        shown = list(Para(self.worst, most=tall).lines(width))
+        if self.command and (rest := height - len(shown)) > 0:
+            command = Para(self.command, "$ ", "bold cyan", "cyan", most=min(_LONGEST, rest))
+            shown += command.lines(width)
         for status, text in self.also:
-            made += Para(text, f"{status.word} ", lead_style=STYLE[status], most=1).lines(width)
-        return made[:height]
+            shown += Para(text, f"{status.word} ", lead_style=STYLE[status], most=1).lines(width)
+        return shown[:height]
 
     def _facts(self, width: int, height: int) -> Iterator[Para]:
         """What was read of it, then why something could not be judged, whole or in a word."""
         if self.follows:
-            said = f"follows from {self.follows}"
-            short = cell_len(said) > width and height < _TALLEST
-            yield Para(said.removeprefix("follows ") if short else said, most=max(height - 1, 1))
+            text = f"follows from {self.follows}"
+            short = cell_len(text) > width and height < _TALLEST
+            yield Para(text.removeprefix("follows ") if short else text, most=max(height - 1, 1))
         facts = [fact for fact in self.facts if cell_len(fact) <= width]
         yield from (Para(fact, style=QUIET) for fact in facts)
-        left = max(height - len(facts), 1)
+        room = max(height - len(facts), 1)
         if self.worst and not self.follows:
-            whole = Para(self.worst, style=QUIET)
-            yield whole if len(list(whole.lines(width))) <= left else Para(self.blind, style=QUIET)
+            reason = Para(self.worst, style=QUIET)
+            yield reason if len(list(reason.lines(width))) <= room else Para(self.blind, style=QUIET)
         elif not facts and not self.running and not self.follows:
             yield Para("nothing wrong" if self.counts else "does not apply", style=QUIET)
 
@@ -169,16 +169,16 @@ def _with_problems(panel: Panel, results: Sequence[Result], state: State) -> Pan
         return panel
     first, cause = bad[0], causes.get(bad[0]["id"])
     above = causes.get(first["because_of"] or "")
-    said = [_said(finding, state) for finding in bad]
+    texts = [_text_of(finding, state) for finding in bad]
     others = [
         (Status(finding["status"]), text)
-        for finding, text in zip(bad[1:], said[1:], strict=True)
-        if text != said[0] and not is_blind(finding)
+        for finding, text in zip(bad[1:], texts[1:], strict=True)
+        if text != texts[0] and not is_blind(finding)
     ]
     return replace(
         panel,
         is_sick=not (is_blind(first) or above),
-        worst=said[0],
+        worst=texts[0],
         blind="not permitted" if first["reason"] == "denied" else "not read",
         command=first_command(cause) if cause else _first_step(first),
         follows=_source(above, panel.name) if above else "",
@@ -192,7 +192,7 @@ def _source(cause: Cause, name: str) -> str:
     return inert(cause["headline"]) if subject in (OTHER, name) else subject
 
 
-def _said(finding: Finding, state: State) -> str:
+def _text_of(finding: Finding, state: State) -> str:
     """The headline of the cause that a finding is, else its own sentence."""
     cause = next((cause for cause in state.report["causes"] if cause["id"] == finding["id"]), None)
     return inert(cause["headline"]) + preview_mark(cause) if cause else sentence(finding)

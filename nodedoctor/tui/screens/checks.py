@@ -31,7 +31,7 @@ from nodedoctor.tui.widgets.subjects import Subjects
 from nodedoctor.tui.widgets.tabs import Tabs
 
 WIDE, BROAD, TALL = 100, 160, 30
-"""Cells from which subjects are boxes and from which these stand beside the list, in so many lines."""
+"""Cells from which subjects are boxes and from which these are beside the list, in so many lines."""
 SHARE = (0.36, 0.46)
 """Of the lines below the head: how many the boxes above the list may take, and on a node without a cause."""
 HINTS = (
@@ -134,10 +134,10 @@ class ChecksScreen(Screen[None]):
     def _show_panels(self, state: State, tiled: bool) -> None:
         """Boxes beside the list or above it, where there is room; else the counts of every subject."""
         self._panels_at = self.size
-        width, left = self.size.width, self.size.height - 4 - tiled
-        beside = width >= BROAD and left >= TALL
+        width, height = self.size.width, self.size.height - 4 - tiled
+        beside = width >= BROAD and height >= TALL
         share = SHARE[not state.report["causes"]]
-        room = Size(width * 2 // 5, left) if beside else Size(width, int(left * share))
+        room = Size(width * 2 // 5, height) if beside else Size(width, int(height * share))
         subjects = self.query_one(Subjects)
         subjects.show(panels(state), room, boxes=width >= WIDE, ample=beside)
         self.query_one("#home").set_class(beside, "-beside")

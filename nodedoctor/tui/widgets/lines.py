@@ -20,11 +20,11 @@ def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
     segments = list[Segment]()
     for text, style in parts:
         if " on " in style and (word := text.strip()) != text:
-            before, after = text.split(word) if word else (text, "")
+            start = len(text) - len(text.lstrip())
             segments += [
-                Segment(before, base),
+                Segment(text[:start], base),
                 Segment(word, base + Style.parse(style)),
-                Segment(after, base),
+                Segment(text[start + len(word) :], base),
             ]
         elif text:
             segments.append(Segment(text, base + Style.parse(style)))

@@ -72,12 +72,12 @@ class Subjects(ScrollView, can_focus=True):
                 {place.y for place in self._places if (place.y - here.y) * down > 0}, reverse=down < 0
             )
             near = [place for place in self._places if rows and place.y == rows[0]]
-            found = min(near, key=lambda place: _distance(place, here), default=None)
+            target = min(near, key=lambda place: _distance(place, here), default=None)
         else:
             at = self._places.index(here) + right
-            found = self._places[at] if 0 <= at < len(self._places) else None
-        if found is not None:
-            self._select(found.panel.name)
+            target = self._places[at] if 0 <= at < len(self._places) else None
+        if target is not None:
+            self._select(target.panel.name)
         elif right > 0 or down > 0:
             self.post_message(self.Chosen())
 
@@ -146,6 +146,6 @@ class Subjects(ScrollView, can_focus=True):
                 self.refresh_line(index)
 
 
-def _distance(one: Place, other: Place) -> int:
+def _distance(place: Place, here: Place) -> int:
     """Half cells between the middles of two places."""
-    return abs(2 * one.x + one.width - 2 * other.x - other.width)
+    return abs(2 * place.x + place.width - 2 * here.x - here.width)
