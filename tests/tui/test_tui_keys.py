@@ -272,8 +272,8 @@ def test_an_odd_gpu_leads_to_its_finding(tmp_path: Path):
 
 def test_the_palette_has_the_words_a_person_would_type(tmp_path: Path):
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        await press("colon", *"could not be seen")(app, pilot)
-        await until(pilot, lambda: "What could not be seen" in frame(app))
+        await press("colon", *"not be judged")(app, pilot)
+        await until(pilot, lambda: "List what could not be judged" in frame(app))
         await press("enter")(app, pilot)
         await until(pilot, lambda: isinstance(app.screen, ChecksScreen) and "rack.health" in shown(app))
         await press("ctrl+p", *"rack.port-7")(app, pilot)
@@ -363,10 +363,10 @@ def test_help_names_every_key_once_and_a_key_that_can_do_nothing_here_says_why(t
         for screen in "1234567":
             await press(screen, "question_mark")(app, pilot)
             assert isinstance(app.screen, HelpScreen)
-            keys = [key for names, _ in app.screen._keys for key in names.split()]
+            keys = [key for command in app.screen._keys for key in command.keys.split()]
             assert len(keys) == len(set(keys)) and {"/", "z", "?", "q"} <= set(keys), screen
-            words = {words for _, words in app.screen._keys}
-            assert ("Take the mouse or leave it" in words) is (screen not in "27")
+            words = {command.text for command in app.screen._keys}
+            assert ("Turn the mouse on or off" in words) is (screen not in "27")
             await press("escape")(app, pilot)
         for screen, key, why in (
             ("7", "m", "no nodes were asked"),

@@ -62,23 +62,23 @@ HINTS_WELL = (
 )
 """Where nothing is wrong: no steps, no evidence and no next cause."""
 
-FILTERS = "words, !word, tag:ib, is:fail"
-
 
 class ChecksScreen(Screen[None]):
     """A list and a panel; both are made from the state alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority the next key waits for the prompt, so that `/fail` can be typed or pasted at once.
-        Binding("slash", "filter", "Filter", id="filter", tooltip=FILTERS, priority=True),
-        Binding("n", "problem(1)", "Next cause", id="next-problem"),
-        Binding("N", "problem(-1)", "Previous cause", id="previous-problem"),
-        Binding("p", "passes", "List or fold what passed", id="passes"),
-        Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
-        Binding("c,y", "copy_fix", "Copy a step of the fix", id="copy-fix"),
-        Binding("e", "evidence", "Evidence in its full output", id="evidence"),
-        Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
-        Binding("h,left", "focus_subjects", "Panels", id="subjects", tooltip="checks of one subject"),
+        Binding("slash", "filter", "Filter: !word tag:ib is:fail", id="filter", priority=True),
+        Binding("n", "problem(1)", "Go to the next cause", id="next-problem"),
+        Binding("N", "problem(-1)", "Go to the previous cause", id="previous-problem"),
+        Binding("p", "passes", "Show or hide what passed", id="passes"),
+        Binding("r", "rerun", "Run this check again", id="rerun"),
+        Binding("c,y", "copy_fix", "Copy a step", id="copy-fix"),
+        Binding("e", "evidence", "Read the evidence", id="evidence"),
+        Binding("C", "copy_finding", "Copy a ticket", id="copy-finding"),
+        Binding(
+            "h,left", "focus_subjects", "Go to the panels", id="subjects", tooltip="checks of one subject"
+        ),
         Binding("l,right", "focus_list", "List", id="list", show=False),
         Binding("space", "choose_row", "Open or fold", id="toggle", show=False),
         Binding("escape", "clear", "Clear the filter", id="clear"),

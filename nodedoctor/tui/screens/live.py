@@ -41,7 +41,7 @@ class LiveScreen(Screen[None]):
     """One line per GPU; below it the selected GPU, the host and the kernel log."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause the picture", id="pause"),
+        Binding("space", "pause", "Pause", id="pause"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("space", "Pause"),

@@ -34,7 +34,7 @@ class Listing(ScrollView, can_focus=True):
         Binding("G,end", "move_to(-1)", "Last", id="last", show=False),
         Binding("ctrl+d,pagedown", "page(1)", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page(-1)", "Page up", id="page-up", show=False),
-        Binding("slash", "find", "Filter", id="filter", tooltip="rows with these words", priority=True),
+        Binding("slash", "find", "Filter the list", id="filter", priority=True),
         Binding("escape", "unfind", "Clear the filter", id="clear", show=False),
         Binding("enter", "choose", "Open", id="open", show=False),
     ]
