@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import var
@@ -57,7 +57,8 @@ class NodeDoctor(App[None]):
     TITLE = "nodedoctor"
     CSS_PATH = "nodedoctor.tcss"
     DEFAULT_MODE = "checks"
-    NOTIFICATION_TIMEOUT = 3
+    NOTIFICATION_TIMEOUT = 10
+    """Seconds a message stays without a key; the next key takes it away."""
     ended_by = 0
     """The signal that ended the screen, if one did."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide"), (160, "-broad")]  # noqa: RUF012
@@ -122,6 +123,12 @@ class NodeDoctor(App[None]):
             await self.show_triage(self._document, self._triage_again)
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Messages go with the next key."""
+        if isinstance(event, events.Key) and not event.is_forwarded and self._notifications:
+            self.clear_notifications()
+        await super().on_event(event)
 
     def on_resize(self, event: Resize) -> None:
         """A terminal of another size shows another picture: it has cut lines, or folded them."""
