@@ -249,10 +249,10 @@ class NodeDoctor(App[None]):
 
     def commands(self, screen: Screen[Any]) -> list[KeyCommand]:
         """Everything that can be done on a screen, the most useful first."""
-        found = self._keys(screen)
-        found.append(KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died"))
-        found.append(KeyCommand("", "List what could not be judged", self.show_unseen, LOOK))
-        return sorted(found, key=lambda command: PALETTE.index(command.section))
+        commands = self._keys(screen)
+        commands.append(KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died"))
+        commands.append(KeyCommand("", "List what could not be judged", self.show_unseen, LOOK))
+        return sorted(commands, key=lambda command: PALETTE.index(command.section))
 
     async def show_unseen(self) -> None:
         """List what could not be judged, and how to make it visible."""

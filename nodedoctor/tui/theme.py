@@ -183,9 +183,9 @@ def _shortened(text: str, width: int, more: str = " ...") -> str:
     """The text with a mark that there is more, cut between words where that costs little."""
     room = width - cell_len(more)
     if cell_len(text) > room:
-        cut = set_cell_size(text, max(room, 1))
-        words = cut if text[len(cut) : len(cut) + 1] == " " else cut.rpartition(" ")[0]
-        text = words if len(words) > len(cut) // 2 else cut
+        start = set_cell_size(text, max(room, 1))
+        words = start if text[len(start) : len(start) + 1] == " " else start.rpartition(" ")[0]
+        text = words if len(words) > len(start) // 2 else start
     return text.rstrip() + more
 
 

@@ -32,8 +32,8 @@ BEFORE = {
 """Keys of lists and texts, which are no commands of a screen."""
 _KEY = 10
 """Cells of a column for keys."""
-_TWO, _LEFT = 78, 40
-"""Cells from which sections are side by side, and of the left ones."""
+_TWO, _HALF = 78, 40
+"""Cells from which sections are side by side, and of the first column."""
 _Line = tuple[Part, ...]
 
 
@@ -67,13 +67,13 @@ class HelpScreen(Screen[None]):
     def _lines(self) -> list[_Line]:
         width = self.size.width - 1
         halves = ((MOVE, LOOK), (COPY, ELSEWHERE))
-        columns = [_joined([self._section(name) for name in half]) for half in halves]
+        columns = [_stacked([self._section(name) for name in half]) for half in halves]
         meaning = [_row(word, text, style, 6) for word, style, text in MEANING]
         if width < _TWO:
-            return [*_joined(columns), (), *meaning]
+            return [*_stacked(columns), (), *meaning]
         words = zip(meaning[::2], meaning[1::2], strict=True)
         pairs = [*zip_longest(*columns, fillvalue=()), ((), ()), *words]
-        return [_beside(left, right, max(_LEFT, width // 2)) for left, right in pairs]
+        return [_beside(first, second, max(_HALF, width // 2)) for first, second in pairs]
 
     def _section(self, name: str) -> list[_Line]:
         own = [
@@ -93,11 +93,11 @@ def _row(key: str, text: str, style: str, width: int) -> _Line:
     return ((key, style), (" " * max(width - len(key), 1), ""), (text, ""))
 
 
-def _joined(blocks: Sequence[Sequence[_Line]]) -> list[_Line]:
+def _stacked(blocks: Sequence[Sequence[_Line]]) -> list[_Line]:
     """Blocks below each other, an empty line between them."""
     return [line for number, block in enumerate(blocks) for line in (*(((),) if number else ()), *block)]
 
 
-def _beside(left: _Line, right: _Line, width: int) -> _Line:
-    used = sum(len(text) for text, _ in left)
-    return (*left, (fit("", width - used, ""), ""), *right)
+def _beside(first: _Line, second: _Line, width: int) -> _Line:
+    used = sum(len(text) for text, _ in first)
+    return (*first, (fit("", width - used, ""), ""), *second)
