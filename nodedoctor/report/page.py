@@ -132,6 +132,12 @@ def cause_line(cause: Cause) -> str:
     return f"{first}: {inert(cause['headline'])}{f' ({recurs})' if recurs else ''}{tail}"
 
 
+def headline_of(cause: Cause) -> str:
+    """What is broken, whether only a rule in preview says so, and how often earlier runs found it."""
+    recurs = _recurrence(cause)
+    return f"{inert(cause['headline'])}{preview_mark(cause)}{f' ({recurs})' if recurs else ''}"
+
+
 def action_of(cause: Cause) -> str:
     """What the owner of a cause has to do, in words; empty where nothing is."""
     return action_words(cause["action"], cause["owner"], cause["subjects"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import work
-from textual.app import App, SystemCommand
+from textual import events, work
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.reactive import var
 from textual.screen import Screen
@@ -17,9 +17,9 @@ from textual.widgets import Input
 
 from nodedoctor.model import Status
 from nodedoctor.tui.diff_driver import SlowLineDriver
-from nodedoctor.tui.keys import EVERYWHERE
+from nodedoctor.tui.keys import ELSEWHERE, EVERYWHERE, LOOK, PALETTE, KeyCommand, section_of
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
-from nodedoctor.tui.palette import GoToCheck
+from nodedoctor.tui.palette import Commands, GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
@@ -57,12 +57,13 @@ class NodeDoctor(App[None]):
     TITLE = "nodedoctor"
     CSS_PATH = "nodedoctor.tcss"
     DEFAULT_MODE = "checks"
-    NOTIFICATION_TIMEOUT = 3
+    NOTIFICATION_TIMEOUT = 10
+    """Seconds a message stays without a key; the next key takes it away."""
     ended_by = 0
     """The signal that ended the screen, if one did."""
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide"), (160, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-tall")]  # noqa: RUF012
-    COMMANDS = App.COMMANDS | {GoToCheck}
+    COMMANDS = {Commands, GoToCheck}  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]
 
     # A var, not a reactive: that one would draw the whole screen whenever a second has gone by.
@@ -122,6 +123,12 @@ class NodeDoctor(App[None]):
             await self.show_triage(self._document, self._triage_again)
         elif self._first != self.DEFAULT_MODE:
             await self.switch_mode(self._first)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Messages go with the next key."""
+        if isinstance(event, events.Key) and not event.is_forwarded and self._notifications:
+            self.clear_notifications()
+        await super().on_event(event)
 
     def on_resize(self, event: Resize) -> None:
         """A terminal of another size shows another picture: it has cut lines, or folded them."""
@@ -237,15 +244,15 @@ class NodeDoctor(App[None]):
         """Show what the keys do here."""
         from nodedoctor.tui.screens.help import HelpScreen
 
-        keys = tuple((key, text) for key, text, _ in self._keys(self.screen) if key)
+        keys = [command for command in self._keys(self.screen) if command.keys]
         self.push_screen(HelpScreen(keys, self.glyphs))
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Everything that has a key here, under the words a person would type."""
-        for key, text, run in self._keys(screen):
-            yield SystemCommand(text, f"key {key}" if key else "this screen uses its key for itself", run)
-        yield SystemCommand("Open logs of a dead job", "triage: why it died", self.action_open_logs)
-        yield SystemCommand("What could not be seen", "filter is:unknown", self.show_unseen)
+    def commands(self, screen: Screen[Any]) -> list[KeyCommand]:
+        """Everything that can be done on a screen, the most useful first."""
+        commands = self._keys(screen)
+        commands.append(KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died"))
+        commands.append(KeyCommand("", "List what could not be judged", self.show_unseen, LOOK))
+        return sorted(commands, key=lambda command: PALETTE.index(command.section))
 
     async def show_unseen(self) -> None:
         """List what could not be judged, and how to make it visible."""
@@ -293,8 +300,8 @@ class NodeDoctor(App[None]):
         """Leave the way ctrl+c leaves everything else."""
         self.exit(return_code=INTERRUPTED)
 
-    def _keys(self, screen: Screen[Any]) -> list[tuple[str, str, Callable[[], Any]]]:
-        """Keys, words and action of every binding that works here and that a person may want to know.
+    def _keys(self, screen: Screen[Any]) -> list[KeyCommand]:
+        """What every key does here that a person may want to know.
 
         Of two with the same key the first works, and the other has none.
         """
@@ -308,8 +315,14 @@ class NodeDoctor(App[None]):
                     if taken.setdefault(key, binding.id) == binding.id and found[binding.id][2] is owner:
                         keys.append(self.get_key_display(binding))
         return [
-            (" ".join(keys), binding.description, partial(self.run_action, binding.action, owner))
-            for keys, binding, owner in found.values()
+            KeyCommand(
+                " ".join(keys),
+                binding.description,
+                partial(self.run_action, binding.action, owner),
+                section_of(id),
+                binding.tooltip if id.startswith("screen-") else "",
+            )
+            for id, (keys, binding, owner) in found.items()
         ]
 
     def get_key_display(self, binding: Binding) -> str:

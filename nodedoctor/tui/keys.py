@@ -1,30 +1,57 @@
-"""The keys that work on every screen. Each screen and widget has its own beside what they do."""
+"""The keys that work on every screen, and the sections that help and palette list all keys in."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from textual.binding import Binding
 
 EVERYWHERE = (
-    Binding("1", "open('checks')", "Checks", id="screen-checks"),
-    Binding("2", "open('topology')", "Topology", id="screen-topology", tooltip="which nodes reach which"),
-    Binding("3", "open('live')", "Live", id="screen-live", tooltip="load of GPUs, ports and host"),
-    Binding("4", "open('triage')", "Triage", id="screen-triage", tooltip="why a job died"),
-    Binding("5", "open('compare')", "Compare", id="screen-compare", tooltip="with a saved report"),
-    Binding("6", "open('probes')", "Probes", id="screen-probes", tooltip="every command that was run"),
-    Binding("7", "open('fleet')", "Fleet", id="screen-fleet", tooltip="many nodes side by side"),
-    Binding("R", "rerun_all", "Re-run all checks", id="rerun-all", tooltip="every probe is asked afresh"),
+    Binding("1", "open('checks')", "Open Checks", id="screen-checks", tooltip="what is wrong here"),
+    Binding("2", "open('topology')", "Open Topology", id="screen-topology", tooltip="links of GPUs"),
+    Binding("3", "open('live')", "Open Live", id="screen-live", tooltip="load of GPUs and host"),
+    Binding("4", "open('triage')", "Open Triage", id="screen-triage", tooltip="why a job died"),
+    Binding("5", "open('compare')", "Open Compare", id="screen-compare", tooltip="with a saved report"),
+    Binding("6", "open('probes')", "Open Probes", id="screen-probes", tooltip="what was run"),
+    Binding("7", "open('fleet')", "Open Fleet", id="screen-fleet", tooltip="nodes side by side"),
+    Binding("R", "rerun_all", "Run all checks again", id="rerun-all"),
     # With priority the next key waits for the prompt: a path begins with the key of the filter.
-    Binding("s", "save", "Save snapshot", id="save", tooltip="a zip for --replay", priority=True),
-    Binding("d", "compare", "Compare with a snapshot", id="compare", priority=True),
-    Binding("escape", "home", "Back to the first screen", id="back"),
-    Binding(
-        "m", "mouse", "Take the mouse or leave it", id="mouse", tooltip="left alone, the terminal selects"
-    ),
+    Binding("s", "save", "Save a recording", id="save", priority=True),
+    Binding("d", "compare", "Compare with a saved report", id="compare", priority=True),
+    Binding("escape", "home", "Go to the first screen", id="back"),
+    Binding("m", "mouse", "Turn the mouse on or off", id="mouse"),
     Binding("ctrl+l", "repaint", "Draw the screen again", id="repaint"),
-    Binding("ctrl+z", "suspend_process", "To the shell and back with fg", id="suspend"),
-    Binding("question_mark", "help", "Help", id="help"),
-    Binding("colon,ctrl+p", "command_palette", "Commands", id="commands"),
-    Binding("q", "quit", "Quit", id="quit", tooltip="the exit code is the verdict's"),
+    Binding("ctrl+z", "suspend_process", "Suspend; fg continues", id="suspend"),
+    Binding("question_mark", "help", "Show the keys", id="help"),
+    Binding("colon,ctrl+p", "command_palette", "Find a command", id="commands"),
+    Binding("q", "quit", "Quit", id="quit"),
     Binding("ctrl+c", "interrupt", "Interrupt", id="interrupt", show=False),
 )
 """Their ids are what a keymap of Textual names."""
+
+MOVE, LOOK, COPY, ELSEWHERE = "Move", "Look", "Copy and save", "Elsewhere"
+_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    COPY: ("copy-fix", "copy-finding", "save", "compare"),
+    MOVE: ("next-problem", "previous-problem", "subjects", "back"),
+    ELSEWHERE: ("mouse", "repaint", "suspend", "help", "quit"),
+}
+PALETTE = (COPY, LOOK, ELSEWHERE, MOVE)
+"""Sections in the order of the palette: what is wanted most comes first."""
+
+
+class KeyCommand(NamedTuple):
+    """What a key does on a screen: its names, empty where the screen uses it for itself, words and action."""
+
+    keys: str
+    text: str
+    run: Callable[[], Any]
+    section: str
+    about: str = ""
+
+
+def section_of(binding: str) -> str:
+    """The section a binding belongs to, by its id."""
+    if binding.startswith("screen-"):
+        return ELSEWHERE
+    return next((section for section, ids in _SECTIONS.items() if binding in ids), LOOK)

@@ -16,9 +16,17 @@ from nodedoctor.model import Status
 from nodedoctor.record import record
 
 STYLE = {
-    Status.FAIL: "bold red",
+    Status.FAIL: "bold bright_white on red",
     Status.UNKNOWN: "bold magenta",
-    Status.WARN: "bold yellow",
+    Status.WARN: "bold black on yellow",
+    Status.PASS: "green",
+    Status.SKIP: "dim",
+}
+"""Yellow is no colour for letters: on a light background it cannot be read."""
+BORDER = {
+    Status.FAIL: "red",
+    Status.UNKNOWN: "magenta",
+    Status.WARN: "yellow",
     Status.PASS: "green",
     Status.SKIP: "dim",
 }
@@ -31,7 +39,8 @@ QUIET = "dim"
 class Glyphs:
     """The drawn characters: a rule, a bar, the mark of cut text, a ramp, a tile, a point; marks of folds.
 
-    `edges` are the two ends of a bar of load.
+    `edges` are the two ends of a bar of load; a `box` is a corner, a line, a corner, a side and two corners,
+    and `heavy` is the one under the cursor.
     """
 
     rule: str
@@ -45,6 +54,8 @@ class Glyphs:
     above: str
     below: str
     edges: str
+    box: str
+    heavy: str
 
 
 UNICODE = Glyphs(
@@ -59,6 +70,8 @@ UNICODE = Glyphs(
     above="▲",
     below="▼",
     edges="▕▏",
+    box="╭─╮│╰╯",
+    heavy="┏━┓┃┗┛",
 )
 ASCII = Glyphs(
     rule="-",
@@ -72,6 +85,8 @@ ASCII = Glyphs(
     above="^",
     below="v",
     edges="[]",
+    box=".-.|''",
+    heavy="#=####",
 )
 
 _PIECES = re.compile(r"[^ ]+ *|^ +")
@@ -85,7 +100,8 @@ Part = tuple[str, str]
 class Row:
     """One line of a list: a word in its style, a name, what there is to say, and a figure at the end.
 
-    `parts`, where given, stand in place of name, text and figure.
+    `parts`, where given, stand in place of name, text and figure. `owner` has a column of its own behind the
+    word, in lists that have one.
     """
 
     key: str
@@ -96,6 +112,7 @@ class Row:
     end: str = ""
     body: str = ""  # style of the name and the text
     parts: tuple[Part, ...] = ()
+    owner: str = ""
 
 
 @record
@@ -157,13 +174,19 @@ def fit(text: str, width: int, more: str) -> str:
     return set_cell_size(text, width - 1) + more
 
 
-def _shortened(text: str, width: int) -> str:
+def fit_words(text: str, width: int, more: str) -> str:
+    """The text in exactly `width` cells, cut between words where it has any."""
+    return fit(text if cell_len(text) <= width else _shortened(text, width, f" {more}"), width, more)
+
+
+def _shortened(text: str, width: int, more: str = " ...") -> str:
     """The text with a mark that there is more, cut between words where that costs little."""
-    if cell_len(text) > width - 4:
-        text = set_cell_size(text, max(width - 4, 1))
-        words = text.rpartition(" ")[0]
-        text = words if len(words) > len(text) // 2 else text
-    return f"{text} ..."
+    room = width - cell_len(more)
+    if cell_len(text) > room:
+        start = set_cell_size(text, max(room, 1))
+        words = start if text[len(start) : len(start) + 1] == " " else start.rpartition(" ")[0]
+        text = words if len(words) > len(start) // 2 else start
+    return text.rstrip() + more
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -52,15 +52,24 @@ def checks(tmp_path: Path) -> Path:
 
 
 def drive(
-    session: Session, act: Act, size: tuple[int, int] = (80, 24), *, asking: int = 0, **options: Any
+    session: Session,
+    act: Act,
+    size: tuple[int, int] = (80, 24),
+    *,
+    asking: int = 0,
+    messages: bool = False,
+    **options: Any,
 ) -> NodeDoctor:
-    """Open the app, wait until all has come in (or until so many probes are hanging), act, leave."""
+    """Open the app, wait until all has come in (or until so many probes are hanging), act, leave.
+
+    Textual's tests do not draw messages unless asked to.
+    """
 
     async def run() -> NodeDoctor:
         rounds = RunHistory(session)
         rounds.start()
         app = NodeDoctor(rounds, **options)
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=messages) as pilot:
             await settled(app, pilot, asking=asking)
             await act(app, pilot)
         await rounds.close()

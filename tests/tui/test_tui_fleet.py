@@ -227,8 +227,9 @@ def test_until_a_node_is_opened_there_is_none_to_see_or_save():
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
         await press("1")(app, pilot)
         shown.append(frame(app))
-        await press("s", "R")(app, pilot)
-        shown.extend(note.message for note in app._notifications)
+        for key in ("s", "R"):
+            await press(key)(app, pilot)
+            shown.extend(note.message for note in app._notifications)
 
     sit([Round(fleet())], act)
     assert "no node is looked at here" in shown[0] and "1970" not in shown[0]

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,20 +96,49 @@ def test_a_sparkline_is_as_wide_as_asked_and_says_where_nothing_was_said(glyphs:
 
 
 @pytest.mark.parametrize("width", [60, 80, 99, 140])
-def test_a_row_lines_up_with_its_columns(width: int):
+@pytest.mark.parametrize("samples", [0, 3])
+def test_a_row_lines_up_with_its_columns_and_fits(width: int, samples: int):
     (one,) = gpus(98)
-    columns = "".join(text for text, _ in load.columns(width, load.History()))
-    row = "".join(text for text, _ in load.row(one, False, load.History(), width, UNICODE).parts)
-    who = len("rank, pid") if width >= load.WIDEST else 0  # nobody uses this one
-    assert len(columns) == len(row) + 7 + who  # the mark and the name stand before it
+    history = load.History()
+    for _ in range(samples):
+        history.add([one])
+    for sample in (one, replace(one, nvlink_rx_mib_s=1000, pcie_tx_mib_s=9)):
+        shown = load.layout([sample], width, history)
+        heads = "".join(text for text, _ in load.heads(shown))
+        row = "".join(text for text, _ in load.row(sample, False, history, shown, UNICODE).parts)
+        assert len(heads) == len(row) + 7 <= width  # the mark and the name are before it
+
+
+def test_a_bar_is_beside_its_number_and_what_nobody_reports_has_no_column():
+    (one,) = gpus(50)
+    shown = load.layout([one], 140, load.History())
+    heads = "".join(text for text, _ in load.heads(shown))
+    assert heads.split() == ["util", "memory", "GiB", "temp", "power", "W"]
+    parts = load.row(one, False, load.History(), shown, UNICODE).parts
+    texts = [text.strip() for text, _ in parts if text.strip()]
+    assert texts[0] == "50%" and texts[1].startswith("\u2595") and texts[2] == "68.4/79.6"
+    assert not any("yellow" in style for _, style in parts)
+    busy = replace(one, gpu=replace(one.gpu, clock_event_reasons=("sw_power_cap",)), nvlink_rx_mib_s=1.0)
+    heads = "".join(text for text, _ in load.heads(load.layout([one, busy], 140, load.History())))
+    assert "NVLink GB/s" in heads and "clocks" in heads and "PCIe" not in heads
 
 
 def test_a_gpu_that_says_nothing_shows_it():
     bare = GpuLoad(Gpu(0, errors={"power_draw_w": "GPU_IS_LOST", "bar1_used_mib": "NOT_SUPPORTED"}))
-    row = "".join(text for text, _ in load.row(bare, False, load.History(), 80, UNICODE).parts)
-    assert row.split() == ["-"] * 5
+    shown = load.layout([bare], 80, load.History())
+    row = "".join(text for text, _ in load.row(bare, False, load.History(), shown, UNICODE).parts)
+    assert row.split() == ["-"] * 4
     told = [para.text for para in load.about(bare, {})]
     assert "power_draw_w: GPU_IS_LOST" in told and not any("NOT_SUPPORTED" in text for text in told)
+
+
+def test_without_a_driver_it_says_at_once_that_no_gpu_can_be_read(tmp_path: Path):
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        await press("3")(app, pilot)
+        await until(pilot, lambda: "GPU can be read here" in frame(app) or "no NVIDIA GPU in" in frame(app))
+        assert "waiting for the first reading" not in frame(app)
+
+    drive(Session(Request(("changing",), folders=(checks(tmp_path),))), act)
 
 
 def test_the_host_child_says_rates_and_ends_with_its_reader(tmp_path: Path):

@@ -220,7 +220,7 @@ def test_no_color_and_terminals_without_colours_get_none(tmp_path: Path):
 def test_a_locale_without_utf_8_gets_ascii(tmp_path: Path):
     with terminal(*rack_words(tmp_path), env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}) as screen:
         screen.wait_for(b"checks passed")
-        for key, shown in (("2", b"NV16"), ("?", b"ctrl+u"), ("q", b""), (":", b"Search")):
+        for key, shown in (("2", b"NV16"), ("?", b"ctrl+l"), ("q", b""), (":", b"Search")):
             screen.type(key)
             screen.wait_for(shown)
         screen.process.terminate()

@@ -21,6 +21,9 @@ _OF_PROBE = re.compile(r"(\S+): (.+)")
 """A reason that begins with the name of a probe."""
 Reason = tuple[list[str], str]
 """Why some checks did not judge: the checks, and the reason."""
+_BESIDE = 99
+"""Cells from which commands are beside the keys."""
+_KEY = "bold cyan"
 _MEASURED = ("bandwidth", "collective", "compute", "deep")
 """Subjects of checks that put load on the node, and so run only when they are asked for."""
 
@@ -44,7 +47,7 @@ def all_clear(state: State, of_fleet: bool, room: Size | None) -> list[Para]:
         ]
     text = f"{counts['pass']} checks passed, {counts['skip']} do not apply here"
     paras += [Para(text, " " * 6), Para()]
-    after = [Para(), *_next(report, of_fleet)]
+    after = [Para(), *_next(report, of_fleet, room.width if room else 0)]
     reasons = _reasons(report["results"])
     paras.append(Para("Not measured", style=LABEL))
     for found in (reasons, _briefly(reasons)):
@@ -78,23 +81,32 @@ def _of_doctor(checks: Sequence[str]) -> bool:
     return checks[0].startswith("doctor.")
 
 
-def _next(report: Report, of_fleet: bool) -> Iterator[Para]:
-    """What to do next; nothing about GPUs where none was seen."""
+def _next(report: Report, of_fleet: bool, width: int) -> Iterator[Para]:
+    """What to do next; nothing about GPUs where none was seen. Keys and commands side by side if they fit."""
     yield Para("Next", style=LABEL)
     seen = bool(report["node"].get("gpus"))
-    for key, text in (
-        *((("3", "watch the load of the GPUs while a job runs"),) if seen else ()),
-        *((("2", "look at the links between GPUs and network adapters"),) if seen else ()),
-        ("s", "save this as the reference; d compares with it later"),
+    keys = (
+        *((("3", "watch the GPUs while a job runs"),) if seen else ()),
+        *((("2", "look at the links of GPUs and adapters"),) if seen else ()),
+        ("s", "save as reference; d compares later"),
         *((("esc", "back to the fleet"),) if of_fleet else ()),
-    ):
-        yield Para(text, f"  {key:<3} ", lead_style="bold cyan")
-    for command, text in (
+    )
+    commands = (
         *((("nodedoctor --deep", "measure speed, on an idle node"),) if seen else ()),
         ("nodedoctor expect", "write down what it has"),
         ("nodedoctor fleet --slurm", "compare the nodes of a job"),
-    ):
-        yield Para(f"{command:<24}  {text}", f"  {'$':<3} ", lead_style="bold cyan", verbatim=True)
+    )
+    typed = [f"{command:<24}  {text}" for command, text in commands]
+    if width < _BESIDE:
+        yield from (Para(text, f"  {key:<3} ", lead_style=_KEY) for key, text in keys)
+        yield from (Para(text, f"  {'$':<3} ", lead_style=_KEY, verbatim=True) for text in typed)
+        return
+    for at in range(max(len(keys), len(typed))):
+        key, text = keys[at] if at < len(keys) else ("", "")
+        command = typed[at] if at < len(typed) else ""
+        yield Para(
+            parts=((f"  {key:<3} ", _KEY), (f"{text:<40}", ""), ("$ " * bool(command), _KEY), (command, ""))
+        )
 
 
 def _reasons(results: Sequence[Result]) -> list[Reason]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from nodedoctor.knowledge.ownership import owner_column
 from nodedoctor.model import Status
 from nodedoctor.report.document import Cause, Result, severity, severity_of, worst
-from nodedoctor.report.inert import inert
-from nodedoctor.report.page import cause_line, healthy_headline, root
+from nodedoctor.report.page import action_of, headline_of, healthy_headline, root
 from nodedoctor.tui.lines import detail
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Row
@@ -20,6 +20,12 @@ WELL = "well"
 """Key of the first row while there is no cause."""
 CAUSE = "cause "
 FOLD = "fold "
+SYMPTOMS = "symptoms "
+"""Begins the key of the fold of what follows from a cause."""
+_NO_OWNER = " " * 5
+"""As wide as the longest owner, so that headlines stay where they are when owners come."""
+_BESIDE = 17
+"""Cells of a row beside the headline: cursor, status, owner and the blanks between them."""
 SLOW = 2.0
 """Seconds from which a check that waits for a probe is named."""
 
@@ -27,18 +33,28 @@ Fits = Callable[[Result], bool]
 
 
 def rows(state: State, opened: Collection[str], glyphs: Glyphs, room: int) -> list[Row]:
-    """Causes, problems of their own, then the folds; `opened` holds the keys of those that are open."""
-    made = [_cause(cause, room) for cause in causes(state)]
-    groups = folds(state)
-    made += [detail.row(result, None) for result in groups.pop(_OWN, ())]
-    made = made or [_healthy_lead(state)]
-    made += [detail.row(result, state.running[result["check"]]) for result in groups.pop(_SLOW, ())]
+    """Causes, each with what follows from it, problems of their own, then the folds; `opened` are open."""
+    groups, shown = folds(state), list[Row]()
+    for cause in causes(state):
+        shown.append(_cause(cause, room, done=not state.running))
+        key = SYMPTOMS + cause["id"]
+        if key in groups:
+            shown += _folded(key, groups.pop(key), opened, state, glyphs)
+    shown += [detail.row(result, None) for result in groups.pop(_OWN, ())]
+    shown = shown or [_healthy_lead(state)]
+    shown += [detail.row(result, state.running[result["check"]]) for result in groups.pop(_SLOW, ())]
     for key, results in groups.items():
-        here = FOLD + key in opened
-        made.append(_fold(key, results, here, state, glyphs))
-        if here:
-            made += [detail.row(result, state.running.get(result["check"])) for result in results]
-    return made
+        shown += _folded(key, results, opened, state, glyphs)
+    return shown
+
+
+def _folded(
+    key: str, results: Sequence[Result], opened: Collection[str], state: State, glyphs: Glyphs
+) -> list[Row]:
+    """The line of a fold, and its checks where it is open."""
+    is_open = FOLD + key in opened
+    checks = [detail.row(result, state.running.get(result["check"])) for result in results if is_open]
+    return [_fold(key, results, is_open, glyphs), *checks]
 
 
 def flat(state: State, fits: Fits) -> list[Row]:
@@ -79,16 +95,17 @@ def key_of(state: State, check: str) -> tuple[str, str]:
 
 def folds(state: State) -> dict[str, list[Result]]:
     """Checks by what they are beside the causes, in the order of the screen; empty groups left out."""
-    groups: dict[str, list[Result]] = {key: [] for key in (_ROOT, _OWN, _SLOW, *_TITLES)}
     certain = causes(state)
+    symptoms = [SYMPTOMS + cause["id"] for cause in certain]
+    groups: dict[str, list[Result]] = {key: [] for key in (_ROOT, _OWN, _SLOW, *symptoms, *_TITLES)}
     roots = {found[0] for cause in certain if (found := root(state.report, cause))}
-    explained = {id for cause in certain for id in (cause["id"], *cause["explains"])}
+    explained = {id: cause["id"] for cause in reversed(certain) for id in (cause["id"], *cause["explains"])}
     for result in sorted(state.report["results"], key=lambda r: (-severity_of(r), r["check"])):
         groups[_group(result, state, roots, explained)].append(result)
     return {key: results for key, results in groups.items() if results and key != _ROOT}
 
 
-def _group(result: Result, state: State, roots: Collection[str], explained: Collection[str]) -> str:
+def _group(result: Result, state: State, roots: Collection[str], explained: Mapping[str, str]) -> str:
     waiting = state.running.get(result["check"])
     if waiting is not None:
         return _SLOW if waiting.probe and waiting.seconds >= SLOW else "running"
@@ -98,14 +115,16 @@ def _group(result: Result, state: State, roots: Collection[str], explained: Coll
         waived = worst(result)["waived"] is not None and result["status"] not in ("pass", "skip")
         return "waived" if waived else "skip" if result["status"] == "skip" else "pass"
     bad = [finding for finding in result["findings"] if severity(finding).is_problem]
-    if all(finding["because_of"] or finding["id"] in explained for finding in bad):
-        return "unknown" if result["status"] == "unknown" else "symptoms"
+    sources = [explained.get(finding["id"]) or finding["because_of"] for finding in bad]
+    if all(sources):
+        known = next((source for source in sources if source in explained.values()), None)
+        return "unknown" if result["status"] == "unknown" or known is None else SYMPTOMS + known
     return "unknown" if result["status"] == "unknown" else _OWN
 
 
 _OWN, _SLOW, _ROOT = "own", "slow", "root"
 _TITLES: Mapping[str, tuple[str, str, str]] = {
-    "symptoms": ("", "symptom of the same", "symptoms of the same"),
+    "symptoms": ("", "check follows from it", "checks follow from it"),
     "running": ("RUN", "check is running", "checks are running"),
     "unknown": (Status.UNKNOWN.word, "check not judged", "checks not judged"),
     "waived": ("", "check waived", "checks waived"),
@@ -122,24 +141,31 @@ _STYLES = {
 
 def title_of(key: str, count: int) -> str:
     """`3 checks passed`."""
-    _, one, many = _TITLES[key]
+    _, one, many = _TITLES[key.partition(" ")[0]]
     return f"{count} {one if count == 1 else many}"
 
 
-def _fold(key: str, results: Sequence[Result], here: bool, state: State, glyphs: Glyphs) -> Row:
-    mark = glyphs.open if here else glyphs.shut
+def _fold(key: str, results: Sequence[Result], is_open: bool, glyphs: Glyphs) -> Row:
+    mark = glyphs.open if is_open else glyphs.shut
+    kind = key.partition(" ")[0]
     text = f"{mark} {title_of(key, len(results))}"
-    if key in ("symptoms", "waived"):
+    if kind in ("symptoms", "waived"):
         text += ": " + ", ".join(result["check"] for result in results)
-    return Row(FOLD + key, _TITLES[key][0], _STYLES.get(key, QUIET), "", text, body=QUIET)
+    return Row(FOLD + key, _TITLES[kind][0], _STYLES.get(kind, QUIET), "", text, body=QUIET, owner=_NO_OWNER)
 
 
-def _cause(cause: Cause, room: int) -> Row:
-    """The headline, with whose side it is and what to do where there is room for all of it."""
-    status, text = Status(cause["status"]), cause_line(cause)
-    if len(text) > room - 10:
-        text = inert(cause["headline"])
-    return Row(CAUSE + cause["id"], status.word, STYLE[status], "", text, body=LABEL)
+def _cause(cause: Cause, room: int, *, done: bool) -> Row:
+    """The headline, with what to do where there is room for all of it.
+
+    Owner and action may change with every answer: they are named when all checks are `done`.
+    """
+    status = Status(cause["status"])
+    text = headline_of(cause)
+    action = action_of(cause) if done else ""
+    if action and len(text) + len(action) + 2 <= room - _BESIDE:
+        text = f"{text}; {action}"
+    owner = owner_column(cause["owner"]) if done else _NO_OWNER
+    return Row(CAUSE + cause["id"], status.word, STYLE[status], "", text, body=LABEL, owner=owner)
 
 
 def _healthy_lead(state: State) -> Row:

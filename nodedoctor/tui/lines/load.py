@@ -6,15 +6,18 @@ power, because their kernels only poll for the one that does not come.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
+from nodedoctor.record import record
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines import hardware
-from nodedoctor.tui.theme import LABEL, Glyphs, Para, Part, Row, fit
+from nodedoctor.tui.theme import LABEL, Glyphs, Para, Part, Row, fit_words
 
 KEPT = 120
 """Samples kept per GPU for the sparkline."""
@@ -24,6 +27,18 @@ POLLING = 0.5
 """Of the power limit: below, a GPU at full utilisation moves no data (H100 at 100 per cent in an NCCL wait
 draws 120 to 250 of 700 W; in training 500 and more)."""
 HOT = 0.9
+EDGED = 6
+"""Cells from which a bar has edges."""
+_FIXED, _USERS, _MOST_CLOCKS = 43, 28, 24
+"""Cells of a row without bars, of who uses a GPU, and of why its clocks are held down at most."""
+_BARS = (4, 14)
+"""Cells of a bar, at least and at most."""
+RECORDED = (
+    *("index", "name", "gpu_utilization_percent", "memory_used_mib", "memory_total_mib", "temperature_c"),
+    *("power_draw_w", "power_limit_w", "slowdown_c", "clock_event_reasons"),
+)
+_HOT, _ALARM = re.compile("thermal|hw"), "bold red"
+"""Reasons for low clocks that are a fault; a power cap at full load is none."""
 IDLE_CLOCKS = "gpu_idle"
 """The reason for low clocks that is none to worry about."""
 MIB_TO_GB = 2**20 / 1e9
@@ -76,59 +91,101 @@ def waiting_words(loads: Sequence[GpuLoad]) -> str:
     return f"{names} idle, {len(peers)} others at 100%{picture}"
 
 
-def columns(width: int, history: History) -> tuple[Part, ...]:
+@record
+class Layout:
+    """Cells of each bar and of the sparkline, and which columns have anything to show."""
+
+    bar: int
+    spark: int = 0
+    links: bool = False
+    pcie: bool = False
+    clocks: int = 0
+    users: bool = False
+
+
+def layout(loads: Sequence[GpuLoad], width: int, history: History) -> Layout:
+    """The columns that fit: those without a value on any GPU are left out, the last ones first."""
+    slowed = [_slowed(load.gpu) for load in loads]
+    wanted = Layout(
+        bar=0,
+        links=any(load.nvlink_rx_mib_s is not None or load.nvlink_tx_mib_s is not None for load in loads),
+        pcie=any(load.pcie_rx_mib_s is not None or load.pcie_tx_mib_s is not None for load in loads),
+        clocks=min(max(map(len, slowed), default=0), _MOST_CLOCKS),
+        users=any(load.gpu.processes for load in loads),
+    )
+    for drop in ({}, {"users": False}, {"pcie": False}, {"clocks": 0}, {"links": False}):
+        wanted = replace(wanted, **drop)
+        spare = width - _FIXED - _optional(wanted)
+        if spare >= (3 + bool(history)) * _BARS[0]:
+            break
+    bar = max(0, min(_BARS[1], spare // (4 if history else 3)))
+    bar = bar if bar >= _BARS[0] else 0
+    spark = min(60, spare - 3 * bar - 1) if history else 0
+    return replace(wanted, bar=bar, spark=spark if spark >= _BARS[0] else 0)
+
+
+def heads(shown: Layout) -> tuple[Part, ...]:
     """The heads over the lines of `row`."""
-    spark, bar = _columns(width, history)
-    text = f"         util {'':<{bar + spark}} {'':<{bar}}{'memory GiB':>11} {'temp':>5} "
-    text += f"{'':<{bar}}{'power W':>9} {'NVLink GB/s':>12}"
-    text += f" {'PCIe GB/s':>11}  {'clocks':<{_clocks(width)}}" if width >= WIDE else ""
-    return ((text, LABEL), ("  rank, pid" if width >= WIDEST else "", LABEL))
-
-
-EDGED = 6
-"""Cells from which a bar has edges."""
-WIDE, WIDEST = 110, 130
-"""Cells from which there is room for PCIe and clocks, and for who uses the GPU."""
-RECORDED = (
-    *("index", "name", "gpu_utilization_percent", "memory_used_mib", "memory_total_mib", "temperature_c"),
-    *("power_draw_w", "power_limit_w", "slowdown_c", "clock_event_reasons"),
-)
+    bar, spark = " " * (shown.bar + 1) * bool(shown.bar), " " * (shown.spark + 1) * bool(shown.spark)
+    text = f"{'':7} {'util':>5}{bar}{spark} {'memory GiB':>10}{bar} {'temp':>6} {'power W':>8}{bar}"
+    text += f" {'NVLink GB/s':>12}" if shown.links else ""
+    text += f" {'PCIe GB/s':>11}" if shown.pcie else ""
+    text += f"  {'clocks':<{shown.clocks}}" if shown.clocks else ""
+    return ((text + ("  rank, pid" if shown.users else ""), LABEL),)
 
 
 def row(
     load: GpuLoad,
     late: bool,
     history: History,
-    width: int,
+    shown: Layout,
     glyphs: Glyphs,
     ranks: Mapping[int, str] | None = None,
 ) -> Row:
-    """The line of one GPU; `-` where nothing was reported."""
+    """The line of one GPU, each bar behind its number; `-` where nothing was reported."""
     gpu = load.gpu
-    spark, bar = _columns(width, history)
     busy, used, drawn = gpu.gpu_utilization_percent, gpu.memory_used_mib, gpu.power_draw_w
+
+    def bar(value: float | None, of: float | None, style: str) -> Part:
+        return (f" {_draw_bar(value, of, shown.bar, glyphs)}" if shown.bar else "", style)
+
     parts: list[Part] = [
-        (f" {_percent(busy):>5} ", "bold"),
-        (_draw_bar(busy, 100, bar, glyphs), "green" if busy and busy >= BUSY else "cyan"),
-        (f" {history.line(gpu.index, spark - 1, glyphs)}"[:spark], "cyan"),
-        (f" {_draw_bar(used, gpu.memory_total_mib, bar, glyphs)}", "magenta"),
-        (f"{_pair(_gib(used), _gib(gpu.memory_total_mib)):>11}", ""),
-        (f" {_unit(gpu.temperature_c, ' C'):>5} ", _heat(gpu)),
-        (_draw_bar(drawn, gpu.power_limit_w, bar, glyphs), "yellow"),
-        (f"{_pair(_whole_number(drawn), _whole_number(gpu.power_limit_w)):>9}", ""),
-        (f" {_rates(load.nvlink_rx_mib_s, load.nvlink_tx_mib_s):>12}", ""),
+        (f" {_percent(busy):>5}", "bold"),
+        bar(busy, 100, "green" if busy and busy >= BUSY else "cyan"),
+        (f" {history.line(gpu.index, shown.spark, glyphs)}" if shown.spark else "", "cyan"),
+        (f" {_pair(_gib(used), _gib(gpu.memory_total_mib)):>10}", ""),
+        bar(used, gpu.memory_total_mib, "magenta"),
+        (f" {_unit(gpu.temperature_c, ' C'):>6}", _heat(gpu)),
+        (f" {_pair(_whole_number(drawn), _whole_number(gpu.power_limit_w)):>8}", ""),
+        bar(drawn, gpu.power_limit_w, "cyan"),
     ]
-    if width >= WIDE:
+    if shown.links:
+        parts.append((f" {_rates(load.nvlink_rx_mib_s, load.nvlink_tx_mib_s):>12}", ""))
+    if shown.pcie:
         parts.append((f" {_rates(load.pcie_rx_mib_s, load.pcie_tx_mib_s):>11}", ""))
-        held = [reason for reason in gpu.clock_event_reasons or () if reason != IDLE_CLOCKS]
-        said = inert(", ".join(held).replace("_", " "))
-        said = fit(said, _clocks(width), glyphs.more) if width >= WIDEST else f"{said:<{_clocks(width)}}"
-        parts.append((f"  {said}", "bold yellow"))
+    if shown.clocks:
+        held = _slowed(gpu)
+        parts += [
+            ("  ", ""),
+            (fit_words(held, shown.clocks, glyphs.more), _ALARM if _HOT.search(held) else ""),
+        ]
     if late:
         parts.append((" <", "bold red"))
-    if width >= WIDEST:
+    if shown.users:
         parts.append((f"  {_user(gpu, ranks or {})}", LABEL if late else ""))
     return Row(str(gpu.index), f"GPU{gpu.index}", "bold red" if late else LABEL, "", parts=tuple(parts))
+
+
+def _slowed(gpu: Gpu) -> str:
+    """Why the clocks are held down, nothing where the GPU is only idle."""
+    reasons = [reason for reason in gpu.clock_event_reasons or () if reason != IDLE_CLOCKS]
+    return inert(", ".join(reasons).replace("_", " "))
+
+
+def _optional(shown: Layout) -> int:
+    """Cells of the columns that are left out where nothing is known, or where there is no room."""
+    clocks = shown.clocks + 2 if shown.clocks else 0
+    return 13 * shown.links + 12 * shown.pcie + clocks + _USERS * shown.users
 
 
 def _user(gpu: Gpu, ranks: Mapping[int, str]) -> str:
@@ -156,47 +213,6 @@ def about(load: GpuLoad, ranks: Mapping[int, str]) -> Iterator[Para]:
         yield Para(f"{names}: {reason}", f"{'unread':<9} ")
 
 
-def host_lines(said: Mapping[str, Any], ports: Sequence[Mapping[str, Any]]) -> Iterator[Para]:
-    """The host in a few lines; what was not said is left out."""
-    cpu = [
-        _reported_value(said, "cpu_percent", "{:.0f}% busy"),
-        _reported_value(said, "iowait_percent", "{:.0f}% waiting for disks"),
-    ]
-    cpu += [
-        _reported_value(said, "load_1m", "load {:.1f}"),
-        _reported_value(said, "blocked", "{} processes blocked"),
-    ]
-    total, free = said.get("memory_total_gib"), said.get("memory_available_gib")
-    memory = [f"{total - free:.0f} of {total:.0f} GiB used" if total and free is not None else ""]
-    memory.append(
-        _reported_value(said, "swap_used_gib", "{:.1f} GiB swapped") if said.get("swap_used_gib") else ""
-    )
-    kinds = ("cpu", "memory", "io")
-    pressure = [_reported_value(said, f"pressure_{kind}_percent", kind + " {:.0f}%") for kind in kinds]
-    moves = [
-        _reported_value(said, "disk_read_mib_s", "read {:.1f}"),
-        _reported_value(said, "disk_write_mib_s", "write {:.1f} MiB/s"),
-    ]
-    net = [
-        _reported_value(said, "net_rx_mib_s", "in {:.1f}"),
-        _reported_value(said, "net_tx_mib_s", "out {:.1f} MiB/s"),
-    ]
-    for label, parts in (
-        ("cpu", cpu),
-        ("memory", memory),
-        ("pressure", pressure),
-        ("disk", moves),
-        ("net", net),
-    ):
-        if any(parts):
-            yield Para("  ".join(filter(None, parts)), f"{label:<9} ")
-    if ports:
-        moving = (
-            f"{p.get('port')} {_number(p.get('rx_gbytes_s'))}/{_number(p.get('tx_gbytes_s'))}" for p in ports
-        )
-        yield Para(inert("  ".join(moving)) + "  (in/out GB/s)", f"{'ib':<9} ")
-
-
 def newly_lost(loads: Sequence[GpuLoad]) -> Iterator[LostGpu]:
     """Those that were read before, and of which the driver now says that they are lost."""
     for load in loads:
@@ -218,28 +234,6 @@ def recorded(facts: Mapping[str, Any]) -> list[GpuLoad]:
 def _holds(gpu: Gpu) -> bool:
     """Whether somebody uses it: a context takes some 500 MiB, an idle driver less."""
     return bool(gpu.processes) or (gpu.memory_used_mib or 0) > 1024
-
-
-def _columns(width: int, history: History) -> tuple[int, int]:
-    """Cells of the sparkline and of each bar, which have its cells where there is nothing to draw."""
-    spark, bar = _spark(width), _bar(width)
-    return (spark, bar) if history else (0, bar + spark // 3)
-
-
-def _bar(width: int) -> int:
-    """Cells of a bar: as many as there is room for three of them."""
-    return 4 if width < 100 else max(6, min(14, (width - 90) // 5))
-
-
-def _clocks(width: int) -> int:
-    """Cells for why the clocks are held down."""
-    return 20 if width >= WIDEST else 6
-
-
-def _spark(width: int) -> int:
-    """Cells of the sparkline: what the bars and figures leave, and room for the words about clocks."""
-    left = width - 62 - 3 * _bar(width) - (32 if width >= WIDE else 12) - (34 if width >= WIDEST else 0)
-    return max(0, min(60, left)) if left >= 6 else 0
 
 
 def _draw_bar(value: float | None, of: float | None, width: int, glyphs: Glyphs) -> str:
@@ -286,12 +280,3 @@ def _pair(one: str, other: str) -> str:
 
 def _rates(received: float | None, sent: float | None) -> str:
     return _pair(*(_whole_number(None if mib is None else mib * MIB_TO_GB) for mib in (received, sent)))
-
-
-def _reported_value(said: Mapping[str, Any], key: str, form: str) -> str:
-    value = said.get(key)
-    return form.format(value) if isinstance(value, int | float) else ""
-
-
-def _number(value: Any) -> str:
-    return f"{value:.1f}" if isinstance(value, int | float) else "-"

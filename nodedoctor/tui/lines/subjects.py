@@ -1,88 +1,132 @@
-"""Checks by subject: what the panels beside the list show of each, and which checks they narrow it to."""
+"""Checks by subject: what the panel of each shows, and which checks it narrows the list to."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+
+from rich.cells import cell_len
 
 from nodedoctor.model import Status
 from nodedoctor.record import record
-from nodedoctor.report.document import Result, is_blind, problems_first, severity
+from nodedoctor.report.document import (
+    Cause,
+    Finding,
+    Result,
+    is_blind,
+    preview_mark,
+    problems_first,
+    severity,
+)
 from nodedoctor.report.inert import inert
-from nodedoctor.report.page import sentence
+from nodedoctor.report.page import first_command, sentence
+from nodedoctor.tui.lines.subject_facts import facts_of
 from nodedoctor.tui.state import State
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Glyphs, Part, fit
+from nodedoctor.tui.theme import QUIET, RUN, STYLE, Para, Part
 
 _SUBJECTS = (
-    ("Driver", ("driver",)),
-    ("GPUs", ("gpu", "thermal", "power", "clock", "compute")),
-    ("Memory", ("memory",)),
-    ("NVLink", ("nvlink", "fabric", "p2p", "topo", "bandwidth")),
-    ("PCIe", ("pcie",)),
-    ("InfiniBand", ("ib", "nic")),
-    ("Network", ("net",)),
-    ("Limits", ("limits", "host", "env")),
-    ("Stack", ("stack",)),
-    ("Container", ("container",)),
-    ("Ray/Slurm", ("ray", "slurm", "collective")),
-    ("Kernel log", ("kernel",)),
+    ("Driver", "DRV", ("driver",)),
+    ("GPUs", "GPU", ("gpu", "thermal", "power", "clock", "compute")),
+    ("Memory", "MEM", ("memory",)),
+    ("NVLink", "NVL", ("nvlink", "fabric", "p2p", "topo", "bandwidth")),
+    ("PCIe", "PCI", ("pcie",)),
+    ("InfiniBand", "IB", ("ib", "nic")),
+    ("Network", "NET", ("net",)),
+    ("Host", "HOST", ("limits", "host", "env")),
+    ("Stack", "STK", ("stack",)),
+    ("Container", "CTR", ("container",)),
+    ("Ray/Slurm", "RAY", ("ray", "slurm", "collective")),
+    ("Kernel log", "LOG", ("kernel",)),
 )
 OTHER = "Other"
 """The panel of checks with a subject of their own, such as those of plug-ins."""
-_NAMED = 4
-"""Lines of a panel from which it names the checks that passed."""
-_COUNTED = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS)
+_COUNTED = (Status.FAIL, Status.WARN, Status.UNKNOWN, Status.PASS)
+_MARK = {Status.FAIL: "X", Status.WARN: "!", Status.UNKNOWN: "?", Status.PASS: ""}
+_TALLEST, _LONGEST = 3, 2
+"""Lines of the worst finding and of its command at most."""
 
 
 @record
 class Panel:
-    """One subject: its worst status (None: no answer yet), counts, the worst line, what to type.
+    """One subject: worst status (None: no answer yet), counts, what is wrong, what to type, facts.
 
-    `passed` names its checks that passed, where there is room and nothing worse to say.
+    `is_sick` is false where nothing is to be done: what could only not be seen, `blind` in a word or two, and
+    what `follows` from another subject. `also` are its other problems.
     """
 
     name: str
+    code: str
     status: Status | None
     counts: tuple[tuple[Status, int], ...] = ()
     running: int = 0
+    is_sick: bool = False
     worst: str = ""
+    blind: str = ""
     command: str = ""
-    passed: tuple[str, ...] = ()
+    follows: str = ""
+    also: tuple[tuple[Status, str], ...] = ()
+    facts: tuple[str, ...] = ()
 
-    def lines(self, width: int, height: int, glyphs: Glyphs, *, here: bool, focus: bool) -> list[list[Part]]:
-        """The panel in exactly so many lines: a rule with name and counts, the worst line, the command."""
-        counts: list[Part] = [(f" {count} {status.word}", STYLE[status]) for status, count in self.counts]
-        counts += [(f" {self.running} RUN", RUN)] if self.running else []
-        while len(counts) > 1 and len(self.name) + 4 + sum(len(text) for text, _ in counts) > width:
-            counts.pop()
-        counts = counts or [(" not here", QUIET)]
-        taken = len(self.name) + 3 + sum(len(text) for text, _ in counts)
-        style = LABEL + (" reverse" if here and focus else "")
-        head: list[Part] = [
-            (">" if here else glyphs.rule, LABEL if here else QUIET),
-            (f" {self.name} ", style),
-            (glyphs.rule * max(width - taken, 1), QUIET),
-            *counts,
-        ]
-        rest: list[list[Part]] = []
-        if self.worst:
-            folded = _folded(self.worst, width - 1, max(height - 1 - bool(self.command), 1), glyphs)
-            rest += [[(f" {line}", "")] for line in folded]
-        elif self.status is Status.PASS and not self.running and height >= _NAMED:
-            folded = _folded(", ".join(self.passed), width - 1, height - 2, glyphs)
-            rest += [[(f" {line}", QUIET)] for line in folded]
-        elif self.status in (Status.PASS, Status.SKIP) and not self.running:
-            rest.append([(" nothing wrong" if self.status is Status.PASS else " does not apply", QUIET)])
-        if self.command:
-            rest.append([(" $ ", "bold cyan"), (fit(self.command, width - 4, glyphs.more), "cyan")])
-        return [head, *rest, *([] for _ in range(height))][:height]
+    @property
+    def is_here(self) -> bool:
+        """Whether any of its checks applies to this node, as far as is known."""
+        return bool(self.counts or self.running)
+
+    def title(self, width: int) -> list[Part]:
+        """Counts in words, or as figures where there is less room."""
+        if not self.is_here:
+            return [(" not here", QUIET)]
+        words = [(f" {count} {status.value}", STYLE[status]) for status, count in self.counts]
+        words += [(f" {self.running} running", RUN)] if self.running else []
+        if sum(len(text) for text, _ in words) <= width:
+            return words
+        return [(" ", ""), *self.figures()]
+
+    def figures(self, brief: bool = False) -> list[Part]:
+        """`2X/9` where two of nine failed, `11` where all passed, `8+3..` while three are running."""
+        total = sum(count for _, count in self.counts)
+        parts: list[Part] = []
+        if self.counts:
+            status, worst = self.counts[0]
+            parts.append((f"{worst}{_MARK[status]}", STYLE[status]))
+            parts += [(f"/{total}", QUIET)] if worst < total and not brief else []
+        more = f"{'+' * bool(parts)}{self.running}.."
+        return [*parts, *([(more, RUN)] if self.running else [])]
+
+    def lines(self, width: int, height: int) -> list[tuple[Part, ...]]:
+        """What is inside the borders, at most so many lines."""
+        if not self.is_sick:
+            return [line for para in self._facts(width, height) for line in para.lines(width)][:height]
+        tall = max(1, min(_TALLEST, height - bool(self.command)))
+        shown = list(Para(self.worst, most=tall).lines(width))
+        if self.command and (rest := height - len(shown)) > 0:
+            command = Para(self.command, "$ ", "bold cyan", "cyan", most=min(_LONGEST, rest))
+            shown += command.lines(width)
+        for status, text in self.also:
+            shown += Para(text, f"{status.word} ", lead_style=STYLE[status], most=1).lines(width)
+        return shown[:height]
+
+    def _facts(self, width: int, height: int) -> Iterator[Para]:
+        """What was read of it, then why something could not be judged, whole or in a word."""
+        if self.follows:
+            text = f"follows from {self.follows}"
+            short = cell_len(text) > width and height < _TALLEST
+            yield Para(text.removeprefix("follows ") if short else text, most=max(height - 1, 1))
+        facts = [fact for fact in self.facts if cell_len(fact) <= width]
+        yield from (Para(fact, style=QUIET) for fact in facts)
+        room = max(height - len(facts), 1)
+        if self.worst and not self.follows:
+            reason = Para(self.worst, style=QUIET)
+            yield reason if len(list(reason.lines(width))) <= room else Para(self.blind, style=QUIET)
+        elif not facts and not self.running and not self.follows:
+            yield Para("nothing wrong" if self.counts else "does not apply", style=QUIET)
 
 
 def panels(state: State) -> list[Panel]:
     """Every subject, and the checks of none of them when one of those has a problem."""
-    made = [_panel(name, state) for name, _ in _SUBJECTS]
-    other = _panel(OTHER, state)
+    made = [_panel(name, code, state) for name, code, _ in _SUBJECTS]
+    other = _panel(OTHER, "OTH", state)
     return [*made, other] if other.worst else made
 
 
@@ -90,10 +134,10 @@ def panels(state: State) -> list[Panel]:
 def subject_of(check: str) -> str:
     """The panel a check is in."""
     prefix = check.partition(".")[0]
-    return next((name for name, prefixes in _SUBJECTS if prefix in prefixes), OTHER)
+    return next((name for name, _, prefixes in _SUBJECTS if prefix in prefixes), OTHER)
 
 
-def _panel(name: str, state: State) -> Panel:
+def _panel(name: str, code: str, state: State) -> Panel:
     mine = [result for result in state.report["results"] if subject_of(result["check"]) == name]
     answered = problems_first(result for result in mine if result["check"] not in state.running)
     counts = tuple(
@@ -101,26 +145,59 @@ def _panel(name: str, state: State) -> Panel:
         for status in _COUNTED
         if (count := sum(result["status"] == status.value for result in answered))
     )
-    running = len(mine) - len(answered)
-    status = Status(answered[0]["status"]) if answered else None
-    line, command = _worst(answered)
-    passed = tuple(sorted(result["check"] for result in answered if result["status"] == Status.PASS.value))
-    return Panel(name, status, counts, running, line, command, passed)
+    panel = Panel(
+        name,
+        code,
+        Status(answered[0]["status"]) if answered else None,
+        counts,
+        running=len(mine) - len(answered),
+        facts=facts_of(name, state.report),
+    )
+    return _with_problems(panel, answered, state)
 
 
-def _worst(results: Sequence[Result]) -> tuple[str, str]:
-    """The worst line and what to type first, nothing where nothing is wrong; a root before what follows."""
+def _with_problems(panel: Panel, results: Sequence[Result], state: State) -> Panel:
+    """The panel with its problems: a cause before what follows from it, in the words of the causes."""
+    causes = {cause["id"]: cause for cause in state.report["causes"]}
     bad = [finding for result in results for finding in result["findings"] if severity(finding).is_problem]
-    first = min(bad, key=lambda finding: (-severity(finding), bool(finding["because_of"])), default=None)
-    if first is None:
-        return "", ""
-    steps = first["fix"]["steps"] if first["fix"] and not is_blind(first) else ()
+    place = list(causes).index
+    bad.sort(
+        key=lambda f: (-severity(f), bool(f["because_of"]), place(f["id"]) if f["id"] in causes else 999)
+    )
+    if not bad:
+        return panel
+    first, cause = bad[0], causes.get(bad[0]["id"])
+    above = causes.get(first["because_of"] or "")
+    texts = [_text_of(finding, state) for finding in bad]
+    others = [
+        (Status(finding["status"]), text)
+        for finding, text in zip(bad[1:], texts[1:], strict=True)
+        if text != texts[0] and not is_blind(finding)
+    ]
+    return replace(
+        panel,
+        is_sick=not (is_blind(first) or above),
+        worst=texts[0],
+        blind="not permitted" if first["reason"] == "denied" else "not read",
+        command=first_command(cause) if cause else _first_step(first),
+        follows=_source(above, panel.name) if above else "",
+        also=tuple(dict.fromkeys(others)),
+    )
+
+
+def _source(cause: Cause, name: str) -> str:
+    """Where a cause is: its subject, or its headline where it has no other one."""
+    subject = subject_of(cause["id"].partition("@")[0])
+    return inert(cause["headline"]) if subject in (OTHER, name) else subject
+
+
+def _text_of(finding: Finding, state: State) -> str:
+    """The headline of the cause that a finding is, else its own sentence."""
+    cause = next((cause for cause in state.report["causes"] if cause["id"] == finding["id"]), None)
+    return inert(cause["headline"]) + preview_mark(cause) if cause else sentence(finding)
+
+
+def _first_step(finding: Finding) -> str:
+    steps = finding["fix"]["steps"] if finding["fix"] and not is_blind(finding) else ()
     safe = [step["command"] for step in steps if step["role"] in ("look", "repair")]
-    return sentence(first), inert(safe[0]) if safe else ""
-
-
-def _folded(text: str, width: int, most: int, glyphs: Glyphs) -> list[str]:
-    lines = textwrap.wrap(text, max(width, 8), break_on_hyphens=False) or [""]
-    if len(lines) > most:
-        lines = [*lines[: most - 1], fit(" ".join(lines[most - 1 :]), width, glyphs.more)]
-    return lines
+    return inert(safe[0]) if safe else ""

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Container
+from textual.geometry import Size
 from textual.screen import Screen
 
 from nodedoctor.report.document import Cause, Result, severity_of, worst
@@ -29,6 +30,10 @@ from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.subjects import Subjects
 from nodedoctor.tui.widgets.tabs import Tabs
 
+WIDE, BROAD, TALL = 100, 160, 30
+"""Cells from which subjects are boxes and from which these are beside the list, in so many lines."""
+SHARE = (0.36, 0.46)
+"""Of the lines below the head: how many the boxes above the list may take, and on a node without a cause."""
 HINTS = (
     ("c", "Steps"),
     ("enter", "Open"),
@@ -57,23 +62,23 @@ HINTS_WELL = (
 )
 """Where nothing is wrong: no steps, no evidence and no next cause."""
 
-FILTERS = "words, !word, tag:ib, is:fail"
-
 
 class ChecksScreen(Screen[None]):
     """A list and a panel; both are made from the state alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority the next key waits for the prompt, so that `/fail` can be typed or pasted at once.
-        Binding("slash", "filter", "Filter", id="filter", tooltip=FILTERS, priority=True),
-        Binding("n", "problem(1)", "Next cause", id="next-problem"),
-        Binding("N", "problem(-1)", "Previous cause", id="previous-problem"),
-        Binding("p", "passes", "List or fold what passed", id="passes"),
-        Binding("r", "rerun", "Re-run this check", id="rerun", tooltip="its probes are asked afresh"),
-        Binding("c,y", "copy_fix", "Copy a step of the fix", id="copy-fix"),
-        Binding("e", "evidence", "Evidence in its full output", id="evidence"),
-        Binding("C", "copy_finding", "Copy finding as Markdown", id="copy-finding"),
-        Binding("h,left", "focus_subjects", "Subjects", id="subjects", tooltip="checks of one subject"),
+        Binding("slash", "filter", "Filter: !word tag:ib is:fail", id="filter", priority=True),
+        Binding("n", "problem(1)", "Go to the next cause", id="next-problem"),
+        Binding("N", "problem(-1)", "Go to the previous cause", id="previous-problem"),
+        Binding("p", "passes", "Show or hide what passed", id="passes"),
+        Binding("r", "rerun", "Run this check again", id="rerun"),
+        Binding("c,y", "copy_fix", "Copy a step", id="copy-fix"),
+        Binding("e", "evidence", "Read the evidence", id="evidence"),
+        Binding("C", "copy_finding", "Copy a ticket", id="copy-finding"),
+        Binding(
+            "h,left", "focus_subjects", "Go to the panels", id="subjects", tooltip="checks of one subject"
+        ),
         Binding("l,right", "focus_list", "List", id="list", show=False),
         Binding("space", "choose_row", "Open or fold", id="toggle", show=False),
         Binding("escape", "clear", "Clear the filter", id="clear"),
@@ -88,12 +93,13 @@ class ChecksScreen(Screen[None]):
         self._open: frozenset[str] = frozenset()
         self._by_hand = False
         self.state: State | None = None
+        self._panels_at = Size(0, 0)
 
     def compose(self) -> ComposeResult:
         """Head, subjects where there is room, list, page, keys."""
         yield Tabs("checks")
         yield Lines(id="head")
-        with Horizontal(id="home"):
+        with Container(id="home"):
             yield Subjects(self._glyphs, id="subjects")
             yield self.panes
         yield Hints(HINTS)
@@ -117,13 +123,26 @@ class ChecksScreen(Screen[None]):
         head.set_class(not tiles, "-without-tiles")
         hints = HINTS if state.report["causes"] or state.running else HINTS_WELL
         self.query_one(Hints).show(((("7", "Fleet"),) if self._of_fleet() else ()) + hints)
-        if before is None or _differ(before, state):
-            self.query_one(Subjects).show(panels(state))
+        if before is None or _differ(before, state) or self._panels_at != self.size:
+            self._show_panels(state, bool(tiles))
         listing = self.panes.listing
         listing.show(self._rows(state))
         if not self._by_hand and listing.rows:
             listing.select(listing.rows[0].key, by_hand=False)
         self._show_detail()
+
+    def _show_panels(self, state: State, tiled: bool) -> None:
+        """Boxes beside the list or above it, where there is room; else the counts of every subject."""
+        self._panels_at = self.size
+        width, height = self.size.width, self.size.height - 4 - tiled
+        beside = width >= BROAD and height >= TALL
+        share = SHARE[not state.report["causes"]]
+        room = Size(width * 2 // 5, height) if beside else Size(width, int(height * share))
+        subjects = self.query_one(Subjects)
+        subjects.show(panels(state), room, boxes=width >= WIDE, ample=beside)
+        self.query_one("#home").set_class(beside, "-beside")
+        subjects.styles.width = room.width if beside else "100%"
+        subjects.styles.height = "100%" if beside else subjects.needed
 
     def on_listing_moved(self, event: Listing.Moved) -> None:
         """Show what the cursor is on."""
@@ -214,7 +233,7 @@ class ChecksScreen(Screen[None]):
         self.on_listing_chosen()
 
     def action_focus_subjects(self) -> None:
-        """To the subjects, where the terminal is wide enough for them."""
+        """To the panels of the subjects, where the terminal has room for them."""
         self.query_one(Subjects).focus()
 
     def action_focus_list(self) -> None:

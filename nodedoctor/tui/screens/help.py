@@ -1,8 +1,9 @@
-"""What the keys do here and what the words mean."""
+"""What the keys do here, by what a person wants, and what the words mean: on one screen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,31 +11,30 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from nodedoctor.model import Status
-from nodedoctor.tui.theme import LABEL, RUN, STYLE, Glyphs, Para
+from nodedoctor.tui.keys import COPY, ELSEWHERE, LOOK, MOVE, KeyCommand
+from nodedoctor.tui.theme import LABEL, RUN, STYLE, Glyphs, Para, Part, fit
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page
 
-MEANING = {
-    Status.FAIL: "will break or cripple training",
-    Status.UNKNOWN: "applies here and could not be judged; it says why, and how to see it",
-    Status.WARN: "works, but slower, riskier or about to break",
-    Status.PASS: "was looked at and is as it must be",
-    Status.SKIP: "does not apply to this node",
+MEANING = (
+    (Status.FAIL.word, STYLE[Status.FAIL], "breaks or cripples training"),
+    (Status.PASS.word, STYLE[Status.PASS], "looked at, as it must be"),
+    (Status.WARN.word, STYLE[Status.WARN], "works; slower or about to break"),
+    (Status.SKIP.word, STYLE[Status.SKIP], "does not apply to this node"),
+    (Status.UNKNOWN.word, STYLE[Status.UNKNOWN], "could not be judged; it says why"),
+    ("RUN", RUN, "has not answered yet"),
+)
+BEFORE = {
+    MOVE: (("j k g G", "Down, up, first, last"), ("^d ^u", "Page down, page up"), ("tab", "Next pane")),
+    LOOK: (("enter", "Read it on the whole screen"),),
 }
-MOVES = (
-    ("j k up down", "move"),
-    ("g G", "first, last"),
-    ("ctrl+d ctrl+u", "page down, page up"),
-    ("enter", "read it on the whole screen"),
-    ("tab", "the other pane"),
-)
-FILTERS = (
-    ("nvlink", "rows whose id, title or finding has this word"),
-    ("!nvlink", "rows that do not"),
-    ("tag:ib", "rows with this tag"),
-    ("is:fail", "also warn unknown pass skip run problem blind broken note waived"),
-)
+"""Keys of lists and texts, which are no commands of a screen."""
+_KEY = 10
+"""Cells of a column for keys."""
+_TWO, _HALF = 78, 40
+"""Cells from which sections are side by side, and of the first column."""
+_Line = tuple[Part, ...]
 
 
 class HelpScreen(Screen[None]):
@@ -44,7 +44,7 @@ class HelpScreen(Screen[None]):
         Binding("escape,q,question_mark", "app.pop_screen", "Back", id="help-back"),
     ]
 
-    def __init__(self, keys: Sequence[tuple[str, str]], glyphs: Glyphs) -> None:
+    def __init__(self, keys: Sequence[KeyCommand], glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
         self._keys = tuple(keys)
@@ -58,20 +58,46 @@ class HelpScreen(Screen[None]):
     def on_mount(self) -> None:
         """Fill the page."""
         self.query_one(Lines).show([(("help", LABEL), ("   nodedoctor changes nothing on the node", ""))])
-        page = self.query_one(Page)
-        page.show("help", list(self._paras()))
-        page.focus()
+        self.query_one(Page).focus()
 
-    def _paras(self) -> list[Para]:
-        own = {key for keys, _ in self._keys for key in keys.split()}
-        paras = _table((*(move for move in MOVES if move[0] not in own), *self._keys))
-        paras += [Para(), Para("Statuses", style=LABEL)]
-        paras += [
-            Para(text, f"{status.word:<14}", lead_style=STYLE[status]) for status, text in MEANING.items()
+    def on_page_resized(self) -> None:
+        """Two columns where there is room."""
+        self.query_one(Page).show("help", [Para(parts=line or (("", ""),)) for line in self._lines()])
+
+    def _lines(self) -> list[_Line]:
+        width = self.size.width - 1
+        halves = ((MOVE, LOOK), (COPY, ELSEWHERE))
+        columns = [_stacked([self._section(name) for name in half]) for half in halves]
+        meaning = [_row(word, text, style, 6) for word, style, text in MEANING]
+        if width < _TWO:
+            return [*_stacked(columns), (), *meaning]
+        words = zip(meaning[::2], meaning[1::2], strict=True)
+        pairs = [*zip_longest(*columns, fillvalue=()), ((), ()), *words]
+        return [_beside(first, second, max(_HALF, width // 2)) for first, second in pairs]
+
+    def _section(self, name: str) -> list[_Line]:
+        own = [
+            _row(key.keys, _words(key), LABEL, _KEY)
+            for key in self._keys
+            if key.section == name and key.keys != "?"
         ]
-        paras += [Para("has not answered yet; the seconds count up", f"{'RUN':<14}", lead_style=RUN)]
-        return [*paras, Para(), Para("Filter of the first screen", style=LABEL), *_table(FILTERS)]
+        first = [_row(keys, text, LABEL, _KEY) for keys, text in BEFORE.get(name, ())]
+        return [((name, "bold underline"),), *first, *own]
 
 
-def _table(pairs: Sequence[tuple[str, str]]) -> list[Para]:
-    return [Para(text, f"{key:<14}") for key, text in pairs]
+def _words(key: KeyCommand) -> str:
+    return f"{key.text.removeprefix('Open ')}: {key.about}" if key.about else key.text
+
+
+def _row(key: str, text: str, style: str, width: int) -> _Line:
+    return ((key, style), (" " * max(width - len(key), 1), ""), (text, ""))
+
+
+def _stacked(blocks: Sequence[Sequence[_Line]]) -> list[_Line]:
+    """Blocks below each other, an empty line between them."""
+    return [line for number, block in enumerate(blocks) for line in (*(((),) if number else ()), *block)]
+
+
+def _beside(first: _Line, second: _Line, width: int) -> _Line:
+    used = sum(len(text) for text, _ in first)
+    return (*first, (fit("", width - used, ""), ""), *second)

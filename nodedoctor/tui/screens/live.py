@@ -21,7 +21,7 @@ from nodedoctor.model import Status
 from nodedoctor.report.document import problems_first, severity
 from nodedoctor.report.inert import inert
 from nodedoctor.report.page import sentence
-from nodedoctor.tui.lines import empty_state, hardware, load
+from nodedoctor.tui.lines import empty_state, hardware, host_load, load
 from nodedoctor.tui.lines.tiles import devices
 from nodedoctor.tui.messages import Mark
 from nodedoctor.tui.process.kernel import kernel_lines
@@ -41,7 +41,7 @@ class LiveScreen(Screen[None]):
     """One line per GPU; below it the selected GPU, the host and the kernel log."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause the picture", id="pause"),
+        Binding("space", "pause", "Pause", id="pause"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("space", "Pause"),
@@ -165,12 +165,11 @@ class LiveScreen(Screen[None]):
         words = ("PAUSED   " if self._paused else "") + load.waiting_words(loads)
         ranks = _ranks(self._state)
         title = [("live", LABEL), (f"   {words}", "bold red") if words else (f"   {self._what()}", QUIET)]
-        self.query_one("#head", Lines).show(
-            [tuple(title), load.columns(width, self._history) if loads else ()]
-        )
+        shown = load.layout(loads, width, self._history)
+        self.query_one("#head", Lines).show([tuple(title), load.heads(shown) if loads else ()])
         lost = self._lost()
         rows = {
-            one.gpu.index: load.row(one, one.gpu.index in late, self._history, width, self._glyphs, ranks)
+            one.gpu.index: load.row(one, one.gpu.index in late, self._history, shown, self._glyphs, ranks)
             for one in loads
         } | {index: hardware.lost_row(one) for index, one in lost.items()}
         self.panes.listing.show([rows[index] for index in sorted(rows)])
@@ -196,7 +195,7 @@ class LiveScreen(Screen[None]):
             if str(one.gpu.index) == key and one.gpu.index not in lost:
                 yield from load.about(one, ranks)
                 yield from self._found(one.gpu.index)
-        yield from load.host_lines(self._host, self._ports)
+        yield from host_load.host_lines(self._host, self._ports)
         if self.recorded and not self._sample.loads:
             yield from empty_state.page("live")
         if self.recorded and self._state is not None:
@@ -225,7 +224,11 @@ class LiveScreen(Screen[None]):
             return "a recorded node: " + (
                 "one reading" if self._sample.loads else "no reading of a GPU in it"
             )
-        return f"every {INTERVAL:.0f} s" if self._sample.loads else "waiting for the first reading"
+        if self._sample.loads:
+            return f"every {INTERVAL:.0f} s"
+        if self._state is not None and self._state.report["node"].get("gpus_on_bus") == 0:
+            return "no NVIDIA GPU in this machine; host and kernel log below"
+        return "no GPU can be read here" if self._problem else "waiting for the first reading"
 
 
 def _problem(sample: LoadSample) -> str:

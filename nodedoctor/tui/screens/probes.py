@@ -43,13 +43,13 @@ class ProbesScreen(Screen[None]):
     """A list of probes, and what the selected one said."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "evidence(1)", "Next line of the evidence", id="next-problem"),
-        Binding("N", "evidence(-1)", "Previous line of the evidence", id="previous-problem"),
+        Binding("n", "evidence(1)", "Go to the next evidence", id="next-problem"),
+        Binding("N", "evidence(-1)", "Go to the previous evidence", id="previous-problem"),
     ]
     HINTS: ClassVar[tuple[tuple[str, str], ...]] = (("enter", "Read"), ("/", "Find"), ("z", "Zoom"))
     READING: ClassVar[tuple[tuple[str, str], ...]] = (
         ("esc", "Back to the cause"),
-        ("n", "Next line of the evidence"),
+        ("n", "Go to the next evidence"),
         ("/", "Find"),
     )
 

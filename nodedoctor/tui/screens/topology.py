@@ -35,7 +35,7 @@ class TopologyScreen(Screen[None]):
     """One line per GPU; `<` marks what is odd, enter goes to the finding about it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "cycle", "Link, path or bandwidth", id="matrix"),
+        Binding("m", "cycle", "Show links, paths or speed", id="matrix"),
         Binding("enter", "jump", "Open the finding", id="jump"),
     ]
     EMPTY: ClassVar[tuple[tuple[str, str], ...]] = (("1", "Checks"), ("6", "Probes"), (":", "Commands"))

@@ -16,9 +16,19 @@ from nodedoctor.tui.theme import LABEL, Glyphs, Part
 
 
 def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
-    """A drawn line, exactly as wide as asked for."""
-    segments = [Segment(text, base + Style.parse(style)) for text, style in parts if text]
-    return Strip(segments).adjust_cell_length(width, base)
+    """A drawn line, exactly as wide as asked for; a coloured ground ends with its word."""
+    segments = list[Segment]()
+    for text, style in parts:
+        if " on " in style and (word := text.strip()) != text:
+            start = len(text) - len(text.lstrip())
+            segments += [
+                Segment(text[:start], base),
+                Segment(word, base + Style.parse(style)),
+                Segment(text[start + len(word) :], base),
+            ]
+        elif text:
+            segments.append(Segment(text, base + Style.parse(style)))
+    return Strip([segment for segment in segments if segment.text]).adjust_cell_length(width, base)
 
 
 def scrolled(parts: Iterable[Part], view: ScrollView, y: int, glyphs: Glyphs) -> Strip:

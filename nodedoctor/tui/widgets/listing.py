@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from nodedoctor.tui.theme import Glyphs, Part, Row, fit
+from nodedoctor.tui.theme import LABEL, Glyphs, Part, Row, fit, fit_words
 from nodedoctor.tui.widgets.lines import scrolled
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 
@@ -34,7 +34,7 @@ class Listing(ScrollView, can_focus=True):
         Binding("G,end", "move_to(-1)", "Last", id="last", show=False),
         Binding("ctrl+d,pagedown", "page(1)", "Page down", id="page-down", show=False),
         Binding("ctrl+u,pageup", "page(-1)", "Page up", id="page-up", show=False),
-        Binding("slash", "find", "Filter", id="filter", tooltip="rows with these words", priority=True),
+        Binding("slash", "find", "Filter the list", id="filter", priority=True),
         Binding("escape", "unfind", "Clear the filter", id="clear", show=False),
         Binding("enter", "choose", "Open", id="open", show=False),
     ]
@@ -62,6 +62,7 @@ class Listing(ScrollView, can_focus=True):
         self._needle = ""
         self._index = 0
         self._widths = (4, 8, 0)
+        self._owner = 0
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -88,10 +89,10 @@ class Listing(ScrollView, can_focus=True):
         self._all = tuple(rows)
         self._rows = tuple(row for row in rows if self._has_needle(row)) if self._needle else self._all
         self._index = self._place_of(key, before[:at])
-        widths = _widths(self._rows)
+        widths, owner = _widths(self._rows), max((len(row.owner) for row in self._rows), default=0)
         self.virtual_size = Size(1, len(self._rows))
-        if widths != self._widths or len(before) != len(self._rows):
-            self._widths = widths
+        if (widths, owner) != (self._widths, self._owner) or len(before) != len(self._rows):
+            self._widths, self._owner = widths, owner
             self.refresh()
         else:
             self._refresh_changed(before, at)
@@ -192,28 +193,32 @@ class Listing(ScrollView, can_focus=True):
         if row.parts:
             # Not reversed as a whole: a sparkline would say the opposite.
             return (("> " if here else "  ", "bold"), (fit(row.word, word, ""), row.style + back), *row.parts)
+        owner = f"  {row.owner:<{self._owner}}" if self._owner else ""
         if not row.name:
             return (
                 ("> " if here else "  ", "bold"),
                 (fit(row.word, word, self._glyphs.more), row.style + back),
+                (owner, LABEL + back),
                 ("  ", back),
-                (fit(row.text, self._room_of(row), self._glyphs.more), body + back),
+                (fit_words(row.text, self._room_of(row), self._glyphs.more), body + back),
                 (f" {row.end}" if row.end else "", f"dim {back}"),
             )
-        room = self.room - word - name - end - (6 if end else 5)
+        room = self.room - word - len(owner) - bool(owner) - name - end - (6 if end else 5)
         return (
             ("> " if here else "  ", "bold"),
             (fit(row.word, word, self._glyphs.more), row.style + back),
-            (" ", ""),
+            (owner, LABEL + back),
+            ("  " if owner else " ", back if owner else ""),
             (fit(row.name, name, self._glyphs.more), body + back),
             ("  ", back),
-            (fit(row.text, room, self._glyphs.more), body + back),
+            (fit_words(row.text, room, self._glyphs.more), body + back),
             (f" {row.end:>{end}}" if end else "", f"dim {back}"),
         )
 
     def _room_of(self, row: Row) -> int:
         """Cells for the text of a row that has no name."""
-        return self.room - self._widths[0] - 4 - (len(row.end) + 1 if row.end else 0)
+        owner = self._owner + 2 if self._owner else 0
+        return self.room - self._widths[0] - owner - 4 - (len(row.end) + 1 if row.end else 0)
 
     def _go(self, index: int, by_hand: bool = True) -> None:
         if not self._rows:

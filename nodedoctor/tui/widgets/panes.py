@@ -19,7 +19,7 @@ class Panes(Container):
     """Enter reads the row on the whole screen, escape comes back, z gives the focused pane the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "zoom", "Zoom this pane", id="zoom"),
+        Binding("z", "zoom", "Enlarge this pane", id="zoom"),
         Binding("escape", "back", "Back", id="back", show=False),
     ]
 

@@ -1,4 +1,4 @@
-"""Panels below each other, one per subject, with a cursor that a person may put on one."""
+"""The panels of the subjects, drawn as one widget: a widget for each would be slow to open."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from nodedoctor.tui.lines.panel_grid import Place, arrange, draw
 from nodedoctor.tui.lines.subjects import Panel
 from nodedoctor.tui.theme import Glyphs, Part
-from nodedoctor.tui.widgets.lines import scrolled
-
-TALLEST = 4
-"""Lines of a panel where there is room; two where there is little."""
+from nodedoctor.tui.widgets.lines import strip
 
 
 class Subjects(ScrollView, can_focus=True):
@@ -26,8 +24,10 @@ class Subjects(ScrollView, can_focus=True):
     ALLOW_SELECT = False
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Down", id="down", show=False),
-        Binding("k,up", "move(-1)", "Up", id="up", show=False),
+        Binding("j,down", "move(0, 1)", "Down", id="down", show=False),
+        Binding("k,up", "move(0, -1)", "Up", id="up", show=False),
+        Binding("h,left", "move(-1, 0)", "Left", id="left", show=False),
+        Binding("l,right", "move(1, 0)", "Right", id="right", show=False),
         Binding("escape", "leave", "Back", id="subjects-back", show=False),
         Binding("enter,space", "choose", "Open", id="open", show=False),
     ]
@@ -40,26 +40,46 @@ class Subjects(ScrollView, can_focus=True):
             self.name = name
 
     class Chosen(Message):
-        """Enter was pressed."""
+        """Enter was pressed, or the cursor left the panels."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
         self._panels: tuple[Panel, ...] = ()
-        self._lines: list[list[Part]] = []
+        self._room = Size(0, 0)
+        self._boxes = self._ample = False
+        self._places: list[Place] = []
+        self._lines: list[tuple[Part, ...]] = []
         self.selected = ""
 
-    def show(self, panels: Sequence[Panel]) -> None:
-        """Replace the panels."""
-        self._panels = tuple(panels)
+    def show(self, panels: Sequence[Panel], room: Size, *, boxes: bool, ample: bool) -> None:
+        """Replace the panels, for so many cells and lines; without `boxes` as a line of counts."""
+        self._panels, self._room, self._boxes, self._ample = tuple(panels), room, boxes, ample
         self._draw()
 
-    def action_move(self, by: int) -> None:
-        """Select the next or previous subject."""
-        names = [panel.name for panel in self._panels]
-        if names:
-            at = names.index(self.selected) + by if self.selected in names else (0 if by > 0 else -1)
-            self._select(names[max(0, min(at, len(names) - 1))])
+    @property
+    def needed(self) -> int:
+        """Lines that it would like to have."""
+        return len(self._lines)
+
+    def action_move(self, right: int, down: int) -> None:
+        """Select the next panel in a direction; beyond the last one, go to the list."""
+        here = self._here()
+        if here is None:
+            return
+        if down:
+            rows = sorted(
+                {place.y for place in self._places if (place.y - here.y) * down > 0}, reverse=down < 0
+            )
+            near = [place for place in self._places if rows and place.y == rows[0]]
+            target = min(near, key=lambda place: _distance(place, here), default=None)
+        else:
+            at = self._places.index(here) + right
+            target = self._places[at] if 0 <= at < len(self._places) else None
+        if target is not None:
+            self._select(target.panel.name)
+        elif right > 0 or down > 0:
+            self.post_message(self.Chosen())
 
     def action_leave(self) -> None:
         """Select none."""
@@ -76,55 +96,56 @@ class Subjects(ScrollView, can_focus=True):
         self._draw()
 
     def on_focus(self) -> None:
-        """Whoever comes here wants a subject: the first with a problem, else the first."""
-        if not self.selected and self._panels:
-            bad = [panel.name for panel in self._panels if panel.worst]
-            self._select((bad or [self._panels[0].name])[0])
+        """Whoever comes here wants a subject: the first, which is one with a problem if there is any."""
+        if not self.selected and self._places:
+            self._select(self._places[0].panel.name)
         self._draw()
 
     def on_blur(self) -> None:
         """The cursor looks different without focus."""
         self._draw()
 
-    def on_resize(self) -> None:
-        """Panels are as tall as there is room."""
-        self._draw()
-
     def on_click(self, event: events.Click) -> None:
         """Select the panel under the pointer."""
-        at = (event.y + self.scroll_offset.y) // max(self._tall(), 1)
-        if at < len(self._panels):
-            self._select(self._panels[at].name)
+        y = event.y + self.scroll_offset.y
+        for place in self._places:
+            if place.y <= y < place.y + place.height and place.x <= event.x < place.x + place.width:
+                self._select(place.panel.name)
 
     def render_line(self, y: int) -> Strip:
-        """One line of a panel."""
+        """One line of the panels."""
         index = y + self.scroll_offset.y
-        parts = self._lines[index] if index < len(self._lines) else []
-        return scrolled(parts, self, y, self._glyphs)
+        parts = self._lines[index] if index < len(self._lines) else ()
+        return strip(parts, self.size.width, self.rich_style)
 
-    def _tall(self) -> int:
-        return max(2, min(TALLEST, self.size.height // max(len(self._panels), 1)))
+    def _here(self) -> Place | None:
+        places = [place for place in self._places if place.panel.name == self.selected]
+        return next(iter(places or self._places), None)
 
     def _select(self, name: str) -> None:
         if name != self.selected:
             self.selected = name
             self._draw()
             self.post_message(self.Selected(name))
-        names = [panel.name for panel in self._panels]
-        if name in names:
-            top, tall = names.index(name) * self._tall(), self._tall()
-            if top < self.scroll_offset.y or top + tall > self.scroll_offset.y + self.size.height:
-                self.scroll_to(y=top, animate=False, immediate=True)
+        here = self._here()
+        if here is not None:
+            top = int(self.scroll_offset.y)
+            if here.y < top or here.y + here.height > top + self.size.height:
+                self.scroll_to(y=here.y, animate=False, immediate=True)
 
     def _draw(self) -> None:
-        width = self.size.width - 1
+        width, height = self._room
         if width < 1:
             return
-        before, self._lines = self._lines, []
-        for panel in self._panels:
-            here = panel.name == self.selected
-            self._lines += panel.lines(width, self._tall(), self._glyphs, here=here, focus=self.has_focus)
+        before = self._lines
+        self._places = arrange(self._panels, width, height, boxes=self._boxes, ample=self._ample)
+        self._lines = draw(self._places, self._glyphs, here=self.selected, focus=self.has_focus)
         self.virtual_size = Size(1, len(self._lines))
         for index in range(max(len(before), len(self._lines))):
             if before[index : index + 1] != self._lines[index : index + 1]:
                 self.refresh_line(index)
+
+
+def _distance(place: Place, here: Place) -> int:
+    """Half cells between the middles of two places."""
+    return abs(2 * place.x + place.width - 2 * here.x - here.width)
