@@ -166,8 +166,3 @@ def _why_normal(refused: Mapping[_Pair, str], pairs: Mapping[_Pair, str], gpus: 
 def _joins(pairs: Iterable[_Pair]) -> set[_Pair]:
     """Pairs without their direction."""
     return {(min(pair), max(pair)) for pair in pairs}
-
-
-def _listing(refused: Mapping[_Pair, str]) -> str:
-    told = [f"GPU{one}-GPU{other} {status}" for (one, other), status in sorted(refused.items())]
-    return ", ".join(told[:8]) + (f" and {len(told) - 8} more" if len(told) > 8 else "")

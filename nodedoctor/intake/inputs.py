@@ -25,8 +25,6 @@ from nodedoctor.triage.read.sources import BUG_REPORT, is_black_box
 
 LARGEST_TEXT = 16 << 20
 """Bytes of one text that are looked through; a job's log may be longer, and triage reads all of it. Ours."""
-LARGEST_FILE = 1 << 30
-"""Bytes that one file may unpack to: the largest bug report that was seen has a fifth of it. Ours."""
 FILES_AT_MOST = 5000
 """Files of one folder or archive; a sosreport has two thousand. Ours."""
 HEAD = 4096

@@ -164,11 +164,6 @@ def rate(gen: str) -> Rate | None:
     return next((row for row in rates() if row.gen == gen.upper()), None)
 
 
-def rate_text(text: str) -> RateText | None:
-    """What an odd rate string of sysfs means; None for a plain one."""
-    return next((row for row in rate_texts() if row.text == text.strip()), None)
-
-
 def port_state(word: str) -> PortState | None:
     """A logical state by the word sysfs or ibstat uses for it (`ACTIVE`, `Initializing`)."""
     return _state(port_states(), word)

@@ -146,7 +146,7 @@ def test_what_cannot_be_shown_opens_no_screen(tmp_path: Path):
     wrong = tmp_path / "no-such.zip"
     with terminal("--replay", str(wrong), "--tui") as screen:
         assert screen.end() == 64
-        assert b"not a recorded node" in screen.written and b"\x1b" not in screen.written
+        assert b"no-such.zip: No such file or directory" in screen.written and b"\x1b" not in screen.written
 
 
 def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):

@@ -187,11 +187,6 @@ def module_line(name: str) -> Evidence:
     return quoted_like("driver-files", rf"^{re.escape(name)} .*", 'files["/proc/modules"]')
 
 
-def all_modules() -> Evidence:
-    """The list of the loaded modules, in which one is missing."""
-    return file_reading("driver-files", "/proc/modules")
-
-
 def _loaded(files: Files, modules: Mapping[str, str] | None) -> bool | None:
     """Whether nvidia.ko is loaded. /proc/driver and /proc/modules are the host's, also inside a container."""
     if files.text(f"{PROC}/version") or files.text("/sys/module/nvidia/version"):

@@ -120,11 +120,6 @@ class PciDevice:
         """A network controller of any maker (class 02), virtual functions included."""
         return self.class_code.startswith("02")
 
-    @property
-    def is_bridge(self) -> bool:
-        """A PCI-to-PCI bridge: root port or switch port (class 0604)."""
-        return self.class_code.startswith("0604")
-
     def shares_switch(self, other: PciDevice) -> bool:
         """Whether both are behind one PCIe switch: below their root port a bridge is common to them."""
         return len(self.upstream) > 1 and self.upstream[:2] == other.upstream[:2]
