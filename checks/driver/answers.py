@@ -15,7 +15,7 @@ from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import clause, comma_list, count_with_noun
+from nodedoctor.wording import about, clause, comma_list, count_with_noun
 
 from .refusals import Refusal, refusals
 
@@ -243,7 +243,7 @@ def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) ->
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
     finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
-    return finding.led_by(_lead(error, index)).matters_as(_ONE_GPU)
+    return finding.led_by(_lead(error, index) or about(subject, error.meaning)).matters_as(_ONE_GPU)
 
 
 def _lead(error: ErrorCode, index: int | None) -> str:
