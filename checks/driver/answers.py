@@ -44,7 +44,10 @@ _ASK_AGAIN = Fix(
     verify=VERIFY,
 )
 _NO_CUDA = "No CUDA program can start on this node until the driver initialises."
-_CUT_OFF = "Every new CUDA program in this container fails; what already runs keeps its open devices."
+_CUT_OFF = (
+    "Every new CUDA program in this container fails, elsewhere on the node they run; what already runs here"
+    " keeps its open devices."
+)
 _ONE_GPU = "A rank on this GPU fails; all other ranks wait for it until their watchdog fires."
 _SLOW = Fix(
     "Find what slows the driver down: a GPU about to fail (kernel log), persistence mode off (every call "
@@ -187,7 +190,7 @@ def _failures(
             summary = f"{said[0].probe}: {error.meaning}; another source works"
             yield Finding.warn(summary, evidence=said, fix=error.fix)
         elif inventory.cut_off:
-            summary = "the device cgroup denies access to the NVIDIA devices"
+            summary = "this container lost access to the NVIDIA devices (device cgroup)"
             finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
             yield finding.matters_as(_CUT_OFF).explained_by("container.devices@container:gpus")
         else:

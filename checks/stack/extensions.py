@@ -26,7 +26,7 @@ FA_WHEELS = "https://github.com/Dao-AILab/flash-attention/releases"
 def flash_attn(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """What flash-attn's version or wheel says it was built for: CUDA major, torch minor, C++ ABI.
 
-    Why: a wheel for another torch fails at import: flash_attn_2_cuda...so: undefined symbol: _ZN3c10...
+    Why: a wheel for another torch fails at import with an undefined symbol that begins with `_ZN3c10`.
     Fix disturbs: jobs that use this Python environment; building it takes an hour.
     Judges: FAIL when the wheel was built for another torch, CUDA or C++ ABI.
     Fix: Install the wheel for this torch, or build it.
