@@ -68,6 +68,13 @@ def repair(template: str, *values: object, when: str = "", disturbs: str = "") -
     return Step("repair", line(template, *values), when, disturbs, _as_root(template))
 
 
+def without_entry(variable: str, entry: str) -> Step:
+    """Take one entry out of a list such as LD_LIBRARY_PATH, and leave the others in it."""
+    marks = ": " if variable == "LD_PRELOAD" else ":"  # ld.so(8)
+    others = line(f'"${variable}" | tr "{marks}" "\\n" | grep -vxF -e {{}} -e {{}}', entry, f"{entry}/")
+    return repair(f'export {variable}="$(printf %s {others} | paste -sd:)"')
+
+
 def last_resort(template: str, *values: object, when: str, disturbs: str) -> Step:
     """A command that ends the work of others: never copied with anything else, shown behind its condition."""
     return Step("last-resort", line(template, *values), when, disturbs, _as_root(template))

@@ -116,6 +116,27 @@ def fitting(*wordings: str, most: int = SUMMARY) -> str:
     return next((text for text in wordings if len(text) <= most), wordings[-1])
 
 
+def shortened(text: str, longest: int) -> str:
+    """The first sentence of a text, and of it what fits, ended at a clause or a word."""
+    plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
+    if len(plain) > longest:
+        plain = _ASIDE.sub("", plain)
+    if len(plain) <= longest:
+        return plain
+    for mark, least in ((_STRONG, longest // 2), (_WEAK, longest * 2 // 5), (_STRONG, _SHORTEST)):
+        ends = [match.start() for match in mark.finditer(plain, least, longest)]
+        if complete := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
+            return complete[-1]
+    return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
+
+
+_ASIDE = regex(r" \([^()]*\)")
+_STRONG, _WEAK = regex("; |: "), regex(", ")
+_OPEN = regex(r"\([^)]{0,299}$| '[^']{0,299}$")
+_SHORTEST = 12
+"""Characters of a clause that says more than its subject, as `GPU 3: Xid 31`."""
+
+
 def short_name(name: str, most: int = 24) -> str:
     """A name with its middle left out: `ray::FSDPPo...se.forward`."""
     if len(name) <= most:

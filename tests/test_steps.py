@@ -21,7 +21,7 @@ from nodedoctor.cli.arguments import parser as diagnosis_parser
 from nodedoctor.cli.completion.vocabulary import vocabulary
 from nodedoctor.model import Fix, Status, Step
 from nodedoctor.spelling import COMMANDS
-from nodedoctor.steps import as_steps, drastic, line, resets, word
+from nodedoctor.steps import as_steps, drastic, line, resets, without_entry, word
 
 MAKERS = ("steps.py", "model.py", "reading.py")
 BUILDERS = ("look", "keep", "repair", "last_resort", "line")
@@ -348,3 +348,14 @@ def _without_steps(call: ast.Call) -> bool:
     action = call.args[2] if len(call.args) > 2 else named.get("action")
     empty = steps is None or (isinstance(steps, ast.Tuple) and not steps.elts)
     return empty and not (isinstance(action, ast.Constant) and action.value == "none")
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "LD_PRELOAD"])
+@pytest.mark.parametrize("entry", ["/opt/nccl/lib", "/opt/it's/$(id)"])
+def test_one_entry_leaves_a_list_and_the_others_stay(variable: str, entry: str) -> None:
+    # In another variable: the loader itself reads this one.
+    command = without_entry(variable, entry).command.replace(variable, "LIST")
+    before = ":".join(("/a", entry, "/b", f"{entry}/", "/c"))
+    script = f'LIST={shlex.quote(before)}; {command}; printf %s "$LIST"'
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout == "/a:/b:/c"

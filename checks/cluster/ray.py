@@ -20,7 +20,7 @@ def ray_version(target: TargetPython, container: Container | None, expect: Expec
 
     Why: the cluster refuses a Ray driver with another Ray or Python version ("Version mismatch"), or objects
     fail to unpickle later.
-    Fix disturbs: the Python environment; restarting Ray ends its jobs on this node.
+    Fix disturbs: jobs that use this Python environment; restarting Ray ends its jobs on this node.
     Judges: FAIL when Ray or Python differ between the target and the running cluster; WARN against the
     image's promise.
     Fix: Install one Ray and one Python minor version everywhere.
@@ -73,7 +73,7 @@ def _differs(target: TargetPython, version: str, process: RunningPython) -> Find
     own, running = f"Ray {version}", f"Ray {process.ray}"
     if process.python and process.python != _minor(target):
         own, running = f"{own} on Python {_minor(target)}", f"{running} on Python {process.python}"
-    summary = f"{short_path(target.label)} has {own}, the running {process.role} {running}"
+    summary = f"{own}, the running {process.role} {running} ({short_path(target.label)})"
     if version == process.ray:
         fix = Fix(
             f"Start the job with Python {process.python}, or Ray with {_minor(target)}.",
@@ -87,7 +87,7 @@ def _differs(target: TargetPython, version: str, process: RunningPython) -> Find
             "Install the cluster's Ray for the job, or restart Ray.",
             (command,),
             "config",
-            "the Python environment",
+            "jobs that use this Python environment",
             docs=DOCS,
         )
     judge = Finding.fail if target.explicit else Finding.warn

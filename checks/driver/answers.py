@@ -15,7 +15,7 @@ from nodedoctor.knowledge.error_codes import ErrorCode, nvml_error
 from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, HUNG, NO_DRIVER, OFF_THE_BUS, VERIFY
 from nodedoctor.model import Evidence, Finding, Fix, Reason, quoted_like, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import clause, comma_list, count_with_noun
+from nodedoctor.wording import about, clause, comma_list, count_with_noun
 
 from .refusals import Refusal, refusals
 
@@ -44,7 +44,10 @@ _ASK_AGAIN = Fix(
     verify=VERIFY,
 )
 _NO_CUDA = "No CUDA program can start on this node until the driver initialises."
-_CUT_OFF = "Every new CUDA program in this container fails; what already runs keeps its open devices."
+_CUT_OFF = (
+    "Every new CUDA program in this container fails, elsewhere on the node they run; what already runs here"
+    " keeps its open devices."
+)
 _ONE_GPU = "A rank on this GPU fails; all other ranks wait for it until their watchdog fires."
 _SLOW = Fix(
     "Find what slows the driver down: a GPU about to fail (kernel log), persistence mode off (every call "
@@ -187,7 +190,7 @@ def _failures(
             summary = f"{said[0].probe}: {error.meaning}; another source works"
             yield Finding.warn(summary, evidence=said, fix=error.fix)
         elif inventory.cut_off:
-            summary = "the device cgroup denies access to the NVIDIA devices"
+            summary = "this container lost access to the NVIDIA devices (device cgroup)"
             finding = Finding.fail(summary, evidence=said, fix=DEVICES_LOST)
             yield finding.matters_as(_CUT_OFF).explained_by("container.devices@container:gpus")
         else:
@@ -243,7 +246,7 @@ def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) ->
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
     finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
-    return finding.led_by(_lead(error, index)).matters_as(_ONE_GPU)
+    return finding.led_by(_lead(error, index) or about(subject, error.meaning)).matters_as(_ONE_GPU)
 
 
 def _lead(error: ErrorCode, index: int | None) -> str:

@@ -156,17 +156,15 @@ def _identity_evidence(odd: Outlier[Gpu], source: str) -> list[Evidence]:
 
 
 def _words(odd: Outlier[Gpu]) -> str:
-    return (
-        f"{odd.attribute} {odd.value}; {count_with_noun(odd.peers, 'other GPU')} "
-        f"{singular_or_plural(odd.peers, 'has', 'have')} {odd.usual}"
-    )
+    others = singular_or_plural(odd.peers, "other", "others")
+    return f"{odd.attribute} {odd.value}, {odd.peers} {others} {odd.usual}"
 
 
 def _other_model(odd: Outlier[Gpu], source: str) -> Finding:
     """Module boards carry one model; what is in the slots of a workstation is its owner's choice."""
     usual = gpu_model(str(odd.usual))
     module = usual is not None and usual.form == "sxm"
-    summary = f"model {odd.value}; {count_with_noun(odd.peers, 'other GPU')}: {odd.usual}"
+    summary = _words(odd)
     steps = (look("nvidia-smi -L"), look("nvidia-smi -q -i {}", odd.device.index))
     fix = look_at(odd.device, "Check which card or module is installed here.", "gpu.identity", steps)
     if not module:

@@ -67,7 +67,7 @@ _TROUBLE = {
     "no-gpu": "the driver was loaded but bound no GPU",
     "refused": "the kernel rejected the driver module",
     "peermem": "the GPUDirect RDMA module does not match",
-    "no-heartbeat": "the GPU's system processor (GSP) stopped answering",
+    "no-heartbeat": "GSP (the GPU's system processor) stopped answering",
     "reset-required": "the driver rejects work until the GPU is reset (NV_ERR_RESET_REQUIRED)",
     "gpu-lost": "the driver lost contact with the GPU (NV_ERR_GPU_IS_LOST)",
 }
@@ -109,7 +109,7 @@ def _driver_trouble(
     subject += f"/GPU{event.gpu}" if numbered else ""
     evidence = [line_of(event)]
     versions = f" ({event.version.replace(' ', ' and ')})" if event.version else ""
-    name = f"GPU{event.gpu} by the driver's count: " if numbered else ""
+    name = f"GPU{event.gpu}: " if numbered else ""  # a number of the driver's log
     trouble = "driver mismatch" if _helper(event) else _TROUBLE[event.kind]
     summary = name + trouble + versions + (f", {times} times" if times > 1 else "")
     starts = log.starts(event.device, any_device=hung and event.device is None)

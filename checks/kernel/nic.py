@@ -62,7 +62,7 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "investigate",
     ),
     "firmware": (
-        "its firmware failed or stopped answering",
+        "firmware failed or stopped answering",
         "Reset the NIC or reboot; update its firmware.",
         "reboot",
     ),

@@ -71,7 +71,11 @@ def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     for event in log.storage:
         if log.counts(event.when, moment):
             by_device.setdefault(event.device, []).append(event)
-    findings = [one for device, events in by_device.items() for one in _device(device, events, log)]
+    findings = [
+        one.explained_by(*_failures_of(device))
+        for device, events in by_device.items()
+        for one in _device(device, events, log)
+    ]
     yield from findings
     if not findings:
         yield Finding.ok(f"no disk or file system error in {log.span}")
@@ -99,6 +103,16 @@ def _device(device: str, events: Sequence[StorageEvent], log: KernelLog) -> Iter
     lost = [event for event in events if event.kind in ("connection-lost", "connection-back")]
     if lost:
         yield _connection(device, lost)
+
+
+def _failures_of(device: str) -> tuple[str, ...]:
+    """What explains the errors of a disk: its controller, or it itself, is dead; then its file system."""
+    match = re.match(r"nvme\d{1,4}|[a-z]{1,8}", device)
+    disks = dict.fromkeys((match[0] if match else device, device))
+    return tuple(f"kernel.storage@disk:{disk}/{kind}" for kind in _EXPLAINING for disk in disks)
+
+
+_EXPLAINING: tuple[StorageKind, ...] = ("dead", "read-only")
 
 
 def _look_at_disk(device: str) -> tuple[Step, ...]:

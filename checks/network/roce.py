@@ -113,7 +113,7 @@ def _storms(rails: Sequence[_Rail]) -> Iterator[Finding]:
 def _losses(rails: Sequence[_Rail]) -> Iterator[Finding]:
     for rail in rails:
         if rail.loss is not None and rail.loss >= LOSS:
-            summary = f"{rail.interface} discarded {rail.loss:.2%} of the packets for lack of buffers"
+            summary = f"{rail.interface} discarded {rail.loss:.2%} of packets (no buffers)"
             unpaused = "" if rail.paused else " No pause frames were seen: PFC seems to be off."
             text = f"Use the same lossless priority (PFC, ECN) on adapter and switch.{unpaused}"
             said = _counter_evidence(rail, "rx_discards_phy", "rx_packets_phy")

@@ -137,7 +137,7 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
         "Use NCCL 2.23.4 or newer. Until then: the open kernel module, whose DMA-BUF does the same.",
         (look("ls /sys/kernel/mm/memory_peers"),),
         "config",
-        "the Python environment, and the job",
+        "jobs that use this Python environment, and the job",
         "NCCL_DEBUG=INFO prints `GPU Direct RDMA Enabled for HCA` at init",
         row.source,
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
+from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
 from nodedoctor.knowledge.fixes.rdma import subnet_manager
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
-from nodedoctor.wording import comma_list, count_with_noun
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 
 @check(
@@ -59,28 +60,46 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
     Threshold: No threshold: versions are compared within the model.
     False positives: Adapters for storage or management, which may have their own firmware.
     """
-    by_model: dict[str, Counter[str]] = {}
+    by_model: dict[str, list[IbPort]] = {}
     for port in rails.ports:
         if port.firmware:
-            by_model.setdefault(port.model or "adapter", Counter())[port.firmware] += 1
+            by_model.setdefault(port.model or "adapter", []).append(port)
     if not by_model:
         yield ib.nothing(rails, "no firmware version reported")
-    for model, versions in by_model.items():
-        told = ", ".join(f"{n} x {version}" for version, n in versions.most_common())
-        if len({version.rpartition(".")[0] for version in versions}) > 1:
-            fix = Fix(
-                "Update all NICs to one firmware release.",
-                (look("sudo mlxfwmanager --query"),),
-                "config",
-                "every job on this node",
-                "nodedoctor ib.firmware",
-            )
-            finding = Finding.warn(f"{model}: {told}", subject=f"model:{model}", fix=fix)
-            yield finding.led_by(f"{model} NICs run {len(versions)} firmware versions")
-        elif len(versions) > 1:
-            yield Finding.info(f"{model}: {told}", subject=f"model:{model}")
-        else:
-            yield Finding.ok(f"{model}: {told}", subject=f"model:{model}")
+    for model, ports in by_model.items():
+        versions = Counter(str(port.firmware) for port in ports)
+        subject, usual = f"model:{model}", versions.most_common(1)[0][0]
+        different = [port for port in ports if port.firmware != usual]
+        counts = ", ".join(f"{n} x {version}" for version, n in versions.most_common())
+        if not different:
+            yield Finding.ok(f"{model}: {counts}", subject=subject)
+            continue
+        versions_text = _versions(different, len(ports) - len(different), usual)
+        if len({version.rpartition(".")[0] for version in versions}) == 1:
+            yield Finding.info(f"{model}: {versions_text}", subject=subject, evidence=ib.evidence(*different))
+            continue
+        fix = Fix(
+            "Update all NICs to one firmware release.",
+            (look("sudo mlxfwmanager --query"),),
+            "config",
+            "every job on this node",
+            "nodedoctor ib.firmware",
+        )
+        finding = Finding.warn(
+            f"{model}: {versions_text}", subject=subject, evidence=ib.evidence(*different), fix=fix
+        )
+        yield finding.led_by(versions_text)
+
+
+def _versions(different: Sequence[IbPort], others: int, usual: str) -> str:
+    """Which adapters differ from the others: `mlx5_4 firmware 28.39.1002, 7 others 28.43.2026`."""
+    adapters: dict[str, list[str]] = {}
+    for port in different:
+        adapters.setdefault(str(port.firmware), []).append(port.hca)
+    versions_text = [
+        f"{comma_list(dict.fromkeys(names), 3)} firmware {version}" for version, names in adapters.items()
+    ]
+    return f"{', '.join(versions_text[:2])}, {others} {singular_or_plural(others, 'other', 'others')} {usual}"
 
 
 def _no_infiniband(ib: Ib) -> Finding:

@@ -46,7 +46,7 @@ def torch_arch(
     """The GPUs' compute capabilities against the architectures torch was compiled for.
 
     Why: without code for the GPU the first kernel raises "no kernel image is available for execution".
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when torch has no code for a GPU of the node, WARN when only code to be compiled at start
     fits.
     Fix: Install a torch built for this GPU's compute capability.
@@ -144,7 +144,9 @@ def _arch_fix(target: TargetPython, torch: Torch, gpu: tuple[int, int]) -> Fix:
         )
     command = target.install(f"torch=={version}+{tag}", "--index-url", torch_index(tag))
     text = f"Install a torch compiled for this GPU: the {tag} build of {version}."
-    return Fix(text, (command,), "config", "the Python environment", "nodedoctor stack.torch-arch")
+    return Fix(
+        text, (command,), "config", "jobs that use this Python environment", "nodedoctor stack.torch-arch"
+    )
 
 
 def _build_for_old_gpus(torch: Torch) -> tuple[str, str]:

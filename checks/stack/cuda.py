@@ -10,12 +10,12 @@ from nodedoctor.facts.stack.pins import torch_pin
 from nodedoctor.facts.stack.places import package_said, required_said
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 SHARED = ("nccl", "cudnn", "nvshmem", "cusparselt")
 """Wheels that write the same files for every CUDA major (nvidia/nccl/lib/libnccl.so.2, ...)."""
 
-DISTURBS = "the Python environment"
+DISTURBS = "jobs that use this Python environment"
 
 _SUFFIX = re.compile(r"(?:nvidia|transformer-engine|vllm-nccl|jax)-(?:[\w-]*-)?cu(?:da)?(\d{2})(?:-\w+)*")
 _CUPY = re.compile(r"cupy-cuda(\d{2})x")
@@ -29,7 +29,7 @@ def cuda_mixed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
 
     Why: wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt overwrite each other's files; two CUDA runtimes in one
     process share no streams or memory; CuPy for another CUDA major does not find its libraries.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: WARN when packages for several CUDA majors are side by side, or two builds of CuPy.
     Fix: Remove the packages of the other CUDA major and reinstall torch.
     Threshold: Wheels of NCCL, cuDNN, NVSHMEM and cuSPARSELt share file names.
@@ -86,16 +86,19 @@ def _leftovers(
     names = ", ".join(map(str, packages[:2])) + (
         f" and {len(packages) - 2} more" if len(packages) > 2 else ""
     )
-    what = f"{names} for CUDA {major} beside torch {torch.version} (CUDA {torch.cuda})"
+    do = singular_or_plural(len(packages), "does", "do")
+    what = f"{names} {do} not fit torch {torch.version} (CUDA {torch.cuda})"
+    lead = f"{comma_list([package.name for package in packages], 2)} {do} not fit torch {torch.version}"
     evidence = [*package_said(target, *packages), *_requiring(target, packages)]
     commands = [target.uninstall(*(package.name for package in packages + rivals))]
-    text = f"Remove them{'; ' + ', '.join(wanting) + ' required them' if wanting else ''}."
+    text = f"Uninstall {comma_list(package.name for package in packages + rivals)}"
     if rivals:
-        text += f" {', '.join(str(rival) for rival in rivals)} may have been overwritten."
         commands.append(target.install(*(_right(target, torch, rival) for rival in rivals)))
-        text = f"{text[:-1]}, and reinstall the packages that share files with them."
+        text += f", then reinstall {comma_list(rival.name for rival in rivals)}:"
+        text += f" the packages for CUDA {major} have files of the same names and may have overwritten them"
+    text += f". Required by {comma_list(wanting)}." if wanting else "."
     fix = Fix(text, tuple(commands), "config", DISTURBS, "nodedoctor stack.cuda-mixed")
-    return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix)
+    return Finding.warn(what, subject=f"cuda:{major}", evidence=evidence, fix=fix).led_by(lead)
 
 
 def _right(target: TargetPython, torch: Torch, rival: Package) -> str:

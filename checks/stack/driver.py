@@ -22,7 +22,7 @@ from nodedoctor.steps import look
 
 MINOR_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 FORWARD_DOCS = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
-DISTURBS = "the Python environment; a new driver needs the GPUs idle"
+DISTURBS = "jobs that use this Python environment; a new driver needs the GPUs idle"
 
 _ROOTS = ("driver.answers@node", "driver.module-userspace@node", "driver.modules@node")
 """Why torch may not be able to start CUDA."""
@@ -53,7 +53,7 @@ def torch_driver(
     """The CUDA torch was built with, if any, against the newest one the driver runs.
 
     Why: with a CPU-only torch or a driver too old for it, torch.cuda.is_available() is False on every rank.
-    Fix disturbs: the Python environment; a new driver needs the GPUs idle.
+    Fix disturbs: jobs that use this Python environment; a new driver needs the GPUs idle.
     Judges: FAIL when torch has no CUDA, is too new for the driver, or could not start CUDA.
     Fix: Install a torch for this driver, or a newer driver.
     Threshold: NVIDIA's CUDA compatibility table (cuda_driver table).

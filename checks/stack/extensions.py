@@ -16,7 +16,7 @@ from nodedoctor.patterns import regex
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import short_path
 
-DISTURBS = "the Python environment"
+DISTURBS = "jobs that use this Python environment"
 _BUILDS = regex(r"deepspeed|flashinfer-python|apex|megatron-.*|flash-attn")
 """Packages that compile when they are installed or first used."""
 FA_WHEELS = "https://github.com/Dao-AILab/flash-attention/releases"
@@ -26,8 +26,8 @@ FA_WHEELS = "https://github.com/Dao-AILab/flash-attention/releases"
 def flash_attn(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """What flash-attn's version or wheel says it was built for: CUDA major, torch minor, C++ ABI.
 
-    Why: a wheel for another torch fails at import: flash_attn_2_cuda...so: undefined symbol: _ZN3c10...
-    Fix disturbs: the Python environment; building it takes an hour.
+    Why: a wheel for another torch fails at import with an undefined symbol that begins with `_ZN3c10`.
+    Fix disturbs: jobs that use this Python environment; building it takes an hour.
     Judges: FAIL when the wheel was built for another torch, CUDA or C++ ABI.
     Fix: Install the wheel for this torch, or build it.
     Threshold: The names of the project's wheels.
@@ -83,7 +83,7 @@ def transformer_engine(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """The versions of Transformer Engine's packages, and the CUDA of its core against torch's.
 
     Why: its torch part is compiled against one torch and one core; others fail at import.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when its packages differ in version or CUDA, WARN where only one sign was seen.
     Fix: Reinstall all its packages in one version.
     Threshold: The packages' own metadata.
@@ -182,7 +182,7 @@ def undefined_symbol(target: TargetPython, torch: Torch, libraries: Libraries | 
     """The NCCL functions libtorch_cuda.so needs against those the libnccl exports that would be loaded.
 
     Why: import torch ends with `undefined symbol: nccl...` when an older libnccl comes first.
-    Fix disturbs: the Python environment; running jobs keep what they have loaded.
+    Fix disturbs: jobs that use this Python environment; running jobs keep what they have loaded.
     Judges: FAIL when the NCCL that is loaded lacks functions that torch calls.
     Fix: Remove the older libnccl from the search path.
     Threshold: The symbol tables of the two files.

@@ -130,7 +130,7 @@ def nccl_known_bad(
     """The NCCL that ranks have loaded, else the one torch would load, against versions with known bugs.
 
     Why: images that pin an old NCCL still have its hangs and data errors, fixed long ago.
-    Fix disturbs: the Python environment, and the job.
+    Fix disturbs: jobs that use this Python environment, and the job.
     Judges: WARN for an NCCL version with a known fault on this kind of node; a note where the fault is mild
     or not certain.
     Fix: Upgrade NCCL to the version that the row names.

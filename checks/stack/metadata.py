@@ -18,7 +18,7 @@ from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
-DISTURBS = "the Python environment"
+DISTURBS = "jobs that use this Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
 _ON_TORCH = ("torchvision", "torchaudio", "xformers", "vllm", "bitsandbytes", "deepspeed")
 APT = "/usr/lib/python3/dist-packages"
@@ -29,7 +29,7 @@ def metadata(target: TargetPython) -> Iterator[Finding]:
     """Requirements of training-related packages on other packages, from their metadata.
 
     Why: pip replaces a shared dependency for one package and breaks another; it fails only at import.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: WARN when an installed package's requirement is not met.
     Fix: Install the versions that the package asks for.
     Threshold: The packages' own metadata.
@@ -83,8 +83,13 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
         if others
         else "."
     )
+    missing = [entry.wanted.name for entry in broken if not entry.installed]
+    summary = f"{package} requires {'; '.join(lines[:3])}{more}"
+    if len(missing) == len(broken):
+        are = singular_or_plural(len(missing), "is", "are")
+        summary = f"{comma_list(missing, 3)} {are} missing ({package} requires {comma_list(missing, 3)})"
     return Finding.warn(
-        f"{package} requires {'; '.join(lines[:3])}{more}",
+        summary,
         subject=f"package:{package.name}",
         evidence=[said for one in broken for said in requirement_said(target, one)],
         fix=Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.metadata"),
@@ -106,7 +111,7 @@ def ray_protobuf(target: TargetPython) -> Iterator[Finding]:
 
     Why: with a wrong protobuf, Ray fails at import ("Descriptors cannot be created directly"); with a wrong
     click, its command line fails.
-    Fix disturbs: the Python environment; a Ray that is restarted ends its jobs on this node.
+    Fix disturbs: jobs that use this Python environment; a Ray that is restarted ends its jobs on this node.
     Judges: FAIL when protobuf or click are outside Ray's requirement.
     Fix: Install the versions that Ray asks for.
     Threshold: Ray's own metadata, and the stack_pins table.
@@ -146,7 +151,11 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
     fix = Fix(
         "Install a version that the package allows.", (target.install(str(asked.wanted)),), "config", DISTURBS
     )
-    summary = f"{asked}, but {_installed_instead(asked)}"
+    summary = (
+        f"{asked}, but {_installed_instead(asked)}"
+        if asked.installed
+        else f"{asked.wanted.name} is missing ({asked})"
+    )
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 

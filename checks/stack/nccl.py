@@ -11,10 +11,10 @@ from nodedoctor.facts.stack.places import library_said, package_said, pin_said
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Finding, Fix, reading
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look, without_entry
 from nodedoctor.wording import comma_list
 
-DISTURBS = "the Python environment; running jobs keep the NCCL they have loaded"
+DISTURBS = "jobs that use this Python environment; running jobs keep the NCCL they have loaded"
 VLLM_WHEEL = "vllm-nccl-"
 """vLLM 0.4 downloaded an NCCL of its own at install time, and loads that one for its collectives."""
 
@@ -25,7 +25,7 @@ def nccl_pin(target: TargetPython, torch: Torch, libraries: Libraries | None) ->
 
     Why: torch calls functions of the NCCL it was built with. An older one lacks them (undefined symbol at
     import) or has known bugs; ranks with different versions fail at init or hang.
-    Fix disturbs: the Python environment; running jobs keep the NCCL they have loaded.
+    Fix disturbs: jobs that use this Python environment; running jobs keep the NCCL they have loaded.
     Judges: FAIL when NCCL is missing, overwritten or older than torch requires, WARN when it is another
     version.
     Fix: Reinstall the pinned nvidia-nccl package.
@@ -216,10 +216,9 @@ def _winner_fix(target: TargetPython, pin: Pin, rule: Resolved) -> Fix:
     if rule.rule in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         folder = rule.path.rpartition("/")[0]
         what = rule.path if rule.rule == "LD_PRELOAD" else folder
-        text = f"Remove {what} from {rule.rule} where the job is started, or unset the variable."
-        return Fix(
-            text, (repair("unset {}", rule.rule),), "config", "new processes", "nodedoctor stack.nccl-copies"
-        )
+        text = f"Remove {what} from {rule.rule} where the job is started."
+        steps = (without_entry(rule.rule, what),)
+        return Fix(text, steps, "config", "new processes", "nodedoctor stack.nccl-copies")
     text = "Install the NCCL version torch was built with, even if it is listed: its file was replaced."
     command = target.reinstall(str(pin.wanted))
     return Fix(text, (command,), "config", DISTURBS, "nodedoctor stack.nccl-copies")

@@ -20,9 +20,9 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
 from nodedoctor.knowledge.versions.torch_pins import torch_release
 from nodedoctor.model import Evidence, Finding, Fix, Status, Step
-from nodedoctor.steps import look, repair
+from nodedoctor.steps import look, without_entry
 
-DISTURBS = "the Python environment"
+DISTURBS = "jobs that use this Python environment"
 
 
 @check("stack.torchvision", "torchvision version", tags={"fast"})
@@ -30,7 +30,7 @@ def torchvision(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """torchvision's requirement on torch, and the CUDA both were built with.
 
     Why: it is compiled against one torch; with another one `operator torchvision::nms does not exist`.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when its requirement on torch is not met, WARN when it is built for another CUDA.
     Fix: Install the release for this torch.
     Threshold: The package's metadata, and the torch_pins table.
@@ -46,7 +46,7 @@ def torchaudio(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """torchaudio's requirement on torch, and the CUDA both were built with.
 
     Why: it is compiled against one torch; with another one its library does not load (undefined symbol).
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when its requirement on torch is not met, WARN when it is built for another CUDA.
     Fix: Install the release for this torch.
     Threshold: The package's metadata, and the torch_pins table.
@@ -60,7 +60,7 @@ def triton(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """The installed triton against what this torch requires.
 
     Why: torch.compile generates code for one triton; with another one it fails at the first compiled step.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when triton is behind what torch requires or missing, WARN when it is ahead.
     Fix: Install the triton of this torch.
     Threshold: torch's metadata, and the torch_pins table.
@@ -76,7 +76,7 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
     """The installed nvidia-cudnn package against what this torch requires, and what the loader finds first.
 
     Why: torch refuses a cuDNN older than the one it was compiled with ("cuDNN version incompatibility").
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when cuDNN is missing or behind what torch requires, WARN when it is ahead or another copy is
     found first.
     Fix: Install the cuDNN that torch requires; clean LD_LIBRARY_PATH.
@@ -95,13 +95,14 @@ def cudnn(target: TargetPython, torch: Torch, libraries: Libraries | None) -> It
     won = libraries.winner("libcudnn.so") if libraries else None
     if won and won[1] and won[0].rule in ("LD_PRELOAD", "LD_LIBRARY_PATH") and own:
         version = f" {won[1].version}" if won[1].version.count(".") > 1 else ""
+        entry = won[0].path if won[0].rule == "LD_PRELOAD" else won[0].path.rpartition("/")[0]
         yield Finding.warn(
             f"{won[0].rule} loads cuDNN{version} from {won[0].path} before {own}",
             subject="library:libcudnn",
             evidence=resolved_said(won[0]),
             fix=Fix(
-                "Remove that folder from the path where the job is started.",
-                (repair("unset {}", won[0].rule),),
+                f"Remove {entry} from {won[0].rule} where the job is started.",
+                (without_entry(won[0].rule, entry),),
                 "config",
             ),
         )
@@ -112,7 +113,7 @@ def xformers(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """xformers' requirement on torch.
 
     Why: its kernels are compiled against one torch; with another they are silently skipped or crash.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL or WARN when torch is outside the requirement.
     Fix: Install the release for this torch.
     Threshold: The package's metadata, and the stack_pins table.
@@ -126,7 +127,7 @@ def vllm(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """vLLM's requirement on torch: every release since 0.6 needs one exact version.
 
     Why: its extension is compiled against one torch; with another one `vllm._C` fails with undefined symbol.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when torch is not the exact version that vLLM requires.
     Fix: Install vLLM's own torch, or the vLLM for this torch.
     Threshold: The package's metadata, and the stack_pins table.
@@ -140,7 +141,7 @@ def bitsandbytes(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """bitsandbytes' requirement on torch.
 
     Why: it loads its own library per CUDA version; outside its range 8-bit optimisers fail at import.
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL or WARN when the installed torch is outside the package's requirement.
     Fix: Install the release that fits this torch.
     Threshold: The package's own metadata, and the stack_pins table.
@@ -154,7 +155,7 @@ def deepspeed(target: TargetPython, torch: Torch) -> Iterator[Finding]:
     """DeepSpeed's requirement on torch, and the CUDA toolkit it compiles its operators with.
 
     Why: it compiles on first use, and fails when nvcc and torch's CUDA differ (op_builder/builder.py).
-    Fix disturbs: the Python environment.
+    Fix disturbs: jobs that use this Python environment.
     Judges: FAIL when torch is outside the requirement; WARN when the toolkit differs from torch's CUDA.
     Fix: Install the toolkit of torch's CUDA, or use prebuilt operators.
     Threshold: op_builder/builder.py of DeepSpeed.
@@ -293,7 +294,7 @@ def _pinned(
         return Finding.skip(f"the paste lists no {what}")
     fix = Fix("Install the version torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
     if package is None:
-        summary = f"torch {torch.version} requires {pin.wanted}, not installed"
+        summary = f"{pin.wanted.name} is missing (torch {torch.version} requires {pin.wanted})"
         return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
     evidence += package_said(target, package)
     if package.name == pin.wanted.name and pin.wanted.allows(package.version):

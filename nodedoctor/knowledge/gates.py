@@ -17,7 +17,8 @@ _WORST: tuple[Schedulable, ...] = ("no", "drain-when-idle", "yes")
 class GateRow:
     """One finding id or pattern of ids: `schedulable` where it fails, `warn` where it only warns.
 
-    With an `action` the row is for findings whose fix has that action.
+    With an `action` the row is for findings whose fix has that action. `harmless`: a difference or a setting
+    that slows and stops nothing by itself.
     """
 
     id: str
@@ -26,6 +27,7 @@ class GateRow:
     source: str
     warn: Schedulable = "yes"
     action: str = ""
+    harmless: bool = False
 
     @property
     def check(self) -> str:
@@ -59,6 +61,17 @@ def schedulable(id: str, status: Status, action: str = "") -> Schedulable:
     if row is None:
         return "no" if status is Status.FAIL else "yes"
     return row.schedulable if status is Status.FAIL else row.warn
+
+
+def strictness(answer: Schedulable) -> int:
+    """Where an answer comes: what lets no job start first."""
+    return _WORST.index(answer)
+
+
+def is_harmless(id: str) -> bool:
+    """Whether a finding is of a difference or a setting that slows and stops nothing by itself."""
+    row = gate_row(id)
+    return row is not None and row.harmless
 
 
 def worst(found: Iterator[Schedulable]) -> Schedulable:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from nodedoctor.model import Action, Finding, Move, Owner, Status
 from nodedoctor.patterns import regex
+from nodedoctor.wording import shortened
 
 REASON = 80
 """Characters of a reason: what `sinfo -R` and a node condition's column show of it; our choice."""
@@ -133,9 +134,8 @@ def owner_column(owner: str) -> str:
 
 
 def reason_of(headline: str, action: Move, owner: Owner, subjects: Sequence[str]) -> str:
-    """A drain reason: one plain line with the whole action, without what a shell would trip over."""
+    """A drain reason: whole clauses and the whole action, without what a shell would trip over."""
     words = action_words(action, owner, subjects)
     tail = f"; {words}" if words else ""
     plain = re.sub(r"[^ -~]", "?", headline).translate(_HARMLESS)
-    room = REASON - len(tail)
-    return (plain if len(plain) <= room else plain[: room - 3].rstrip() + "...") + tail
+    return shortened(plain, REASON - len(tail)) + tail

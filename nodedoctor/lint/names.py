@@ -10,7 +10,6 @@ from nodedoctor.knowledge.env_vars import EnvVar, env_var, env_vars, family, sug
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off
 from nodedoctor.patterns import regex
 from nodedoctor.steps import repair
-from nodedoctor.wording import sentences
 
 NEWEST = {"nccl": (2, 32, 3), "torch": (2, 15, 0)}
 """The newest releases the table of variables was made from (its `about` and `phantom` rows)."""
@@ -41,7 +40,7 @@ def _unknown(setting: Setting, node: NodeContext) -> Iterator[Remark]:
     if meant:
         yield Remark(
             "warn",
-            f"unknown variable, probably {meant} was intended",
+            f"unknown variable, probably {meant} was intended. As it is written, nothing reads it",
             f"Set {meant}={setting.value}.",
             (repair("unset {}", setting.name), repair("export {}={}", meant, setting.value)),
         )
@@ -75,9 +74,7 @@ def _phantom(setting: Setting, row: EnvVar) -> Remark:
     if "timeout" in row.instead:
         known = {found.framework: found.setting for found in timeout_settings()}
         fix += " " + "; ".join(f"{name}: {known[name]}" for name in _FRAMEWORKS if name in known) + "."
-    effect, *more = sentences(row.effect)
-    fix = " ".join([fix, *(f"{sentence}." for sentence in more)])
-    return Remark("warn", effect, fix, (repair("unset {}", setting.name),))
+    return Remark("warn", row.effect, fix, (repair("unset {}", setting.name),))
 
 
 def _versions(setting: Setting, row: EnvVar, node: NodeContext) -> Iterator[Remark]:

@@ -17,10 +17,7 @@ from nodedoctor.report.since import beginnings, since
 
 def document(report: Report) -> shape.Report:
     """The report as plain data, exactly as it is read back from its text."""
-    known = {
-        identifier(result.check, one.subject): one for result in report.results for one in result.findings
-    }
-    dated = beginnings(report.facts, known)
+    dated = beginnings(report.facts, report.results)
     return {
         "schema": SCHEMA,
         "tool": report.tool,

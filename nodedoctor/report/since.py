@@ -7,17 +7,21 @@ from typing import Any
 
 from nodedoctor.facts.kernel.lines import When, edges
 from nodedoctor.json_shapes import mapping, number
-from nodedoctor.model import Cause, Evidence, Finding
+from nodedoctor.model import Cause, Evidence, Result, identifier
 
 LOG = "kernel-log"
 """The probe whose quotes begin with the time of what they report, and the fact made of it."""
 
 
-def beginnings(facts: Mapping[str, Any] | None, findings: Mapping[str, Finding]) -> Mapping[str, When]:
-    """Of each finding the time of its first dated quote."""
+def beginnings(facts: Mapping[str, Any] | None, results: Iterable[Result]) -> Mapping[str, When]:
+    """Of each finding, by its id, the time of its first dated quote."""
     boot = number(mapping((facts or {}).get(LOG)).get("booted"))
-    first = {id: _first(finding.evidence, boot) for id, finding in findings.items()}
-    return {id: when for id, when in first.items() if when}
+    return {
+        identifier(result.check, finding.subject): when
+        for result in results
+        for finding in result.findings
+        if (when := _first(finding.evidence, boot))
+    }
 
 
 def since(cause: Cause, beginnings: Mapping[str, When]) -> str | None:
@@ -27,6 +31,6 @@ def since(cause: Cause, beginnings: Mapping[str, When]) -> str | None:
 
 
 def _first(evidence: Iterable[Evidence], boot: float | None) -> When | None:
-    quotes = (one.text for one in evidence if one.probe == LOG and one.kind == "quote")
+    quotes = (quote.text for quote in evidence if quote.probe == LOG and quote.kind == "quote")
     dated = [when for quote in quotes for when in edges(quote, boot) if when.iso]
     return min(dated, key=lambda when: when.seconds or 0.0, default=None)

@@ -18,14 +18,13 @@ from tiers import first, some
 from checks.kernel.xid import checks_of_same_fault
 from nodedoctor.declare.registry import Check
 from nodedoctor.engine.causes.devices import Devices
-from nodedoctor.engine.causes.headlines import shortened
 from nodedoctor.engine.causes.roots import PROBE, diagnose
 from nodedoctor.engine.plugins import discover
 from nodedoctor.knowledge.ownership import REASON, owner_column, owner_word, reason_of
 from nodedoctor.model import Cause, Finding, Fix, Observation, Outcome, Report, Result, Status, identifier
 from nodedoctor.report import json as json_report
 from nodedoctor.steps import drastic, resets
-from nodedoctor.wording import SUMMARY, subject_label
+from nodedoctor.wording import SUMMARY, shortened, subject_label
 
 HERE = Path(__file__).parent.parent
 DEMOS = HERE.parent / "nodedoctor" / "demo"

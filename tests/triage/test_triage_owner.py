@@ -66,7 +66,8 @@ def test_a_process_is_named_alone_only_where_it_was(tmp_path: Path) -> None:
 
 def test_sizes_beyond_the_gpu_say_nothing_of_others(tmp_path: Path) -> None:
     text = FULL.format(gpu=0, held="Process 9 has 17179869184.00 GiB memory in use. " + ITSELF, own="70.00")
-    assert judged(tmp_path, raised(0, text)).verdict.headline == "rank 0 ran out of GPU memory"
+    headline = judged(tmp_path, raised(0, text)).verdict.headline
+    assert headline == "rank 0 ran out of GPU memory: 1.50 GiB wanted, 0.303 of 79.15 GiB free"
 
 
 def test_a_full_gpu_names_who_holds_it(tmp_path: Path) -> None:

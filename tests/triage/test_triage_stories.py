@@ -332,13 +332,19 @@ def test_subgroups_are_not_compared(tmp_path: Path) -> None:
     assert judged(tmp_path, text).verdict.cause == "undetermined"
 
 
+def test_a_variable_that_nothing_reads_is_a_subject_where_the_log_names_it(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("export NCCL_TIMEOUT=3600\n" + (LOGS / "skyrl_policy_train.log").read_text())
+    claims = dict(examine_job([str(log)]).verdict.not_the_cause)
+    assert "SKYRL_WORKER_NCCL_TIMEOUT_IN_S" in claims["NCCL_TIMEOUT"]
+
+
 def test_skyrl_article() -> None:
     verdict = examine_job([str(LOGS / "skyrl_policy_train.log")]).verdict
     assert (verdict.outcome, verdict.culprits) == ("undetermined", ())
     claims = {claim: why for claim, why in verdict.not_the_cause}
     assert "1.09 GB" in claims["network bandwidth or the amount of data"]
-    assert "NCCL_TIMEOUT" in claims
-    assert "SKYRL_WORKER_NCCL_TIMEOUT_IN_S" in claims["NCCL_TIMEOUT"]
+    assert "NCCL_TIMEOUT" not in claims
     assert verdict.fixes == ()
     commands = [command for step in verdict.next for command in step.commands]
     assert (

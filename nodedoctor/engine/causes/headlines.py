@@ -6,17 +6,14 @@ import re
 
 from nodedoctor.model import Finding
 from nodedoctor.patterns import regex
-from nodedoctor.wording import SUMMARY, about
+from nodedoctor.wording import SUMMARY, about, shortened
 
 _NUMBER = regex(r"\d(?:\d|[.,]\d)*")
-_ASIDE = regex(r" \([^()]*\)")
-_CLAUSE = (regex("; |: "), regex(", "))
 _WHEN = re.compile(
     r"(?:, \d+ times)?(?: (?:at|from|to) (?:(?:(?:[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2}|\d{4}-\d\d-\d\d)"
     r"[ T])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?: \d{4})?"
     r"|\d+(?:\.\d+)? s(?: after boot|(?= to \d+(?:\.\d+)? s after boot))))+"
 )
-_OPEN = regex(r"\([^)]{0,299}$| '[^']{0,299}$")
 _ADDRESS = regex(r"\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b[0-9a-f]{12,}\b")
 
 
@@ -29,20 +26,6 @@ def headline(finding: Finding, shared: int) -> str:
     if finding.headline:
         return shortened(finding.headline, SUMMARY)
     return shortened(about(finding.subject, summary), SUMMARY)
-
-
-def shortened(text: str, longest: int) -> str:
-    """The first sentence of a text, and of it what fits, ended at a clause or a word."""
-    plain = re.split(r"(?<=[^.\d])\. |\n", text, maxsplit=1)[0].rstrip(".")
-    if len(plain) > longest:
-        plain = _ASIDE.sub("", plain)
-    if len(plain) <= longest:
-        return plain
-    for mark in _CLAUSE:
-        ends = [found.start() for found in mark.finditer(plain, longest * 2 // 5, longest)]
-        if whole := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
-            return whole[-1]
-    return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
 
 
 def masked(summary: str) -> str:

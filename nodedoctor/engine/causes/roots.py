@@ -14,7 +14,7 @@ from nodedoctor.children.exhaustion import STARVED, exhausted_in
 from nodedoctor.declare.registry import Check, probes_of
 from nodedoctor.engine.causes.devices import Devices
 from nodedoctor.engine.causes.headlines import headline, masked
-from nodedoctor.knowledge.gates import schedulable, worst
+from nodedoctor.knowledge.gates import is_harmless, schedulable, strictness, worst
 from nodedoctor.knowledge.ownership import move_of, reason_of
 from nodedoctor.model import (
     Cause,
@@ -259,8 +259,7 @@ class _Work:
             (self._severity(root, found), self._cause(root, found, unjudged.get(root, 0)))
             for root, found in members.items()
         ]
-        made.sort(key=lambda pair: (pair[1].preview, -pair[0], *_weight(pair[1])))
-        return tuple(cause for _, cause in made)
+        return tuple(cause for _, cause in sorted(made, key=lambda pair: _order(*pair)))
 
     def _severity(self, root: str, found: Sequence[NamedFinding]) -> int:
         known = self.sick.get(root)
@@ -283,6 +282,9 @@ class _Work:
         subjects = sorted(set(shared), key=_natural) if shared else [finding.subject] if head else []
         owner, action = move_of(head.check if head else "", finding, shared=len(shared) > 1)
         preview = all(named.finding.preview for named in found)
+        gate: Schedulable = "yes" if preview else self._schedulable([head] if head else found)
+        if gate == "yes" and action == "replace-node":
+            action = "investigate"  # what keeps no job away replaces no node
         about = tuple(subject for subject in subjects if subject)
         return Cause(
             id=root,
@@ -293,7 +295,7 @@ class _Work:
             unjudged=unjudged,
             owner=owner,
             action=action,
-            schedulable="yes" if preview else self._schedulable([head] if head else found),
+            schedulable=gate,
             reason=reason_of(title, action, owner, about),
             fix=finding.fix,
             preview=preview,
@@ -313,10 +315,22 @@ def _differ(other: NamedFinding, named: NamedFinding) -> bool:
     return other.finding.preview and not named.finding.preview
 
 
-def _weight(cause: Cause) -> tuple[int, bool, tuple[tuple[int, str], ...]]:
-    """Sorts equally severe causes: what explains most, then what somebody can act on."""
+def _order(severity: int, cause: Cause) -> tuple[object, ...]:
+    """Sorts causes: what counts, the most severe, what keeps jobs away, down and slow before odd.
+
+    Jobs wait for what keeps them away, a slow device slows them, and a version that differs from the others'
+    does neither by itself. Of equals what explains most comes first, then what somebody can act on.
+    """
     explained = len(cause.explains) + cause.unjudged
-    return -explained, cause.owner == "undetermined", _natural(cause.id)
+    return (
+        cause.preview,
+        -severity,
+        strictness(cause.schedulable),
+        is_harmless(cause.id),
+        -explained,
+        cause.owner == "undetermined",
+        _natural(cause.id),
+    )
 
 
 def _root(id: str, parents: Mapping[str, str]) -> str:

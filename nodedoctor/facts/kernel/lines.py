@@ -51,8 +51,8 @@ class When:
     @property
     def boot(self) -> float | None:
         """When the node booted, in seconds since 1970, where a time since boot is dated."""
-        since, counted, _ = self.text.partition(" s after boot")
-        return self.seconds - float(since) if counted and self.absolute and self.seconds else None
+        since, separator, _ = self.text.partition(" s after boot")
+        return self.seconds - float(since) if separator and self.absolute and self.seconds else None
 
     @property
     def short(self) -> str:

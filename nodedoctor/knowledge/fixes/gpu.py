@@ -74,5 +74,7 @@ def look_at(
     disturbs: str = "nothing",
     docs: str = "",
 ) -> Fix:
-    """Something to look into; the ticket's sentence comes last, for when it cannot be solved here."""
-    return Fix(f"{text} {ticket(gpu)}", steps, action, disturbs, f"nodedoctor {verify}", docs)
+    """Something to look into; the ticket's sentence comes last, where no command here repairs it."""
+    if not any(step.role == "repair" for step in steps):
+        text = f"{text} {ticket(gpu)}"
+    return Fix(text, steps, action, disturbs, f"nodedoctor {verify}", docs)

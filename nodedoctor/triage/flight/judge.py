@@ -97,7 +97,8 @@ def _find_mismatches(groups: Sequence[GroupAlignment], dumps: dict[int | None, R
             for rank in picked
         )
         who = describe_identities(culprits) if culprits else f"ranks {rank_ranges(shown)}"
-        headline = f"{who} and the others {mismatch.what} at number {mismatch.seq} of {group.title}"
+        others = " and the others" if culprits else ""
+        headline = f"collective {mismatch.seq} of {group.title}: {who}{others} {mismatch.what}"
         our_calls, their_calls = (
             {shown[r] for r in mismatch.ranks},
             {shown[r] for r in shown if r not in mismatch.ranks},

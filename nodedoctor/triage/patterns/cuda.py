@@ -13,8 +13,8 @@ class GpuFull:
     """CUDA had no memory left for this process.
 
     `others` is the memory in GiB that processes other than this one held then, None where it does not say;
-    `total` that of the GPU; `holder` the pid of the one among them that held most, as the program saw it, and
-    `holders` how many of them it saw.
+    `total` that of the GPU, `free` what was left of it; `holder` the pid of the one among them that held
+    most, as the program saw it, and `holders` how many of them it saw.
     """
 
     wanted: str = ""
@@ -22,6 +22,7 @@ class GpuFull:
     total: float = 0.0
     holder: int | None = None
     holders: int = 0
+    free: float | None = None
 
     @property
     def crowded(self) -> bool:
@@ -72,9 +73,10 @@ def _gpu_full(match: re.Match[str]) -> GpuFull:
             total,
             max(gib_by_pid, key=lambda pid: gib_by_pid[pid]),
             len(gib_by_pid),
+            free,
         )
     others = total - free - own if free is not None and own else None
-    return GpuFull(wanted, others, total)
+    return GpuFull(wanted, others, total, free=free)
 
 
 SIGNS = read_rows(

@@ -77,7 +77,7 @@ SIGNS = read_rows(
 SET_UP
     ^NCCL version \d|NCCL INFO (?:NCCL version|Bootstrap|NET/|Using network)
 DuplicateGpu
-    Duplicate GPU detected : rank (?P<ranks>\d+ and rank \d+)
+    Duplicate GPU detected : rank (?=(?P<rank>\d+) )(?P<ranks>\d+ and rank \d+)
 # NCCL, nccl-tests (src/common.h) and torch
 NcclError
     \b(?P<result>nccl(?:Remote|System|Internal|UnhandledCuda|InvalidUsage|InvalidArgument)(?:Error)?)\b
@@ -89,7 +89,7 @@ _make_communicator
     |Destroy COMPLETE)
 [network_socket_interface]
 no-interface  personal
-  NCCL found no network interface: NCCL_SOCKET_IFNAME, where it is set, matches none
+  NCCL found no network interface that NCCL_SOCKET_IFNAME allows
     [Nn]o (?:socket )?interface found|connecting to address .{0,80}\bfamily \d{1,6} is neither AF_INET
 connect-failed  quoted
   NCCL could not connect to a peer's address
@@ -110,11 +110,16 @@ ib-memory-refused  quoted
     Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?:4|10)\b
     |IBV_WC_(?:LOC_PROT|REM_ACCESS)_ERR)|(?:Remote access|Local protection) (?:error )?on \w+:\d+/(?:IB|RoCE)
 # libmlx5, not of flushed entries; NCCL; UCX's words for the same statuses (src/uct/ib/mlx5/ib_mlx5_log.c)
+ib-completion-error
+  {peer:a peer} stopped answering over InfiniBand (error {error:12}, retries used up): the path, different
+  fabrics, or its process exited
+    Got completion (?:from (?P<peer>peer [^\s<]+)(?:<\S*)? )?with (?:error|status)[ =](?P<error>1[23]\b
+    |IBV_WC_R(?:NR_R)?ETRY_EXC_ERR)|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded
 ib-completion-error  quoted
-  InfiniBand gave up on a peer: the path to it, different fabrics, or its process ended
+  a transfer over InfiniBand ended with an error
     mlx\d+: \S{1,64}: got completion with error:
-    |Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!(?:4|5|10)\b)\d+
-    |IBV_WC_(?!WR_FLUSH|LOC_PROT|REM_ACCESS)\w+)|(?:[Tt]ransport|RNR) retry (?:count|counter) exceeded
+    |Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!(?:4|5|10|12|13)\b)\d+
+    |IBV_WC_(?!WR_FLUSH|LOC_PROT|REM_ACCESS|R(?:NR_R)?ETRY_EXC)\w+)
     |(?:Remote (?:operation|invalid request)|Local (?:length|QP operation)) (?:error )?on \w+:\d+/(?:IB|RoCE)
 ib-event  of_node
   the InfiniBand adapter reported a fault

@@ -79,9 +79,10 @@ class WorldSize:
 
 @record
 class SettingMentioned:
-    """A framework or a setting that is named: advice depends on it."""
+    """A framework or a setting that is named, with its value where that matters: advice depends on it."""
 
     name: str
+    value: str = ""
 
 
 @record
@@ -265,7 +266,13 @@ _setting_mentioned
     (?P<skyrl>SkyRL|skyrl|skyRL|SKYRL_|policy_train)|(?P<deepspeed>DeepSpeed|deepspeed|Deepspeed)
     |(?P<openrlhf>OpenRLHF|openrlhf)|(?P<verl>\bverl\b|WorkerDict)|(?P<megatron>[Mm]egatron)
     |(?P<swift>\bswift[/.]|ms-swift)|(?P<torchtitan>torchtitan)|(?P<lightning>lightning)
-    |(?P<variable>\bNCCL_TIMEOUT\b)|(?P<accelerate>accelerate)|(?P<transformers>transformers)
+    |(?P<accelerate>accelerate)|(?P<transformers>transformers)
+# no library reads it, and many set it
+SettingMentioned  name=NCCL_TIMEOUT
+    \bNCCL_TIMEOUT\b
+# NVIDIA/nccl, src/misc/param.cc and socket.cc; a shell
+SettingMentioned  name=NCCL_SOCKET_IFNAME
+    \bNCCL_SOCKET_IFNAME(?:=| set (?:by environment )?to )(?P<value>[^\s,;'"]{1,40})
 SettingMentioned  name=multimodal
     vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
 RANK_OF_PID

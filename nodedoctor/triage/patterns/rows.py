@@ -15,7 +15,8 @@ blank: where a piece of a pattern does, it ends in `[ ]`.
         ^(?P<host>[\\w.-]+): rank (?P<rank>\\d+) exited with code (?P<code>\\d+)
 
 Groups of a pattern fill the fields of their names, `code2` that of `code`; `hint` is a symptom that settles
-nothing by itself. A row may begin with a function instead, which makes the event from the match.
+nothing by itself. `{error:12}` in a sentence is the group `error`, else 12. A row may begin with a function
+instead, which makes the event from the match.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ _READERS: dict[str, Callable[[str], object]] = {
 
 _BLOCK = re.compile(r"^(?!#)\S.*(?:\n .*)*", re.MULTILINE)
 _DIGITS = "0123456789"
+_GAP = re.compile(r"\{(\w+):([^{}]*)\}")
 
 
 def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
@@ -99,7 +101,15 @@ def _symptom_maker(cause: str, name: str, sentence: str, values: dict[str, Any])
     assert cause in get_args(Cause), cause
     quoted, hint = values.pop("quoted", False), values.pop("hint", False)
     what = Symptom(cast(Cause, cause), name, sentence, decisive=not hint, **values)
+    if _GAP.search(sentence):
+        return lambda match: replace(what, sentence=_fill_gaps(sentence, match))
     return (lambda match: replace(what, words=quoted_text(match))) if quoted else lambda _: what
+
+
+def _fill_gaps(sentence: str, match: re.Match[str]) -> str:
+    """A sentence with what the pattern's groups caught, or their defaults."""
+    caught = match.groupdict()
+    return _GAP.sub(lambda gap: caught.get(gap[1]) or gap[2], sentence)
 
 
 def _mark_maker(mark: Mark) -> Maker:

@@ -56,6 +56,12 @@ class CollectiveFingerprint:
     shown: str
 
     @property
+    def number(self) -> str:
+        """Its number in the sequence of its group, or ''."""
+        match = re.search(r"SequenceNumber=(\d+)", self.shown)
+        return match[1] if match else ""
+
+    @property
     def kind(self) -> str:
         """The collective's name, as `ALLREDUCE`."""
         match = re.search(r"OpType=(\w+)|^(_?[A-Z][A-Z_]{3,})", self.shown)
@@ -69,7 +75,7 @@ class CollectiveFingerprint:
         return " ".join(match[1].replace(",", ", ") for match in (shape, kind) if match)
 
 
-CALLED_DIFFERENT = "the ranks called different collectives at the same time"
+CALLED_DIFFERENT = "called different collectives at the same time"
 
 
 @record
@@ -135,7 +141,7 @@ def _parameter_mismatch(match: re.Match[str]) -> CollectiveMismatch:
         its = f"sizes {match['other_sizes']}" if match["other_sizes"] else "other sizes"
         sides = [(match["mine"], f"sizes {match['sizes']}"), (match["process"], its)]
     shown = tuple(CollectiveFingerprint(rank_number(rank), what) for rank, what in sides if rank)
-    return CollectiveMismatch(shown, "their models do not have the same parameters")
+    return CollectiveMismatch(shown, "have models with different parameters")
 
 
 def _store_wait(match: re.Match[str]) -> StoreWait:

@@ -35,6 +35,7 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
         for rank in verdict.coverage.ranks_missing[:MISSING]:
             people.setdefault((world, rank), Identity(rank=rank, world=world))
     waits = {(wait.who.world, wait.who.rank): wait for wait in timeline.waits}
+    victims = {(who.world, who.rank) for who in verdict.victims}
     steps = last_steps(timeline.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
     for key in sorted(people)[:MOST]:
@@ -42,7 +43,7 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
         rows.append(
             RankState(
                 people[key],
-                "waited" if wait is not None else _rank_state(last_event),
+                "waited" if wait is not None else _rank_state(last_event, key in victims),
                 event_name(last_event) if last_event is not None else "",
                 wait.work.op if wait is not None else "",
                 wait.work.seq if wait is not None else None,
@@ -53,11 +54,13 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
     return tuple(rows)
 
 
-def _rank_state(event: Event[Any] | None) -> str:
+def _rank_state(event: Event[Any] | None, is_victim: bool) -> str:
     if event is None:
         return "missing"
     if isinstance(event.what, (ProcessExit, ExceptionRaised)):
         return "died"
     if event.what is Mark.JOB_FINISHED:
         return "finished"
+    if is_victim:
+        return "waited"
     return "running" if isinstance(event.what, TrainingStep) else "unknown"

@@ -79,7 +79,7 @@ def judge_incident(
         timeline=_make_timeline(timeline),
         owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
         kinds_alike=_kinds_alike(weighed),
-        weighed=_weight_sentences(weighed),
+        weighed=weigh.based_on(weighed[0]),
         alternatives=_make_alternatives(weighed),
         incidents=timeline.incidents,
         coverage=coverage,
@@ -95,14 +95,6 @@ def _confidence_of(weighed: Sequence[WeighedCandidate]) -> Confidence:
 def _kinds_alike(weighed: Sequence[WeighedCandidate]) -> tuple[str, ...]:
     rivals = [rival.candidate for rival in weigh.close_seconds(weighed[0], weighed[1:])]
     return tuple(dict.fromkeys(kind_of(rival.cause, rival.evidence, rival.owner) for rival in rivals))
-
-
-def _weight_sentences(weighed: Sequence[WeighedCandidate]) -> str:
-    """What the verdict rests on, and why the strongest other cause counts less."""
-    sentences = weigh.rests_on(weighed[0])
-    for rival in _other_causes(weighed)[:1]:
-        sentences += f" It outweighs {rival.candidate.cause}: {weigh.why_less_likely(weighed[0], rival)}."
-    return sentences
 
 
 def _other_causes(weighed: Sequence[WeighedCandidate]) -> list[WeighedCandidate]:

@@ -29,7 +29,7 @@ from nodedoctor.triage.verdict.causes.first_exits import FirstEnd, first_end, pe
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.wording import decimal
 
-_ONE_ELEMENT = " of one element (a barrier, or a check of overflow or gradient norm)"
+_ONE_ELEMENT = " (one element: a barrier, or an overflow or gradient-norm check)"
 _COLLECTIVE = re.compile(r"torch[/\\]distributed[/\\](?:distributed_c10d|c10d_logger|rendezvous)\.py$")
 """Where torch waits for other ranks."""
 _OWN_WORDS = (ExceptionRaised, Mark.BARRIER_VICTIM, GlooTimeout, PeerGone, NcclError, StoreWait)
@@ -66,7 +66,8 @@ def open_question(timeline: Timeline) -> str:
     same = [wait.who for wait in timeline.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = describe_identities(same) or "a rank"
     limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
-    what = (first.work.op or "a collective") + (_ONE_ELEMENT if first.work.numel_in == 1 else "")
+    number = f" {first.work.seq}" if first.work.seq is not None else ""
+    what = f"{first.work.op or 'a collective'}{number}{_ONE_ELEMENT if first.work.numel_in == 1 else ''}"
     size = groups.ranks_in_collective(timeline)
     if size is not None and first.work.seq == 1:
         return (
@@ -75,7 +76,7 @@ def open_question(timeline: Timeline) -> str:
         )
     if size is not None:
         return (
-            f"all {size} ranks entered {what}, number {first.work.seq}, and none left it in time: the path"
+            f"all {size} ranks entered {what} and none left it in time: the path"
             " between their GPUs, an earlier operation on one of them, or two groups in a different order"
         )
     if not first.work.op:
@@ -90,8 +91,7 @@ def open_question(timeline: Timeline) -> str:
     size = groups.size_of(timeline)
     missing = size - len(waiting) if size is not None else 0
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
-    number = f", number {first.work.seq}" if first.work.seq is not None else ""
-    return f"{who} waited{limit} in {what}{number}; the lines of the {absent} are not in these logs"
+    return f"{who} waited{limit} in {what}; the lines of the {absent} are not in these logs"
 
 
 def _describe_lost_peer(timeline: Timeline) -> str:

@@ -399,7 +399,7 @@ def test_a_container_that_lost_its_devices_is_told_so():
     error = InitError("UNKNOWN", 999, "Unknown Error")
     facts = (bus(1), driven(1, withheld=(0,), control=False), Gpus("nvml", init_error=error), DOCKER)
     (found,) = answered(*facts, DriverAnswers((DriverAnswer("nvml", "ok", 0.1, init_error=error),)))
-    assert found.summary == "the device cgroup denies access to the NVIDIA devices"
+    assert found.summary == "this container lost access to the NVIDIA devices (device cgroup)"
     assert found.fix is not None and "daemon-reload" in found.fix.text
 
 

@@ -95,10 +95,10 @@ def test_each_of_them_alone_is_fine(name):
 
 
 SIX = {
-    "NCCL_TIMEOUT": ("1200", "warn", "Nothing reads it"),
+    "NCCL_TIMEOUT": ("1200", "warn", "no library reads it"),
     "NCCL_ASYNC_ERROR_HANDLING": ("1", "warn", "TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     "NCCL_IB_HCA": ("mlx5_9", "fail", "no RDMA device mlx5_9"),
-    "NCCL_SOCKET_IFNAME": ("eth9", "fail", "no interface eth9"),
+    "NCCL_SOCKET_IFNAME": ("eth9", "fail", "no such interface"),
     "NCCL_P2P_DISABLE": ("1", "warn", "traffic bypasses NVLink"),
     "NCCL_DEUBG": ("INFO", "warn", "probably NCCL_DEBUG was intended"),
 }
@@ -133,7 +133,7 @@ def test_six_variables_six_findings():
         ("NCCL_SOMETHING_NEW", "1", "2.9.0", "2.27.5", "warn", "nothing known reads it"),
         ("NCCL_SOMETHING_NEW", "1", "2.9.0", "2.99.1", "pass", "newer than the table"),
         ("CUDA_VISBLE_DEVICES", "0", "2.9.0", "2.27.5", "warn", "CUDA_VISIBLE_DEVICES"),
-        ("TORCH_DISTRIBUTED_DETAIL", "1", "2.9.0", "2.27.5", "warn", "Nothing reads it"),
+        ("TORCH_DISTRIBUTED_DETAIL", "1", "2.9.0", "2.27.5", "warn", "no library reads it"),
         # values and units
         ("NCCL_IB_TIMEOUT", "1200", "2.9.0", "2.27.5", "warn", "exponent from 1 to 22"),
         ("NCCL_IB_TIMEOUT", "0", "2.9.0", "2.27.5", "warn", "forever"),
@@ -168,7 +168,7 @@ def test_six_variables_six_findings():
         ("NCCL_IB_HCA", "=mlx5_1:2", "2.9.0", "2.27.5", "fail", "mlx5_1:2"),
         ("NCCL_IB_HCA", "^mlx5_9", "2.9.0", "2.27.5", "pass", ""),
         ("NCCL_SOCKET_IFNAME", "eth", "2.9.0", "2.27.5", "pass", ""),
-        ("NCCL_SOCKET_IFNAME", "=eth", "2.9.0", "2.27.5", "fail", "no interface eth"),
+        ("NCCL_SOCKET_IFNAME", "=eth", "2.9.0", "2.27.5", "fail", "no such interface"),
         ("GLOO_SOCKET_IFNAME", "eth", "2.9.0", "2.27.5", "fail", "gloo"),
         ("CUDA_VISIBLE_DEVICES", "0,1,8", "2.9.0", "2.27.5", "fail", "GPU 8 does not exist"),
         ("CUDA_VISIBLE_DEVICES", "0,0", "2.9.0", "2.27.5", "fail", "twice"),

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nodedoctor.model import Action, Fix, Step
-from nodedoctor.steps import as_steps, drastic, looks
-from nodedoctor.triage.describe import rank_ranges
+from nodedoctor.steps import as_steps, drastic, look, looks
+from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight.judge import RecordedCall
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Cause, Event, Verdict
+from nodedoctor.triage.model import Cause, Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import SettingMentioned
@@ -79,9 +79,25 @@ def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
     if not fixes:
         rows = _FIXES.get(verdict.cause, ())
         fixes = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
+        if verdict.cause in _NODE_FIRST:
+            fixes.insert(0, _node_now(verdict.culprits))
     if verdict.cause == "timeout_too_short_legit_work" and timeline.waits:
         fixes += timeouts.timeout_fixes(names)
     return tuple(fixes)
+
+
+_NODE_FIRST = ("cpu_stuck_or_slow_rank", "peer_died")
+"""Causes of which the node knows more than the logs."""
+_NODES = 4
+"""Nodes that are looked at one by one."""
+
+
+def _node_now(culprits: Sequence[Identity]) -> Fix:
+    """A look at the culprits' nodes, by name where they have one."""
+    hosts = sorted({who.host for who in culprits if who.host is not None})
+    who = describe_identities(Identity(rank=who.rank) for who in culprits if who.rank is not None)
+    text = f"Check the node of {who or 'that process'} now: GPU, kernel log, storage, memory."
+    return Fix(text, tuple(look("ssh {} nodedoctor", host) for host in hosts[:_NODES]) or looks("nodedoctor"))
 
 
 def _deciding_events(verdict: Verdict) -> list[Event[Any]]:
@@ -114,12 +130,12 @@ def not_the_cause(
             )
         )
     if timeline.waits:
+        names = frameworks_and_settings(timeline)
         variable, why = NO_SUCH_VARIABLE
-        where = "; ".join(
-            f"{row.framework}: {row.setting}"
-            for row in timeouts.settings_in_use(frameworks_and_settings(timeline))
-        )
-        claims.append((variable, f"{why}, which is set elsewhere ({where})"))
+        if variable in names:
+            rows = timeouts.settings_in_use(names)
+            where = "; ".join(f"{row.framework}: {row.setting}" for row in rows)
+            claims.append((variable, f"{why}, which is set elsewhere ({where})"))
         group_claim = guesses.other_group(timeline)
         if group_claim:
             claims.append(group_claim)
@@ -134,7 +150,8 @@ def not_the_cause(
                     f" {limit / 1000 / step:.0f} steps",
                 )
             )
-        if first is not None and first.who.rank not in (None, *suspects):
+        all_came = groups.ranks_in_collective(timeline) is not None
+        if first is not None and first.who.rank not in (None, *suspects) and not all_came:
             claims.append(
                 (f"rank {first.who.rank}", "the rank that prints the timeout waited for another one")
             )
@@ -169,7 +186,8 @@ def next_measurements(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         fixes.append(_WITHOUT_P2P)
     if not timeline.of_kind(RecordedCall):
         fixes.append(_recorder_step(torch_version(timeline)))
-    fixes.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
+    if verdict.cause != "cpu_stuck_or_slow_rank":  # whose fixes have it
+        fixes.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))
     return tuple(fixes)
 
 
@@ -276,7 +294,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "cpu_stuck_or_slow_rank": (
         (
-            "Look at the missing rank when it happens again: storage, data loader, a lock, a prompt.",
+            "If it hangs again, look before it is killed: storage, data loader, a lock, a prompt.",
             ("nodedoctor triage --live",),
             "investigate",
         ),

@@ -28,19 +28,23 @@ def unseen_explanations(timeline: Timeline) -> tuple[tuple[Cause, str], ...]:
         return (
             (
                 "p2p_pcie_acs_iommu",
-                "all ranks entered and none finished: a data path, and no line says which",
+                "all ranks entered and none finished: no data moves between the GPUs of a node",
             ),
-            ("network_ib", "the same; no adapter or port reported a fault"),
+            ("network_ib", "or no data moves between nodes, though no adapter or port reported a fault"),
         )
     settings = {event.what.name for event in timeline.of_kind(SettingMentioned)}
     mismatch = MODALITIES if "multimodal" in settings else MICRO_BATCHES if _is_all_gather(first.work) else ""
     causes: list[tuple[Cause, str]] = []
     if mismatch:
         causes.append(("collective_mismatch", mismatch))
-    causes.append(("cpu_stuck_or_slow_rank", "no line shows a rank that was alive and did not come"))
-    causes.append(("peer_died", "no exit, signal or lost connection of another rank is in these logs"))
+    causes.append(
+        ("cpu_stuck_or_slow_rank", "a rank was alive and did not come: its log or stack shows where it was")
+    )
+    causes.append(("peer_died", "another rank exited: its log shows the exit, or its launcher's does"))
     if not mismatch:
-        causes.append(("collective_mismatch", "no other rank's collective is in these logs"))
+        causes.append(
+            ("collective_mismatch", "another rank called another collective: its own timeout line names it")
+        )
     if timeline.of_kind(WatchdogStuck):
         causes.sort(key=lambda pair: pair[0] != "cpu_stuck_or_slow_rank")
     return tuple(causes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 
 from nodedoctor.model import Fix
@@ -28,6 +28,7 @@ from nodedoctor.triage.patterns.watchdog import DesyncMissing
 from nodedoctor.triage.timeline import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import ended_bars
 from nodedoctor.triage.verdict.causes.groups import mixes_groups
+from nodedoctor.wording import count_with_noun
 
 _COLLECTIVES = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|broadcast|barrier|all_to_all|\breduce\(|gather|scatter"
@@ -71,35 +72,44 @@ def reported_mismatch(timeline: Timeline) -> Iterator[Candidate]:
     )
     culprits = tuple(Identity(rank=rank) for rank in odd_ranks)
     parties = () if odd_ranks else tuple(Identity(rank=rank) for rank in sorted(shown))
-    who = (
-        f"{describe_identities(culprits)} differs from the others"
-        if odd_ranks
-        else f"{describe_identities(parties) or 'ranks'} differ"
-    )
-    about = mismatches[0].what.about
-    kinds = {fingerprint.kind for fingerprint in shown.values() if fingerprint.kind}
-    if len(shown) == 1:  # the line ends before it names the other one
-        who, about = (
-            f"{describe_identities(parties)} and another rank differ",
-            "what they called is not the same",
-        )
-    elif len(kinds) == 1 and about == CALLED_DIFFERENT:
-        about = f"the ranks called {next(iter(kinds))} with tensors that differ"
-    calls = [
-        f"rank {rank}: {call}"
-        for rank in sorted(shown)
-        if (call := _describe_call(shown[rank], len(kinds) > 1))
-    ]
-    about += f" ({', '.join(calls[:3])})" if len(calls) > 1 else ""
     yield Candidate(
         "collective_mismatch",
         "compared",
         "high" if odd_ranks else "medium",
-        f"{who}: {about}",
+        _describe_mismatch(shown, set(odd_ranks), mismatches[0].what.about),
         tuple(mismatches[:4]),
         culprits,
         parties=parties,
     )
+
+
+def _describe_mismatch(
+    shown: Mapping[int, CollectiveFingerprint], culprits: Collection[int], about: str
+) -> str:
+    """Who called what, as `collective 6: rank 3 called ALLREDUCE with [2048] Float, the others ...`."""
+    kinds = {fingerprint.kind for fingerprint in shown.values() if fingerprint.kind}
+    calls = {
+        rank: call
+        for rank, fingerprint in sorted(shown.items())
+        if (call := _describe_call(fingerprint, len(kinds) > 1))
+    }
+    same_kind = len(kinds) == 1 and about == CALLED_DIFFERENT
+    numbers = {number for fingerprint in shown.values() if (number := fingerprint.number)}
+    where = f"collective {numbers.pop()}: " if len(numbers) == 1 else ""
+    verb = f"called {next(iter(kinds))} with" if same_kind else "called" if kinds else "passed"
+    ours, theirs = (
+        {call for rank, call in calls.items() if (rank in culprits) is side} for side in (True, False)
+    )
+    who = describe_identities(Identity(rank=rank) for rank in culprits or shown) or "the ranks"
+    if len(ours) == len(theirs) == 1:
+        return f"{where}{who} {verb} {ours.pop()}, the others {theirs.pop()}"
+    if len(shown) == 1:  # the line ends before it names the other one
+        return f"{who} and another rank called different things"
+    if same_kind:
+        about = f"called {next(iter(kinds))} with different tensors"
+    each_call = "; ".join(f"rank {rank}: {call}" for rank, call in list(calls.items())[:3])
+    others = " and the others" if culprits else ""
+    return f"{where}{who}{others} {about}" + (f": {each_call}" if len(calls) > 1 else "")
 
 
 def _shapes_passed(timeline: Timeline) -> list[Event[CollectiveMismatch]]:
@@ -113,7 +123,7 @@ def _shapes_passed(timeline: Timeline) -> list[Event[CollectiveMismatch]]:
     if not raised or not passed:
         return []
     first = raised[0]
-    what = CollectiveMismatch(tuple(passed), "the tensors that they passed to a collective differ")
+    what = CollectiveMismatch(tuple(passed), "passed different tensors to a collective")
     return [Event(what, first.place, first.who, first.time, first.text, first.repeated, first.origin)]
 
 
@@ -183,9 +193,8 @@ def different_collectives(timeline: Timeline) -> Iterator[Candidate]:
             "collective_mismatch",
             "different",
             "medium",
-            f"{describe_identities(culprits or parties)} "
-            f"{'was' if len(culprits) == 1 else 'were'} in another "
-            f"collective: {calls}",
+            f"{describe_identities(culprits or parties)} waited in "
+            f"{'another collective' if culprits else 'different collectives'}: {calls}",
             tuple(wait.event for wait in waits[:6]),
             culprits,
             tuple(w.who for w in waits if w.who.rank not in odd_ranks),
@@ -283,10 +292,9 @@ def _call_signatures(timeline: Timeline) -> int:
 
 def _shown_signature(wait: CollectiveWait) -> str:
     work = wait.work
-    size = f" of {work.numel_in} elements" if work.numel_in is not None else ""
-    return f"{work.op or 'a collective'}{size}" + (
-        f" (sequence number {work.seq})" if work.seq is not None else ""
-    )
+    size = f" of {count_with_noun(work.numel_in, 'element')}" if work.numel_in is not None else ""
+    number = f" {work.seq}" if work.seq is not None else ""
+    return f"{work.op or 'a collective'}{number}{size}"
 
 
 def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:

@@ -19,12 +19,10 @@ from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.first_exits import never_joined
 from nodedoctor.triage.verdict.causes.long_work import last_long_work, save_waits
-from nodedoctor.wording import singular_or_plural
+from nodedoctor.wording import count_with_noun, decimal, singular_or_plural
 
 LATE_SHARE = 0.1
 """A rank counts as late when it enqueued the work later than the others by this share of the timeout."""
-
-UNTIL = "the others waited for {} until the timeout"
 
 
 def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
@@ -48,7 +46,7 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
         yield Candidate("network_socket_interface", "named", "medium", headline, evidence, culprits)
     else:
         did = f"did not reach {missed[0].what.where}"
-        then = "the others wait for {}" if missed[0].what.passing else UNTIL
+        then = "the others wait for {it}" if missed[0].what.passing else ""
         yield absent_rank(timeline, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 
@@ -100,8 +98,8 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
     start = min(moment for moment, *_ in began if moment is not None)
     first = min(began, key=lambda row: row[0] or 0.0)
     timeout = (first[3].timeout_ms or 0) / 1000
-    latecomers: list[tuple[Identity, Event[Any]]] = [
-        (who, event) for moment, who, event, work in began
+    latecomers: list[tuple[float, Identity, Event[Any]]] = [
+        ((moment or 0) - start, who, event) for moment, who, event, work in began
         if work.signature[:2] == first[3].signature[:2]
         and (moment or 0) - start > max(5.0, timeout * LATE_SHARE)
     ]  # fmt: skip
@@ -114,15 +112,16 @@ def late_rank(timeline: Timeline) -> Iterator[Candidate]:
             and event.time is not None
             and event.time - limit / 1000 - start > max(1.0, timeout * LATE_SHARE)
         ):
-            latecomers.append((event.who, event))
-    culprits = tuple(distinct_ranks(who for who, _ in latecomers))
+            latecomers.append((event.time - limit / 1000 - start, event.who, event))
+    culprits = tuple(distinct_ranks(who for _, who, _ in latecomers))
     if culprits and len(culprits) <= max(1, len(timeline.waits)):
-        evidence = (first[2], *(event for _, event in latecomers[:3]))
+        evidence = (first[2], *(event for *_, event in latecomers[:3]))
+        delay = decimal(min(delay for delay, *_ in latecomers), 3)
         yield absent_rank(
             timeline,
             culprits,
             evidence,
-            "came to the collective long after the others",
+            f"entered {collective_name(timeline)}, {delay} s after the others",
             "different",
             "high",
         )
@@ -148,7 +147,7 @@ def silent_ranks(timeline: Timeline) -> Iterator[Candidate]:
         ground: Ground = "absence" if certain else "hint"  # of several, some may have waited for the others
         confidence: Confidence = "medium" if ranks <= later_ranks else "low"
         yield absent_rank(
-            timeline, silent, evidence, "never arrived where the others waited", ground, confidence
+            timeline, silent, evidence, f"never entered {collective_name(timeline)}", ground, confidence
         )
 
 
@@ -163,7 +162,7 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
     culprits = [who for who in killed_ranks if who.rank not in waited]
     if culprits and len(culprits) <= max(1, len(timeline.ranks_seen) // 3):
         yield absent_rank(
-            timeline, tuple(culprits), tuple(forced[:3]), "did not even react to SIGTERM", "absence", "medium"
+            timeline, tuple(culprits), tuple(forced[:3]), "did not react to SIGTERM", "absence", "medium"
         )
 
 
@@ -190,7 +189,7 @@ def unpublished_id(timeline: Timeline) -> Iterator[Candidate]:
     ]
     culprits = tuple(distinct_ranks(Identity(rank=event.what.rank) for event in waits))
     if culprits:
-        doing = "had not published what the others needed to start: whether it was alive is unknown"
+        doing = "did not publish what the others need to start, and no line shows it alive"
         yield absent_rank(timeline, culprits, tuple(waits[:3]), doing, "absence", "low")
 
 
@@ -239,14 +238,14 @@ def absent_rank(
     did: str,
     ground: Ground,
     confidence: Confidence,
-    then: str = UNTIL,
+    then: str = "",
 ) -> Candidate:
     """A rank that did not come; legitimate work where a line shows it at that.
 
     The line is of the rank, or of none. Only a timeout makes work too long: a wait proves nothing.
     """
     ranks = {who.rank for who in culprits}
-    work = last_long_work(timeline, ranks) if then == UNTIL else None
+    work = last_long_work(timeline, ranks) if not then else None
     asleep = [event for event in timeline.marked(Mark.DELIBERATE_SLEEP) if event.who.rank in ranks]
     doing = work.what.kind if work is not None else "a checkpoint was saved" if save_waits(timeline) else ""
     excuse = "" if asleep else doing
@@ -256,13 +255,35 @@ def absent_rank(
         cause,
         ground,
         confidence,
-        f"{describe_identities(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
-        f"{then.format(singular_or_plural(len(culprits), 'it', 'them'))}",
+        f"{_with_gpu(culprits)} {did}{f' ({excuse})' if excuse else ''}; "
+        f"{then.format(it=singular_or_plural(len(culprits), 'it', 'them')) or _waited(timeline, victims)}",
         (*evidence, *asleep[:1], *([work] if work is not None else [])),
         culprits,
         victims,
         collective=timeline.waits[0].work if timeline.waits else None,
     )
+
+
+def collective_name(timeline: Timeline) -> str:
+    """The collective that the ranks waited in: `ALLREDUCE 4411`."""
+    work = timeline.waits[0].work if timeline.waits else None
+    if work is None or not work.op:
+        return "the collective"
+    return work.op if work.seq is None else f"{work.op} {work.seq}"
+
+
+def _with_gpu(culprits: Sequence[Identity]) -> str:
+    """The culprits in words, one alone with its GPU: `rank 37 on gpu-5 (GPU 5)`."""
+    gpu = culprits[0].gpu if len(culprits) == 1 and culprits[0].rank is not None else None
+    return describe_identities(culprits) + (f" (GPU {gpu})" if gpu is not None else "")
+
+
+def _waited(timeline: Timeline, victims: Sequence[Identity]) -> str:
+    """How many ranks waited, and how long: `63 ranks waited 600 s`."""
+    limits = {wait.work.timeout_ms for wait in timeline.waits} - {None}
+    limit = limits.pop() if len(limits) == 1 else None
+    who = count_with_noun(len(victims), "rank") if victims else "the others"
+    return f"{who} waited " + (f"{decimal(limit / 1000)} s" if limit else "until the timeout")
 
 
 def _stuck_numbers(timeline: Timeline) -> dict[str, list[int]]:

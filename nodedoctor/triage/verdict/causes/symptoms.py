@@ -25,7 +25,7 @@ from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.first_exits import people_of
-from nodedoctor.wording import sentences
+from nodedoctor.wording import decimal, sentences
 
 _GROUND: dict[Cause, Ground] = {
     "gpu_hardware_xid": "fault",
@@ -113,7 +113,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
             cause,
             ground,
             "low" if ground == "hint" else "medium" if ground in ("path", "named") else "high",
-            (f"{describe_briefly(culprits)}: " if culprits else "") + _symptom_message(what),
+            (f"{describe_briefly(culprits)}: " if culprits else "") + _symptom_message(timeline, first),
             tuple(events[:4]),
             culprits,
             owner=what.owner,
@@ -124,8 +124,21 @@ def _symptom_ground(what: Symptom) -> Ground:
     return _BY_NAME.get(what.name) or (_GROUND[what.cause] if what.decisive else "hint")
 
 
-def _symptom_message(what: Symptom) -> str:
+def _symptom_message(timeline: Timeline, event: Event[Symptom]) -> str:
+    what = event.what
+    if what.name == "no-interface" and (name := _interface_in(timeline, event.place.source)):
+        return f"{_INTERFACE}={name} matches no network interface"
     return f"{what.sentence} ({what.words})" if what.words else what.sentence
+
+
+_INTERFACE = "NCCL_SOCKET_IFNAME"
+
+
+def _interface_in(timeline: Timeline, source: str) -> str:
+    """What a log gives as the interface of NCCL; '' where it gives none, or several."""
+    settings = (e for e in timeline.of_kind(SettingMentioned) if e.place.source == source)
+    values = {event.what.value for event in settings if event.what.name == _INTERFACE}
+    return values.pop() if len(values) == 1 else ""
 
 
 def xid_candidates(timeline: Timeline) -> Iterator[Candidate]:
@@ -248,6 +261,13 @@ def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
     if crowded:
         what = crowded[0].what
         headline += f": {_memory_holders(what)} held {what.others:.0f} of its {what.total:.0f} GiB"
+    elif sizes := [
+        (what.wanted, what.free, what.total)
+        for what in (event.what for event in early)
+        if what.wanted and what.free is not None
+    ]:
+        wanted, free, total = sizes[0]
+        headline += f": {wanted} wanted, {decimal(free, 3)} of {decimal(total, 4)} GiB free"
     shared = not COLOCATED.isdisjoint(event.what.name for event in timeline.of_kind(SettingMentioned))
     owner: Owner | None = "NODE" if crowded and not shared and not _is_on_wrong_gpu(crowded[0].who) else None
     evidence = tuple([*crowded[:1], *(event for event in early if event not in crowded[:1])][:4])

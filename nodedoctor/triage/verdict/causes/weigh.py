@@ -23,20 +23,20 @@ from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.causes.corruption import nan_beside_peers
 
 GROUNDS: dict[Ground, tuple[int, str]] = {
-    "fault": (50, "a fault of the machine or its software"),
-    "own error": (40, "an error that a process reports of itself"),
-    "compared": (36, "a comparison of the ranks with each other"),
-    "named": (34, "the word of a program that knows all ranks"),
-    "death": (32, "a process that ended"),
+    "fault": (50, "a fault that the machine or a library reported"),
+    "own error": (40, "{}'s own error"),
+    "compared": (36, "a comparison of the ranks"),
+    "named": (34, "a report that covers all ranks"),
+    "death": (32, "the exit of {}"),
     "path": (28, "a connection that failed"),
     "different": (26, "a difference between the ranks"),
-    "absence": (22, "a rank that did not come"),
-    "echo": (14, "what the others see when a process ends"),
-    "last words": (12, "a line about a failure, where nothing else was read"),
+    "absence": (22, "the absence of {}"),
+    "echo": (14, "what other ranks reported when a process exited"),
+    "last words": (12, "the only error line"),
     "node": (10, "a failed check of the node"),
     "hint": (0, "a hint"),
 }
-"""Points of each ground, and its name in a sentence."""
+"""Points of each ground, and its name in a sentence about a process."""
 
 DECIDES = 10
 """A candidate with fewer points is a suspicion: the verdict stays open."""
@@ -94,10 +94,20 @@ def weigh_candidates(timeline: Timeline, candidates: Sequence[Candidate]) -> lis
     )
 
 
-def rests_on(best: WeighedCandidate) -> str:
-    """What the verdict rests on, as a sentence."""
+def based_on(best: WeighedCandidate) -> str:
+    """What the verdict is based on, as a sentence."""
     reasons = [factor.why for factor in best.factors if factor.points > 0]
-    return f"It rests on {'; '.join([GROUNDS[best.candidate.ground][1], *reasons])}."
+    return f"Based on: {'; '.join([_ground_of(best.candidate), *reasons])}."
+
+
+def _ground_of(candidate: Candidate) -> str:
+    """The ground of a candidate in words: `rank 3's own error`."""
+    return GROUNDS[candidate.ground][1].format(_in_ranks(candidate) or "a process")
+
+
+def _in_ranks(candidate: Candidate) -> str:
+    """The ranks of a candidate, in words: `rank 3`."""
+    return describe_identities(Identity(rank=rank) for rank in _culprit_ranks(candidate))
 
 
 def why_less_likely(best: WeighedCandidate, rival: WeighedCandidate) -> str:
@@ -105,9 +115,8 @@ def why_less_likely(best: WeighedCandidate, rival: WeighedCandidate) -> str:
     against = rival.against
     if against is not None and against.points <= -CLOSE:
         return against.why
-    mine, its = GROUNDS[best.candidate.ground], GROUNDS[rival.candidate.ground]
-    if mine[0] > its[0]:
-        return f"{mine[1]} explains {its[1]}"
+    if GROUNDS[best.candidate.ground][0] > GROUNDS[rival.candidate.ground][0]:
+        return f"{_ground_of(best.candidate)} explains {_ground_of(rival.candidate)}"
     own = [f for f in best.factors if f.points > 0 and f not in rival.factors]
     more = max(own, key=lambda f: f.points, default=None)
     return more.why if more is not None else "it was seen later"
@@ -190,10 +199,10 @@ def _waited_itself(timeline: Timeline, candidate: Candidate, _: Sequence[Candida
     if ranks <= waited and candidate.ground in ("own error", "absence", "echo", "death"):
         return WeightFactor(
             -12 if _of_the_process(candidate) else 0,
-            f"{describe_identities(candidate.culprits)} waited itself",
+            f"{_in_ranks(candidate)} waited itself",
         )
     if ranks.isdisjoint(waited):
-        return WeightFactor(3, f"the others waited, and {describe_identities(candidate.culprits)} did not")
+        return WeightFactor(3, f"the others waited, and {_in_ranks(candidate)} did not")
     return None
 
 
