@@ -20,5 +20,5 @@ def suggest_word(word: str, known: Iterable[str], otherwise: str, prefix: str = 
     """
     from difflib import get_close_matches
 
-    close = get_close_matches(word.removeprefix(prefix), [one.removeprefix(prefix) for one in known], 3)
-    return f"did you mean {' or '.join(prefix + one for one in close)}?" if close else otherwise
+    close = get_close_matches(word.removeprefix(prefix), [name.removeprefix(prefix) for name in known], 3)
+    return f"did you mean {' or '.join(prefix + match for match in close)}?" if close else otherwise

@@ -93,18 +93,17 @@ def main(words: Sequence[str]) -> int:
     return Exit.FAIL if comparison.worse else Exit.OK
 
 
-def _rendered(arguments: Namespace, comparison: Comparison, before: Report, after: Report) -> str:
+def _rendered(arguments: Namespace, comparison: Comparison, *reports: Report) -> str:
     """What goes to stdout; colours only on a terminal."""
     from nodedoctor.cli.console import columns, has_colours
     from nodedoctor.report import comparison_views
 
     if arguments.json:
-        return json.dumps(comparison_views.document(comparison, before, after), indent=1) + "\n"
+        return json.dumps(comparison_views.document(comparison, *reports), indent=1) + "\n"
     on_terminal = sys.stdout.isatty()
     return comparison_views.render(
         comparison,
-        heading(before),
-        heading(after),
+        *map(heading, reports),
         width=min(columns(), 140) if on_terminal else 100,
         colour=on_terminal and has_colours(),
     )

@@ -85,13 +85,13 @@ class Parser(argparse.ArgumentParser):
         if option := self._unknown_option():
             from nodedoctor.spelling import suggest_word
 
-            known = [word for word in self._option_string_actions if word.startswith("--")]
-            hint = suggest_word(option, known, f"see `{self.prog} --help`", prefix="--")
+            options = [word for word in self._option_string_actions if word.startswith("--")]
+            hint = suggest_word(option, options, f"see `{self.prog} --help`", prefix="--")
             self.exit(Exit.USAGE, f"{self.prog}: unknown option {option}; {hint}\n")
-        said = message.removeprefix("argument ")
+        message = message.removeprefix("argument ")
         for theirs, ours in _PHRASES:
-            said = said.replace(theirs, ours)
-        self.exit(Exit.USAGE, f"{self.prog}: {said} (see `{self.prog} --help`)\n")
+            message = message.replace(theirs, ours)
+        self.exit(Exit.USAGE, f"{self.prog}: {message} (see `{self.prog} --help`)\n")
 
     def _unknown_option(self) -> str:
         """The first word that can only be an option and is none of ours; "" without one."""

@@ -176,8 +176,8 @@ Shown = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _check_texts(row: dict[str, Any]) -> Shown:
-    seen = (f"seen on {_hardware(row['seen_on'])}",) if row["seen_on"] else ()
-    return (row["id"], row["stage"], row["title"]), (", ".join(row["tags"]), *seen)
+    hardware = (f"seen on {_hardware(row['seen_on'])}",) if row["seen_on"] else ()
+    return (row["id"], row["stage"], row["title"]), (", ".join(row["tags"]), *hardware)
 
 
 def _fact_texts(row: dict[str, Any]) -> Shown:
@@ -185,8 +185,8 @@ def _fact_texts(row: dict[str, Any]) -> Shown:
 
 
 def _probe_texts(row: dict[str, Any]) -> Shown:
-    asked = "asked" if row["runs"] else "pasted only"
-    return (row["name"], asked, row["lane"], f"{row['timeout_seconds']:g} s"), (row["about"],)
+    source = "asked" if row["runs"] else "pasted only"
+    return (row["name"], source, row["lane"], f"{row['timeout_seconds']:g} s"), (row["about"],)
 
 
 def _table_texts(row: dict[str, Any]) -> Shown:

@@ -110,8 +110,8 @@ def _unzipped(path: Path) -> Snapshot:
             _refuse_hostile(archive)
             return _unpack(_charged(lambda name: _read_member(archive, name)))
     except zipfile.BadZipFile as error:
-        said = str(error).replace("File is not a zip file", "neither a folder nor a zip archive")
-        raise ValueError(said) from None
+        reason = str(error).replace("File is not a zip file", "neither a folder nor a zip archive")
+        raise ValueError(reason) from None
 
 
 def _charged(read: Callable[[str], str | None]) -> Callable[[str], str | None]:

@@ -205,7 +205,7 @@ def _shared_cause(group: SharedCause) -> dict[str, Any]:
         "action": cause.action,
         "todo": group.todo,
         "headline": cause.headline,
-        "alike": group.alike,
+        "alike": group.same_words,
         "preview": cause.preview,
         "host": group.host,
         "command": group.command or None,

@@ -215,10 +215,10 @@ class _Page:
         self._wrapped(_INDENT, f"{where}{first}:" if group.command else where)
         if group.command:
             self.lines.append(f"{_INDENT}$ {inert(group.command)}")
-        for said, hosts in others[: ALIKE - 1]:
-            self._wrapped(_INDENT, f"{nodes(hosts)}: {said}")
-        if left := [host for _, hosts in others[ALIKE - 1 :] for host in hosts]:
-            self._wrapped(_INDENT, f"{nodes(left)}: the same with other numbers")
+        for words_there, hosts in others[: ALIKE - 1]:
+            self._wrapped(_INDENT, f"{nodes(hosts)}: {words_there}")
+        if rest := [host for _, hosts in others[ALIKE - 1 :] for host in hosts]:
+            self._wrapped(_INDENT, f"{nodes(rest)}: the same with other numbers")
         self._labelled("fix", self._shortened(group.fix))
         if group.follows:
             self._wrapped(f"{_INDENT}follows from it: ", ", ".join(group.follows))

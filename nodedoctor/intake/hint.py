@@ -21,13 +21,13 @@ LOOKED_AT = 1 << 20
 
 def describe_file(path: str) -> str:
     """What a file or folder is and which command reads it; "" for what none does."""
-    if found := read_instead(path):
-        return found
+    if hint := read_instead(path):
+        return hint
     unit = _first_unit(path)
     if unit is None:
         return ""
-    other = f"it is a document of nodedoctor ({unit.kind}), which holds no node"
-    return _READERS.get(unit.kind, other).format(shlex.quote(path))
+    document = f"it is a document of nodedoctor ({unit.kind}), which holds no node"
+    return _READERS.get(unit.kind, document).format(shlex.quote(path))
 
 
 def read_instead(path: str, *, wholly: bool = False) -> str:

@@ -91,7 +91,9 @@ def compare(before: Report, after: Report) -> Comparison:
     changes = [Change(check, b, a, _way(b, a)) for check, b, a in pairs if _differs(b, a)]
     order = {"worse": 0, "other": 1, "better": 2}
     changes.sort(key=lambda change: (order[change.way], -severity_of(change.after or _nothing())))
-    facts = sorted(_between(before["facts"], after["facts"]), key=lambda one: (one.name, one.before is None))
+    facts = sorted(
+        _between(before["facts"], after["facts"]), key=lambda fact: (fact.name, fact.before is None)
+    )
     return Comparison(tuple(changes), tuple(facts))
 
 
@@ -203,16 +205,16 @@ def _by_name(values: list[Any], others: list[Any]) -> dict[Any, Any]:
 
 def _label(key: Any, *sides: dict[Any, Any]) -> Any:
     """What a person calls an element: GPU 3 by its index, and not by its UUID."""
-    found = next((side[key] for side in sides if key in side), None)
-    index = found.get("index") if isinstance(found, dict) else None
+    element = next((side[key] for side in sides if key in side), None)
+    index = element.get("index") if isinstance(element, dict) else None
     return index if type(index) is int else key
 
 
 def _names(values: list[Any], key: str) -> set[str | int]:
     """What the elements of a list have under a key, each another one; nothing where that is not so."""
-    found = [value.get(key) if isinstance(value, dict) else None for value in values]
-    named = {name for name in found if isinstance(name, str | int)}
-    return named if None not in found and len(named) == len(found) else set()
+    values_there = [value.get(key) if isinstance(value, dict) else None for value in values]
+    names = {name for name in values_there if isinstance(name, str | int)}
+    return names if None not in values_there and len(names) == len(values_there) else set()
 
 
 def _has_parts(values: list[Any]) -> bool:
@@ -227,12 +229,12 @@ def _sides(before: Any, after: Any) -> tuple[str | None, str | None]:
         or max(len(old or ""), len(new or "")) <= SHORT
     ):
         return old, new
-    gone = [value for value in before if value not in after]
-    come = [value for value in after if value not in before]
-    if len(gone) == len(before) or not (gone or come):
+    removed = [value for value in before if value not in after]
+    added = [value for value in after if value not in before]
+    if len(removed) == len(before) or not (removed or added):
         return old, new
-    alike = f"({len(before) - len(gone)} alike)"
-    return ", ".join([*map(str, gone), alike]), ", ".join([*map(str, come), alike])
+    unchanged = f"({len(before) - len(removed)} alike)"
+    return ", ".join([*map(str, removed), unchanged]), ", ".join([*map(str, added), unchanged])
 
 
 def _brief(value: Any) -> str | None:
@@ -240,7 +242,7 @@ def _brief(value: Any) -> str | None:
     if value in _NOTHING:
         return None
     if isinstance(value, dict):
-        shown = ", ".join(f"{key} {said}" for key, inner in value.items() if (said := _brief(inner)))
+        shown = ", ".join(f"{key} {text}" for key, inner in value.items() if (text := _brief(inner)))
         return (
             shown if 0 < len(shown) <= SHORT else "(1 value)" if len(value) == 1 else f"({len(value)} values)"
         )

@@ -10,18 +10,18 @@ from nodedoctor.record import record
 from nodedoctor.report.comparison import Change, Direction, FactChange, told
 from nodedoctor.report.document import worst
 
-_VARYING = re.compile(r"\[[^\]]*\]|\d+")
+_VARYING = re.compile(r"\[[^\[\]]*\]|\d+")
 """What names of the same fact of several devices differ in: what is in brackets, and numbers."""
-NAMED = 3
+DEVICES_SHOWN = 3
 """Devices of one entry that are named; ours."""
-_PART = re.compile(r"(?:\[[^\]]*\]|[^.\[])+")
+_PART = re.compile(r"[^.\[\]]+|\[[^\[\]]*\]")
 
 
 @record
 class ChangeGroup:
     """Checks that ended alike before and alike after, for the same reason."""
 
-    said: str
+    summary: str
     changes: tuple[Change, ...]
 
     @property
@@ -48,14 +48,14 @@ class FactGroup:
     facts: tuple[FactChange, ...]
 
     @property
-    def alike(self) -> bool:
+    def same_values(self) -> bool:
         """Whether all of them had one value and have another."""
         return len({(fact.before, fact.after) for fact in self.facts}) == 1
 
     @property
     def words(self) -> str:
         """`NV18 -> NV16 (14 values)`, or each value by its own name."""
-        if self.alike:
+        if self.same_values:
             many = f" ({len(self.facts)} values)" if len(self.facts) > 1 else ""
             return self.facts[0].words + many
         return ", ".join(f"{self._own(fact)} {fact.words}" for fact in self.facts)
@@ -70,8 +70,8 @@ def change_groups(changes: Iterable[Change]) -> list[ChangeGroup]:
     for change in changes:
         same.setdefault((change.way, change.words, _reason(change)), []).append(change)
     return [
-        ChangeGroup(told(found[0]) if len(found) == 1 else reason, tuple(found))
-        for (_, _, reason), found in same.items()
+        ChangeGroup(told(changes_alike[0]) if len(changes_alike) == 1 else reason, tuple(changes_alike))
+        for (_, _, reason), changes_alike in same.items()
     ]
 
 
@@ -80,8 +80,8 @@ def fact_groups(facts: Iterable[FactChange]) -> list[FactGroup]:
     same: dict[tuple[str, str | None, str | None], list[FactChange]] = {}
     for fact in facts:
         same.setdefault((_VARYING.sub("*", fact.name), fact.before, fact.after), []).append(fact)
-    many = [FactGroup(_pattern(found), tuple(found)) for found in same.values() if len(found) > 1]
-    alone = [found[0] for found in same.values() if len(found) == 1]
+    many = [FactGroup(_pattern(equal), tuple(equal)) for equal in same.values() if len(equal) > 1]
+    alone = [equal[0] for equal in same.values() if len(equal) == 1]
     return sorted([*_merged(many), *_of_devices(alone)], key=lambda group: group.facts[0].name)
 
 
@@ -100,15 +100,17 @@ def _pattern(facts: Sequence[FactChange]) -> str:
     own = own.difference(part.strip("[]") for part in shown)
     if own and "*" in shown:  # the one GPU that all pairs have
         shown[shown.index("*")] = min(own)
-    left = iter(shown)
-    return _VARYING.sub(lambda _: next(left), facts[0].name)
+    parts = iter(shown)
+    return _VARYING.sub(lambda _: next(parts), facts[0].name)
 
 
 def _common_part(parts: Sequence[str]) -> str:
-    found = sorted(set(parts), key=natural_key)
+    distinct = sorted(set(parts), key=natural_key)
     if not parts[0].startswith("["):
-        return found[0] if len(found) == 1 else "*"
-    return f"[{', '.join(part.strip('[]') for part in found)}]" if len(found) <= NAMED else "[*]"
+        return distinct[0] if len(distinct) == 1 else "*"
+    return (
+        f"[{', '.join(part.strip('[]') for part in distinct)}]" if len(distinct) <= DEVICES_SHOWN else "[*]"
+    )
 
 
 def _merged(groups: Sequence[FactGroup]) -> list[FactGroup]:
@@ -117,12 +119,12 @@ def _merged(groups: Sequence[FactGroup]) -> list[FactGroup]:
     for group in groups:
         parts, first = _PART.findall(group.name), group.facts[0]
         same.setdefault((parts[0], parts[-1], len(parts), first.before, first.after), []).append(group)
-    made = []
-    for found in same.values():
-        columns = zip(*(_PART.findall(group.name) for group in found), strict=True)
-        name = ".".join(column[0] if len(set(column)) == 1 else "*" for column in columns)
-        made.append(FactGroup(name, tuple(fact for group in found for fact in group.facts)))
-    return made
+    merged = []
+    for equal in same.values():
+        columns = zip(*(_PART.findall(group.name) for group in equal), strict=True)
+        name = ".".join(column[0] if len(set(column)) == 1 else "*" for column in columns).replace(".[", "[")
+        merged.append(FactGroup(name, tuple(fact for group in equal for fact in group.facts)))
+    return merged
 
 
 def _of_devices(facts: Sequence[FactChange]) -> list[FactGroup]:
@@ -136,6 +138,6 @@ def _of_devices(facts: Sequence[FactChange]) -> list[FactGroup]:
             key = fact.name.partition(".")[0], fact.before is None, fact.after is None
         same.setdefault(key, []).append(fact)
     return [
-        FactGroup(name if len(found) > 1 else found[0].name, tuple(found))
-        for (name, _, _), found in same.items()
+        FactGroup(name if len(values) > 1 else values[0].name, tuple(values))
+        for (name, _, _), values in same.items()
     ]

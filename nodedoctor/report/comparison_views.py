@@ -16,13 +16,13 @@ _COLOUR = {"worse": "1;31", "better": "32", "other": "33", "fact": "2"}
 _INDENT = " " * 7
 
 
-def render(comparison: Comparison, before: str, after: str, *, width: int = 100, colour: bool = False) -> str:
-    """The comparison as lines that end between words: worse first, then facts."""
-    lines = [inert(f"{before}  ->  {after}")]
+def render(comparison: Comparison, *headings: str, width: int = 100, colour: bool = False) -> str:
+    """The comparison of two reports under their headings: worse first, then facts."""
+    lines = [inert("  ->  ".join(headings))]
     for group in change_groups(comparison.changes):
-        checks = "" if len(group.changes) == 1 else f": {', '.join(one.check for one in group.changes)}"
-        said = f"{group.words}  {group.name}  {group.said}{checks}"
-        lines += _entry(group.way, said, width, colour)
+        checks = "" if len(group.changes) == 1 else f": {', '.join(change.check for change in group.changes)}"
+        summary = f"{group.words}  {group.name}  {group.summary}{checks}"
+        lines += _entry(group.way, summary, width, colour)
     for facts in fact_groups(comparison.facts):
         lines += _entry("fact", f"{facts.name}  {facts.words}", width, colour)
     if len(lines) == 1:
@@ -43,7 +43,7 @@ def document(comparison: Comparison, before: Report, after: Report) -> dict[str,
                 "way": group.way,
                 "before": side(group.changes[0].before),
                 "after": side(group.changes[0].after),
-                "said": group.said,
+                "said": group.summary,
                 "checks": [change.check for change in group.changes],
             }
             for group in change_groups(comparison.changes)
@@ -70,9 +70,9 @@ def _report(report: Report) -> dict[str, Any]:
     }
 
 
-def _entry(kind: str, said: str, width: int, colour: bool) -> list[str]:
+def _entry(kind: str, summary: str, width: int, colour: bool) -> list[str]:
     lines = textwrap.wrap(
-        inert(said),
+        inert(summary),
         max(width, 40),
         initial_indent=_INDENT,
         subsequent_indent=_INDENT,

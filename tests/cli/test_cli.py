@@ -103,7 +103,7 @@ def test_quiet_shows_only_problems():
             (["--replay", "/no/such/node"], "nodedoctor: /no/such/node: No such file or directory\n"),
             (
                 ["--replay", str(REPOSITORY / "README.md")],
-                f"README.md: not a recorded node: `nodedoctor read {REPOSITORY}/README.md` judges outputs",
+                "README.md: not a recorded node: `nodedoctor read /",
             ),
             (["--replay", "/etc/passwd"], "not a recorded node"),
             (["--checks", "/no/such/folder"], "no folder of checks"),

@@ -127,7 +127,7 @@ def test_checks_that_lost_the_same_device_are_one_entry():
     well = {f"gpu_{name}": [found("pass")] for name in "abc"}
     both = compare(report(**well), report(**dict.fromkeys(well, lost)))
     (group,) = change_groups(both.changes)
-    assert (group.name, group.said) == ("3 checks", "judged without GPU 5 (GPU_IS_LOST)")
+    assert (group.name, group.summary) == ("3 checks", "judged without GPU 5 (GPU_IS_LOST)")
     assert "PASS -> UNKN  3 checks  judged without GPU 5 (GPU_IS_LOST): gpu.a, gpu.b, gpu.c" in render(
         both, "a", "b"
     )

@@ -196,10 +196,10 @@ def _caused(host: str, *headlines: str, owner: str = "administrator") -> Node:
 def test_a_node_is_below_each_of_its_causes():
     whole = Fleet("0", "ssh", "", 0.0, (_caused("n1", "a", "b"), _caused("n2", "a"), _caused("n3", "b")))
     groups = nodes.entries(whole, glyphs=UNICODE)
-    assert [(entry.said, entry.hosts) for entry in groups[:2]] == [("a", "n[1-2]"), ("b", "n[1,3]")]
+    assert [(entry.summary, entry.hosts) for entry in groups[:2]] == [("a", "n[1-2]"), ("b", "n[1,3]")]
     opened = nodes.entries(whole, glyphs=UNICODE, opened={entry.key for entry in groups})
     assert [entry.name.split()[-1] for entry in opened[:6]] == ["nodes", "n1", "n2", "nodes", "n1", "n3"]
-    assert opened[1].said == "also b" and len({entry.key for entry in opened}) == len(opened)
+    assert opened[1].summary == "also b" and len({entry.key for entry in opened}) == len(opened)
 
 
 def test_owner_and_action_stay_where_the_words_are_cut():
@@ -288,8 +288,8 @@ def test_the_hardware_of_an_oddity_is_on_its_page():
     up = Oddity("up", f"NVLinks up{kind}", Status.WARN, "", "", (usual, odd), usual, (sick.host,))
     whole = Fleet("0", "ssh", "", 0.0, (sick,), (up,))
     first, second = nodes.entries(whole, glyphs=UNICODE)
-    assert first.said == "nvlink.links: GPU 3: 16 of 18 NVLinks up; down: 4, 11"
-    assert second.said == "NVLinks up: gpu-017 1 x 16; most 18"
+    assert first.summary == "nvlink.links: GPU 3: 16 of 18 NVLinks up; down: 4, 11"
+    assert second.summary == "NVLinks up: gpu-017 1 x 16; most 18"
     assert any("8 x NVIDIA H100" in para.text for para in node_pages.page(whole, second))
 
 

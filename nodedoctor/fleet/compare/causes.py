@@ -41,13 +41,13 @@ class SharedCause:
     @property
     def variants(self) -> dict[str, list[str]]:
         """The nodes by their own words, the words of the first node first."""
-        found: dict[str, list[str]] = {}
+        by_words: dict[str, list[str]] = {}
         for node, cause in self.members:
-            found.setdefault(cause.headline, []).append(node.host)
-        return found
+            by_words.setdefault(cause.headline, []).append(node.host)
+        return by_words
 
     @property
-    def alike(self) -> bool:
+    def same_words(self) -> bool:
         """Whether all nodes say it in the same words."""
         return len(self.variants) == 1
 
@@ -69,14 +69,14 @@ class SharedCause:
     @property
     def fix(self) -> str:
         """What to do, as far as all nodes say the same."""
-        found = [_root(node, cause) for node, cause in self.members]
-        return fix_of(problem for problem in found if problem) if any(found) else ""
+        roots = [_root(node, cause) for node, cause in self.members]
+        return fix_of(problem for problem in roots if problem) if any(roots) else ""
 
     @property
     def follows(self) -> tuple[str, ...]:
         """The checks that fail because of it."""
-        found = (check for node, cause in self.members for check in follows_from(node, cause))
-        return tuple(dict.fromkeys(found))
+        checks = (check for node, cause in self.members for check in follows_from(node, cause))
+        return tuple(dict.fromkeys(checks))
 
 
 def shared_causes(nodes: Iterable[Node]) -> list[SharedCause]:
@@ -94,45 +94,45 @@ def lead(node: Node) -> Iterator[NodeCause]:
     if node.state != "answered":
         yield NodeCause(node.state, Status.UNKNOWN, headline=f"{node.state}: {node.note}")
         return
-    left = unexplained(node)
-    for problem in left:
+    problems = unexplained(node)
+    for problem in problems:
         if problem.severity > Severity.BLIND:
-            said = f"{problem.check}: {about(problem.subject, problem.summary)}"
+            headline = f"{problem.check}: {about(problem.subject, problem.summary)}"
             yield NodeCause(
                 problem.check,
                 problem.status,
                 explains=(problem.id,),
-                headline=said,
+                headline=headline,
                 preview=problem.preview,
                 reason=problem.reason,
             )
-    if left and not node.causes and left[0].severity is Severity.BLIND:
-        checks = count_with_noun(len({problem.check for problem in left}), "check")
-        reasons = comma_list(dict.fromkeys(problem.reason for problem in left))
-        said = f"{checks} could not be judged: {reasons}"
-        yield NodeCause("", Status.UNKNOWN, headline=said, reason=left[0].reason)
+    if problems and not node.causes and problems[0].severity is Severity.BLIND:
+        checks = count_with_noun(len({problem.check for problem in problems}), "check")
+        reasons = comma_list(dict.fromkeys(problem.reason for problem in problems))
+        headline = f"{checks} could not be judged: {reasons}"
+        yield NodeCause("", Status.UNKNOWN, headline=headline, reason=problems[0].reason)
 
 
 def unexplained(node: Node) -> list[Problem]:
     """The problems that follow from none of its causes, the worst first."""
     explained = {id for cause in node.causes for id in cause.explains}
-    left = [problem for problem in node.problems if problem.id not in explained]
-    return sorted(left, key=lambda problem: (-problem.severity, problem.id))
+    problems = [problem for problem in node.problems if problem.id not in explained]
+    return sorted(problems, key=lambda problem: (-problem.severity, problem.id))
 
 
 def follows_from(node: Node, cause: NodeCause) -> list[str]:
     """The other checks whose problems a cause explains."""
-    found = (problem.check for problem in node.problems if problem.id in cause.explains)
-    return [check for check in dict.fromkeys(found) if check != cause.check]
+    checks = (problem.check for problem in node.problems if problem.id in cause.explains)
+    return [check for check in dict.fromkeys(checks) if check != cause.check]
 
 
-def _grouped(found: Iterable[tuple[Node, NodeCause]]) -> list[SharedCause]:
+def _grouped(pairs: Iterable[tuple[Node, NodeCause]]) -> list[SharedCause]:
     groups: dict[str, dict[str, tuple[Node, NodeCause]]] = {}
-    for node, cause in found:
+    for node, cause in pairs:
         key = " ".join((cause.status.value, cause.check, cause.owner, cause.action, blank(cause.headline)))
         groups.setdefault(key, {}).setdefault(node.host, (node, cause))
-    made = [SharedCause(key, tuple(members.values())) for key, members in groups.items()]
-    return sorted(made, key=lambda group: (-group.cause.severity, -len(group.hosts)))
+    shared = [SharedCause(key, tuple(members.values())) for key, members in groups.items()]
+    return sorted(shared, key=lambda group: (-group.cause.severity, -len(group.hosts)))
 
 
 def _root(node: Node, cause: NodeCause) -> Problem | None:

@@ -11,7 +11,7 @@ from nodedoctor.report.html import blocks, shell
 from nodedoctor.report.html.markup import Markup, each_piece, element
 
 OPEN = 40
-"""Facts that stand open; more of them are folded. Ours."""
+"""Facts that are open; more of them are folded. Ours."""
 _TONE = {"worse": "fail", "other": "warn", "better": "pass"}
 
 
@@ -48,7 +48,7 @@ def _tally(comparison: Comparison) -> Iterator[Markup]:
 
 def _change(group: ChangeGroup) -> Markup:
     first, *others = group.changes
-    checks = f": {', '.join(one.check for one in group.changes)}" if others else ""
+    checks = f": {', '.join(change.check for change in group.changes)}" if others else ""
     return blocks.row(
         blocks.mark(group.way, _TONE[group.way]),
         group.name,
@@ -56,7 +56,7 @@ def _change(group: ChangeGroup) -> Markup:
         " -> ",
         _side(first.after, word(first.after)),
         "  ",
-        group.said + checks,
+        group.summary + checks,
     )
 
 
@@ -84,7 +84,7 @@ def _facts(groups: Sequence[FactGroup]) -> Markup:
 
 def _rows(group: FactGroup) -> Iterator[FactChange]:
     """One row for values that changed alike, else a row each."""
-    if not group.alike or len(group.facts) == 1:
+    if not group.same_values or len(group.facts) == 1:
         yield from group.facts
         return
     first = group.facts[0]

@@ -13,12 +13,12 @@ from nodedoctor.report.html.fleet_nodes import breaking
 from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, prose
 
 OPEN = 20
-"""Causes that stand open; more of them are folded. Ours."""
+"""Causes that are open; more of them are folded. Ours."""
 
 
-def causes(found: Sequence[Mapping[str, Any]]) -> Markup:
+def causes(listed: Sequence[Mapping[str, Any]]) -> Markup:
     """The section of the causes, the worst first."""
-    shown, rest = found[:OPEN], found[OPEN:]
+    shown, rest = listed[:OPEN], listed[OPEN:]
     return blocks.section(
         "causes",
         "Causes",
@@ -26,7 +26,7 @@ def causes(found: Sequence[Mapping[str, Any]]) -> Markup:
         element("details", element("summary", f"{len(rest)} more causes"), each_piece(map(_cause, rest)))
         if rest
         else None,
-        count=len(found),
+        count=len(listed),
     )
 
 
@@ -35,8 +35,8 @@ def _cause(cause: Mapping[str, Any]) -> Markup:
     host, command = words(cause.get("host")), words(cause.get("command"))
     mark = " (preview)" if cause.get("preview") is True else ""
     nodes = element("strong", breaking(words(cause.get("nodes"))))
-    alike = ", others with other numbers" if cause.get("alike") is False else ""
-    many = element("span", f" {count:.0f} nodes{alike}", class_="count") if count > 1 else None
+    others_note = ", others with other numbers" if cause.get("alike") is False else ""
+    many = element("span", f" {count:.0f} nodes{others_note}", class_="count") if count > 1 else None
     where = element("p", f"on {host}", class_="quiet")
     owner, todo = owner_word(words(cause.get("owner"))), words(cause.get("todo"))
     return element(

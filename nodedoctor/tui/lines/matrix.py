@@ -40,8 +40,13 @@ Cell = tuple[Severity, int]
 
 def columns(fleet: Fleet) -> tuple[str, ...]:
     """The subjects; that of plug-ins only where it has a problem."""
-    bad = (one for node in fleet.nodes for one in node.problems if one.severity > Severity.BLIND)
-    others = any(subject_of(problem.check) == OTHER for problem in bad)
+    checks = {
+        problem.check
+        for node in fleet.nodes
+        for problem in node.problems
+        if problem.severity > Severity.BLIND
+    }
+    others = any(subject_of(check) == OTHER for check in checks)
     return (*SHORT, OTHER) if others else tuple(SHORT)
 
 
@@ -49,17 +54,17 @@ def rows(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Row]:
     """A line per node, a cell per subject; nodes that are alike in all of them share a line."""
     subjects, alike = columns(fleet), dict[tuple[str, tuple[Cell, ...]], list[Node]]()
     for node in fleet.worst_first():
-        found = _cells(node)
-        cells = tuple(found.get(subject, (Severity.SKIP, 0)) for subject in subjects)
+        worst_of = _cells(node)
+        cells = tuple(worst_of.get(subject, (Severity.SKIP, 0)) for subject in subjects)
         alike.setdefault((node.state, cells), []).append(node)
     cell, names = _widths(fleet, width)
-    made = []
+    drawn = []
     for (_, cells), nodes in alike.items():
         shown, status = inert(fold([node.host for node in nodes])), standing(nodes[0])
         parts: list[Part] = [(f" {fit(shown, names - 2, glyphs.more)} ", "")]
-        parts += [_part(one, cell) for one in cells]
-        made.append(Row(f"node {nodes[0].host}", status.word, STYLE[status], shown, parts=tuple(parts)))
-    return made
+        parts += [_part(value, cell) for value in cells]
+        drawn.append(Row(f"node {nodes[0].host}", status.word, STYLE[status], shown, parts=tuple(parts)))
+    return drawn
 
 
 def heading(fleet: Fleet, width: int) -> tuple[Part, ...]:
@@ -91,7 +96,7 @@ def about(fleet: Fleet, key: str) -> Iterator[Para]:
     if node is None:
         return
     for severity in (Severity.FAIL, Severity.BROKEN, Severity.WARN, Severity.BLIND):
-        checks = dict.fromkeys(one.check for one in node.problems if one.severity is severity)
+        checks = dict.fromkeys(problem.check for problem in node.problems if problem.severity is severity)
         if checks:
             lead = "not seen" if severity is Severity.BLIND else severity.status.word
             yield Para(inert(" ".join(checks)), f"{lead:<5} ", lead_style=STYLE[severity.status])
@@ -110,12 +115,12 @@ def _cells(node: Node) -> Mapping[str, Cell]:
             worst[check] = Severity.PASS
     for problem in node.problems:
         worst[problem.check] = max(worst.get(problem.check, Severity.SKIP), problem.severity)
-    found: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
     for check, severity in worst.items():
         subject = subject_of(check)
-        most, count = found.get(subject, (Severity.SKIP, 0))
-        found[subject] = (severity, 1) if severity > most else (most, count + (severity is most))
-    return {subject: (one, count if one in _MARK else 0) for subject, (one, count) in found.items()}
+        most, count = cells.get(subject, (Severity.SKIP, 0))
+        cells[subject] = (severity, 1) if severity > most else (most, count + (severity is most))
+    return {key: (most, count if most in _MARK else 0) for key, (most, count) in cells.items()}
 
 
 def _part(cell: Cell, width: int) -> Part:
@@ -128,6 +133,6 @@ def _part(cell: Cell, width: int) -> Part:
 
 def _widths(fleet: Fleet, width: int) -> tuple[int, int]:
     """Cells for a column, and for the names of nodes."""
-    count, left = len(columns(fleet)), width - 6
-    cell = _WIDE if left - count * _WIDE >= NAMES else _NARROW
-    return cell, max(8, min(left - count * cell, NAMES))
+    count, room = len(columns(fleet)), width - 6
+    cell = _WIDE if room - count * _WIDE >= NAMES else _NARROW
+    return cell, max(8, min(room - count * cell, NAMES))

@@ -13,7 +13,7 @@ from nodedoctor.tui.lines.nodes import Entry, standing, value_of
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para
 from nodedoctor.wording import about, capitalised
 
-LISTED = 40
+NODES_SHOWN = 40
 """Nodes of a cause whose own words are listed; ours."""
 
 
@@ -38,12 +38,12 @@ def _shared(group: SharedCause, oddities: Sequence[Oddity]) -> Iterator[Para]:
     alone = len(group.members) == 1
     yield Para(inert(fold(group.hosts)), "node      " if alone else "nodes     ", verbatim=True)
     yield from _rest(group.fix, group.follows)
-    if not group.alike:
+    if not group.same_words:
         yield Para()
-        for node, cause in group.members[:LISTED]:
+        for node, cause in group.members[:NODES_SHOWN]:
             yield Para(inert(cause.title), f"{inert(node.host)}  ")
-        if (left := len(group.members) - LISTED) > 0:
-            yield Para(f"{left} more", style=QUIET)
+        if (rest := len(group.members) - NODES_SHOWN) > 0:
+            yield Para(f"{rest} more", style=QUIET)
     yield Para()
     if alone:
         yield from _beside(group.members[0][0], oddities, group.cause)

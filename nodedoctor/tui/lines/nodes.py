@@ -36,7 +36,7 @@ Subject = SharedCause | Oddity | Node | None
 
 @record
 class Entry:
-    """A row of the list with what it is about: `said` and what to do, and the nodes it stands for.
+    """A row of the list with what it is about: `summary` and what to do, and the nodes it stands for.
 
     `parent` is the key of the row that it was unfolded from.
     """
@@ -46,7 +46,7 @@ class Entry:
     style: str
     owner: str
     name: str
-    said: str
+    summary: str
     subject: Subject
     nodes: tuple[Node, ...]
     todo: str = ""
@@ -94,19 +94,19 @@ def entries(
     return list(_grouped(fleet, opened, glyphs) if folded and not needle else _flat(fleet, needle))
 
 
-def rows(listed: Sequence[Entry], width: int, glyphs: Glyphs) -> list[Row]:
+def rows(entries_shown: Sequence[Entry], width: int, glyphs: Glyphs) -> list[Row]:
     """The entries as rows of a list; what to do stays where the words before it are cut."""
-    widest = max((len(one.name) for one in listed), default=0)
+    widest = max((len(entry.name) for entry in entries_shown), default=0)
     room = width - MARGIN - min(widest, max(width * 2 // 5, 10))
     return [
         Row(
-            one.key,
-            f"{one.status} {owner_column(one.owner) if one.owner else '':<5}",
-            one.style,
-            one.name,
-            _fitted(one, room if one.name else width - MARGIN + 1, glyphs),
+            entry.key,
+            f"{entry.status} {owner_column(entry.owner) if entry.owner else '':<5}",
+            entry.style,
+            entry.name,
+            _fitted(entry, room if entry.name else width - MARGIN + 1, glyphs),
         )
-        for one in listed
+        for entry in entries_shown
     ]
 
 
@@ -126,14 +126,14 @@ def value_of(node: Node, oddity: Oddity) -> str:
 
 def _grouped(fleet: Fleet, opened: Collection[str], glyphs: Glyphs) -> Iterator[Entry]:
     nodes = {node.host: node for node in fleet.nodes}
-    made = [(group.cause.severity, _cause_entry(group)) for group in shared_reasons(fleet.worst_first())]
-    made += [(Severity.of(oddity.status), _oddity_entry(oddity, nodes)) for oddity in fleet.oddities]
-    for _, entry in sorted(made, key=lambda one: -one[0]):
+    groups = [(group.cause.severity, _cause_entry(group)) for group in shared_reasons(fleet.worst_first())]
+    groups += [(Severity.of(oddity.status), _oddity_entry(oddity, nodes)) for oddity in fleet.oddities]
+    for _, entry in sorted(groups, key=lambda pair: -pair[0]):
         yield from _unfolded(entry, opened, glyphs)
-    if well := _well(fleet):
+    if well := _healthy(fleet):
         name = f"{len(well)} node{'' if len(well) == 1 else 's'}"
-        said = fold([node.host for node in well])
-        entry = Entry(WELL, Status.PASS.word, STYLE[Status.PASS], "", name, inert(said), None, well)
+        hosts = fold([node.host for node in well])
+        entry = Entry(WELL, Status.PASS.word, STYLE[Status.PASS], "", name, inert(hosts), None, well)
         yield from _unfolded(entry, opened, glyphs)
 
 
@@ -143,7 +143,7 @@ def _unfolded(entry: Entry, opened: Collection[str], glyphs: Glyphs) -> Iterator
         yield entry
         return
     mark = glyphs.open if entry.key in opened else glyphs.shut
-    place = "name" if entry.name else "said"
+    place = "name" if entry.name else "summary"
     yield replace(entry, **{place: f"{mark} {getattr(entry, place)}"})
     if entry.key in opened:
         yield from (_member(node, entry) for node in entry.nodes)
@@ -155,22 +155,23 @@ def _flat(fleet: Fleet, needle: str) -> Iterator[Entry]:
     nodes = {node.host: node for node in fleet.nodes}
     oddities = [oddity for oddity in fleet.oddities if _has_words(oddity, needle)]
     oddities.sort(key=lambda oddity: -Severity.of(oddity.status))
-    listed = [node for node in fleet.worst_first() if _fits(node, needle)]
-    for node in listed:
+    for node in fleet.worst_first():
+        if not _fits(node, needle):
+            continue
         while oddities and Severity.of(oddities[0].status) > node.severity:
             yield _oddity_entry(oddities.pop(0), nodes)
         yield _node_entry(node, odd)
     yield from (_oddity_entry(oddity, nodes) for oddity in oddities)
 
 
-def _well(fleet: Fleet) -> tuple[Node, ...]:
+def _healthy(fleet: Fleet) -> tuple[Node, ...]:
     odd = {host for oddity in fleet.oddities for host in oddity.odd}
     return tuple(node for node in fleet.nodes if not node.severity.is_problem and node.host not in odd)
 
 
 def _cause_entry(group: SharedCause) -> Entry:
     cause, count = group.cause, len(group.members)
-    more = "" if group.alike else " (others alike)"
+    more = "" if group.same_words else " (others alike)"
     return Entry(
         f"cause {group.key}",
         cause.status.word,
@@ -186,54 +187,56 @@ def _cause_entry(group: SharedCause) -> Entry:
 
 def _oddity_entry(oddity: Oddity, nodes: Mapping[str, Node]) -> Entry:
     title = oddity.title.partition(" (")[0]  # the kind of its nodes is on its page
-    said = inert(f"{title}: {_differences_first(oddity)}")
+    summary = inert(f"{title}: {_differences_first(oddity)}")
     members = tuple(nodes[host] for host in oddity.odd if host in nodes)
-    return Entry(f"oddity {oddity.key}", "ODD ", STYLE[oddity.status], "", "", said, oddity, members)
+    return Entry(f"oddity {oddity.key}", "ODD ", STYLE[oddity.status], "", "", summary, oddity, members)
 
 
 def _member(node: Node, entry: Entry) -> Entry:
     """A node below the row it was unfolded from: what it says in other words, or what else it has."""
-    said, owner = "", ""
+    summary, owner = "", ""
     match entry.subject:
         case SharedCause() as group:
-            mine = next(cause for one, cause in group.members if one is node)
+            mine = next(cause for member, cause in group.members if member is node)
             others = [cause.title for cause in node.causes if cause is not mine]
-            said = mine.title if not group.alike else f"also {'; '.join(others)}" if others else node.note
+            summary = (
+                mine.title if not group.same_words else f"also {'; '.join(others)}" if others else node.note
+            )
             owner = mine.owner
         case Oddity() as oddity:
-            said = value_of(node, oddity)
+            summary = value_of(node, oddity)
     key = f"node {node.host} of {entry.key}"
     name = f"  {inert(node.host)}"
-    return Entry(key, entry.status, entry.style, owner, name, inert(said), node, (node,), parent=entry.key)
+    return Entry(key, entry.status, entry.style, owner, name, inert(summary), node, (node,), parent=entry.key)
 
 
 def _node_entry(node: Node, odd: Mapping[str, Oddity]) -> Entry:
     key, name = f"node {node.host}", inert(node.host)
     if not node.severity.is_problem and node.host in odd:
         oddity = odd[node.host]
-        said = inert(value_of(node, oddity))
-        return Entry(key, oddity.status.word, STYLE[oddity.status], "", name, said, node, (node,))
-    status, found = standing(node), [*node.causes, *lead(node)]
-    first = found[0] if found else NodeCause("", status)
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    said, todo = inert(first.title), action_words(first.action, first.owner, first.subjects)
+        summary = inert(value_of(node, oddity))
+        return Entry(key, oddity.status.word, STYLE[oddity.status], "", name, summary, node, (node,))
+    status, causes = standing(node), [*node.causes, *lead(node)]
+    first = causes[0] if causes else NodeCause("", status)
+    more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
+    summary, todo = inert(first.title), action_words(first.action, first.owner, first.subjects)
     return Entry(
-        key, status.word, STYLE[status], first.owner, name, said, node, (node,), f"{todo}{more}".strip()
+        key, status.word, STYLE[status], first.owner, name, summary, node, (node,), f"{todo}{more}".strip()
     )
 
 
 def _fitted(entry: Entry, room: int, glyphs: Glyphs) -> str:
     """What an entry says in its room: with its nodes where all fits; of what is cut, what to do stays."""
     todo = f"; {entry.todo}" if entry.todo else ""
-    whole = entry.said + todo
+    text = entry.summary + todo
     if entry.unfolds and entry.name and entry.key != WELL:
         where = f"   {inert(entry.hosts)}"
-        if len(whole) + len(where) <= room:
-            return whole + where
-    if len(whole) <= room or not todo or room < len(todo) + 20:
-        return whole
-    cut = entry.said[: room - len(todo) - 1]
-    return f"{cut.rpartition(' ')[0].rstrip(' :;,(') or cut}{glyphs.more}{todo}"
+        if len(text) + len(where) <= room:
+            return text + where
+    if len(text) <= room or not todo or room < len(todo) + 20:
+        return text
+    shortened = entry.summary[: room - len(todo) - 1]
+    return f"{shortened.rpartition(' ')[0].rstrip(' :;,(') or shortened}{glyphs.more}{todo}"
 
 
 def _differences_first(oddity: Oddity) -> str:
@@ -242,8 +245,8 @@ def _differences_first(oddity: Oddity) -> str:
         return oddity.summary
     usual = oddity.majority.value
     odd = [group for group in oddity.groups if group.value != usual]
-    said = ", ".join(f"{fold(group.hosts)} {_unusual(group.value, usual)}" for group in odd)
-    return f"{said}; most {usual}"
+    differences = ", ".join(f"{fold(group.hosts)} {_unusual(group.value, usual)}" for group in odd)
+    return f"{differences}; most {usual}"
 
 
 def _unusual(value: str, usual: str) -> str:
@@ -254,22 +257,22 @@ def _unusual(value: str, usual: str) -> str:
 
 def _fits(node: Node, needle: str) -> bool:
     """Whether every word fits: `!word` must not occur, `is:fail` is about the node's verdict or state."""
-    said = [node.host, node.state, node.note]
-    said += [f"{problem.id} {problem.summary}" for problem in node.problems]
-    said += [f"{owner_word(cause.owner)} {cause.title}" for cause in node.causes]
-    return all(_fits_word(node, word, " ".join(said).lower()) for word in needle.split())
+    texts = [node.host, node.state, node.note]
+    texts += [f"{problem.id} {problem.summary}" for problem in node.problems]
+    texts += [f"{owner_word(cause.owner)} {cause.title}" for cause in node.causes]
+    return all(_fits_word(node, word, " ".join(texts).lower()) for word in needle.split())
 
 
-def _fits_word(node: Node, word: str, said: str) -> bool:
+def _fits_word(node: Node, word: str, text: str) -> bool:
     if len(word) > 1 and word.startswith("!"):
-        return not _fits_word(node, word[1:], said)
+        return not _fits_word(node, word[1:], text)
     if word.startswith("is:"):
         here = standing(node)
         kinds = {node.state, here.value, here.word.lower(), *(["problem"] * node.severity.is_problem)}
         return word[3:] in kinds
-    return word in said
+    return word in text
 
 
 def _has_words(oddity: Oddity, needle: str) -> bool:
-    said = f"{oddity.key} {oddity.title} {oddity.summary}".lower()
-    return all(word in said or word in ("is:odd", "is:problem") for word in needle.split())
+    text = f"{oddity.key} {oddity.title} {oddity.summary}".lower()
+    return all(word in text or word in ("is:odd", "is:problem") for word in needle.split())

@@ -124,7 +124,7 @@ def _tally(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _row(key: str, item: Item) -> Row:
     if isinstance(item, FactGroup):
         return Row(key, "fact", QUIET, inert(item.name), inert(item.words))
-    return Row(key, item.words, WAY[item.way], item.name, inert(item.said))
+    return Row(key, item.words, WAY[item.way], item.name, inert(item.summary))
 
 
 def _told(item: Item | None) -> Iterator[Para]:
@@ -136,8 +136,8 @@ def _told(item: Item | None) -> Iterator[Para]:
         first = item.changes[0]
         yield Para(item.way, f"{item.name}  ", WAY[item.way])
         if len(item.changes) > 1:
-            yield Para(inert(item.said))
-            yield Para(inert(", ".join(one.check for one in item.changes)), f"{'all of':<9} ")
+            yield Para(inert(item.summary))
+            yield Para(inert(", ".join(change.check for change in item.changes)), f"{'all of':<9} ")
             return
         yield from _side("before", first.before)
         yield from _side("now", first.after)
@@ -146,7 +146,7 @@ def _told(item: Item | None) -> Iterator[Para]:
 def _facts(group: FactGroup) -> Iterator[Para]:
     """Both values of what changed alike and the names of it all, or each value by its name."""
     yield Para(inert(group.name), style=LABEL, verbatim=True)
-    if not group.alike:
+    if not group.same_values:
         yield from (Para(inert(fact.words), f"{inert(fact.name)}  ") for fact in group.facts)
         return
     first = group.facts[0]

@@ -91,15 +91,15 @@ class FleetScreen(Screen[None]):
             listing.show(matrix.rows(now.fleet, listing.room, self._glyphs))
             second = matrix.heading(now.fleet, listing.room)
         else:
-            listed = nodes.entries(
+            entries = nodes.entries(
                 now.fleet,
                 folded=self._folded,
                 glyphs=self._glyphs,
                 opened=self._open,
                 needle=self._needle.lower(),
             )
-            self._entries = {entry.key: entry for entry in listed}
-            listing.show(nodes.rows(listed, listing.room, self._glyphs))
+            self._entries = {entry.key: entry for entry in entries}
+            listing.show(nodes.rows(entries, listing.room, self._glyphs))
             second = (*second, (f"   [/{self._needle}]", LABEL)) if self._needle else second
         self.query_one("#head", Lines).show([first, second])
         if not self._by_hand and listing.rows:
