@@ -27,7 +27,7 @@ _ABSENT = "-"
 _STATES = {"died": _DIED, "missing": _MISSING, "finished": _DONE, "running": _RUNS, "waited": "waited"}
 _STYLES = {
     _GUILTY: "bold red",
-    _PARTY: "bold yellow",
+    _PARTY: "bold magenta",
     _DIED: "red",
     _MISSING: "bold magenta",
     _DONE: "green",
