@@ -134,7 +134,7 @@ class ProbesScreen(Screen[None]):
 
 def _title(state: State) -> Iterator[tuple[str, str]]:
     seen = state.report["probes"]
-    yield f"   {len(seen)} answered or given up", ""
+    yield f"   {len(seen)} run", ""
     for outcome in _ORDER[:-1]:
         count = sum(one["outcome"] == outcome.value for one in seen)
         if count:
