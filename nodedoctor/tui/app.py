@@ -23,7 +23,7 @@ from nodedoctor.tui.palette import Commands, GoToCheck
 from nodedoctor.tui.screens.checks import ChecksScreen
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, RequestRefused, State, file_name
-from nodedoctor.tui.theme import ASCII, UNICODE
+from nodedoctor.tui.theme import ASCII, UNICODE, is_light
 from nodedoctor.tui.widgets.prompt import Prompt, ask
 from nodedoctor.tui.widgets.tabs import Badge, badges_of
 
@@ -84,7 +84,7 @@ class NodeDoctor(App[None]):
         mouse: bool = False,
     ) -> None:
         super().__init__(driver_class=SlowLineDriver, ansi_color=True)
-        self.theme = "ansi-dark"
+        self.theme = "ansi-light" if is_light(os.environ) else "ansi-dark"
         self.engine = engine
         self.glyphs = ASCII if ascii else UNICODE
         self.copied: list[str] = []

@@ -30,9 +30,8 @@ class Commands(Provider):
 
     @property
     def _commands(self) -> Iterable[KeyCommand]:
-        from nodedoctor.tui.app import NodeDoctor
-
-        return self.app.commands(self.screen) if isinstance(self.app, NodeDoctor) else ()
+        commands: Iterable[KeyCommand] = getattr(self.app, "commands", lambda _: ())(self.screen)
+        return commands
 
 
 class GoToCheck(Provider):

@@ -55,9 +55,19 @@ def last_words(sitting: TuiResult) -> str:
     lines = []
     for cause in report["causes"][:LAST_CAUSES]:
         command = first_command(cause)
-        lines += [cause_line(cause), *([f"  $ {command}"] if command else [])]
-    lines += [headline(report["node"]), f"{Status(report['verdict']).word}  {tally(report)}"]
+        lines += [*wrapped(cause_line(cause)), *([f"  $ {command}"] if command else [])]
+    lines += wrapped(headline(report["node"]))
+    lines += wrapped(f"{Status(report['verdict']).word}  {tally(report)}")
     return "\n".join([*lines, *copied(sitting.copied)]) + "\n"
+
+
+def wrapped(text: str) -> list[str]:
+    """A sentence in lines of the terminal, which would cut it in the middle of a word."""
+    import textwrap
+
+    from nodedoctor.cli.console import columns
+
+    return textwrap.wrap(text, columns(), subsequent_indent="    ", break_on_hyphens=False)
 
 
 def copied(texts: Sequence[str]) -> list[str]:
@@ -108,8 +118,9 @@ def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int |
 
     app = load_app()(Nothing(), ascii=not speaks_utf8(), triage=document, triage_again=again)
     asyncio.run(run_app(app))
-    said = f"{document.get('cause')} ({document.get('confidence')}): {document.get('headline')}"
-    mutter("\n".join([inert(said), *copied(app.copied), ""]))
+    headline, sure = document.get("headline"), document.get("confidence")
+    said = inert(f"{headline} ({sure} confidence)" if sure else str(headline))
+    mutter("\n".join([*wrapped(said), *copied(app.copied), ""]))
     return code_of(app)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
@@ -33,6 +33,15 @@ BORDER = {
 RUN = "bold cyan"
 LABEL = "bold"
 QUIET = "dim"
+DANGER = "red"
+"""What a step interrupts."""
+MARKED = "bold black on yellow"
+"""A line that the reader came for."""
+
+
+def is_light(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal says that its background is light: `COLORFGBG=0;15`, as some of them do."""
+    return environment.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
 
 
 @record

@@ -152,3 +152,16 @@ def test_panels_are_drawn_without_unicode_too(tmp_path: Path):
         assert shown.isascii() and "| $ " in shown
 
     drive(rack(tmp_path), act, (140, 40), ascii=True)
+
+
+def test_a_large_screen_has_the_cards_of_the_next_causes_and_the_focused_panel_is_marked():
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        shown = frame(app)
+        assert "$ sudo sminfo" in shown and shown.index("3 verify") < shown.index("$ sudo sminfo")
+        subjects = app.screen.query_one(Subjects)
+        await press("h")(app, pilot)
+        assert any("reverse" in style for line in subjects._lines for _, style in line)
+        await press("enter")(app, pilot)
+        assert not any("reverse" in style for line in subjects._lines for _, style in line)
+
+    drive(Session(Request(replay=NODES / "ib-rails-down-init-narrow")), act, (200, 60))

@@ -25,8 +25,10 @@ from terminal_screen import TerminalScreen
 from tuidriver import FRAMES, checks, rack
 
 from nodedoctor.demo import DEMOS as shipped
+from nodedoctor.engine.session import Request, Session
 from nodedoctor.report.json import document
 from nodedoctor.report.json import render as rendered
+from nodedoctor.tui import start
 
 COLOUR = re.compile(rb"\x1b\[[\d;]*?(?<![\d])(?:3[0-7]|4[0-7]|9[0-7]|10[0-7]|38;|48;)[\d;]*m")
 
@@ -160,6 +162,19 @@ def test_leaving_says_the_verdict_and_what_was_copied(tmp_path: Path):
         assert screen.end() == 2
         last = screen.written.rpartition(b"\x1b[?1049l")[2].decode()
     assert "FAIL  2 fail" in last and "nvidia-smi --gpu-reset -i 3" in last
+
+
+def test_what_is_left_on_the_terminal_is_folded_between_words_and_commands_are_whole(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("COLUMNS", "40")
+    node = FRAMES.parent / "nodes" / "container-lost-devices"
+    report = document(asyncio.run(Session(Request(replay=node)).diagnosis().run()))
+    text = start.last_words(start.TuiResult(report))
+    sentences = [line for line in text.splitlines() if "$ " not in line]
+    words = text.split()
+    assert all(len(line) <= 40 for line in sentences) and "restart" in words and "could" in words
+    assert "  $ sudo nvidia-ctk system create-dev-char-symlinks --create-all\n" in text
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.page import FIX, PROOF, SEE_IT, WHY, after_steps, headline, sentence
 from nodedoctor.report.steps import StepText, advice, interrupted, repair_steps
 from nodedoctor.tui.state import CheckInfo, State, Waiting
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, STYLE, Para, Part, Row
+from nodedoctor.tui.theme import DANGER, LABEL, QUIET, RUN, STYLE, Para, Part, Row
 from nodedoctor.wording import capitalised
 
 EVIDENCE_LINES = 12
@@ -182,7 +182,7 @@ def _step(step: StepText) -> Iterator[Para]:
         return
     yield Para(step.command, f"{lead_of(step.word)}$ ", "bold cyan", "cyan", verbatim=True)
     if step.detail:
-        yield Para(step.detail, f"{under}  ", "yellow" if step.interrupts else QUIET)
+        yield Para(step.detail, f"{under}  ", DANGER if step.interrupts else QUIET)
 
 
 def _evidence(finding: Finding, seen: dict[str, Probe], full: bool) -> Iterator[Para]:

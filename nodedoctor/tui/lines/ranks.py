@@ -16,7 +16,7 @@ WIDEST = 16
 """Ranks of one host in a line."""
 _STYLES = {
     CULPRIT: "bold red",
-    PARTY: "bold yellow",
+    PARTY: "bold magenta",
     DIED: "red",
     MISSING: "bold magenta",
     DONE: "green",

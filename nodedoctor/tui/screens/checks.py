@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -21,7 +22,7 @@ from nodedoctor.tui.lines.tiles import strip
 from nodedoctor.tui.messages import ShowProbe
 from nodedoctor.tui.screens.steps import StepsScreen
 from nodedoctor.tui.state import Engine, State
-from nodedoctor.tui.theme import LABEL, RUN, Glyphs, Para, Row
+from nodedoctor.tui.theme import LABEL, RUN, Glyphs, Para, Row, height
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.listing import Listing
@@ -32,6 +33,8 @@ from nodedoctor.tui.widgets.tabs import Tabs
 
 WIDE, BROAD, TALL = 100, 160, 30
 """Cells from which subjects are boxes and from which these are beside the list, in so many lines."""
+LARGE_PAGE = 30
+"""Lines of a page from which it has room for more than one cause."""
 SHARE = (0.36, 0.46)
 """Of the lines below the head: how many the boxes above the list may take, and on a node without a cause."""
 HINTS = (
@@ -134,10 +137,10 @@ class ChecksScreen(Screen[None]):
     def _show_panels(self, state: State, tiled: bool) -> None:
         """Boxes beside the list or above it, where there is room; else the counts of every subject."""
         self._panels_at = self.size
-        width, height = self.size.width, self.size.height - 4 - tiled
-        beside = width >= BROAD and height >= TALL
+        width, lines = self.size.width, self.size.height - 4 - tiled
+        beside = width >= BROAD and lines >= TALL
         share = SHARE[not state.report["causes"]]
-        room = Size(width * 2 // 5, height) if beside else Size(width, int(height * share))
+        room = Size(width * 2 // 5, lines) if beside else Size(width, int(lines * share))
         subjects = self.query_one(Subjects)
         subjects.show(panels(state), room, boxes=width >= WIDE, ample=beside)
         self.query_one("#home").set_class(beside, "-beside")
@@ -354,6 +357,19 @@ class ChecksScreen(Screen[None]):
         if self.state is not None:
             page.show(key, self._paras(self.state, key))
 
+    def _next_cards(self, state: State, cause: Cause, shown: Sequence[Para]) -> list[Para]:
+        """The cards of the causes that follow, as many as are whole below the first on a large screen."""
+        room, cards = self.panes.page.room, list[Para]()
+        if room is None or room.height < LARGE_PAGE:
+            return []
+        causes = home.causes(state)
+        for other in causes[causes.index(cause) + 1 :] if cause in causes else ():
+            more = [Para(), *card.card(state.report, other)]
+            if height([*shown, *cards, *more], room.width) > room.height:
+                break
+            cards += more
+        return cards
+
     def _paras(self, state: State, key: str) -> list[Para]:
         if key == home.WELL:
             return all_clear.all_clear(state, self._of_fleet(), self.panes.page.room)
@@ -367,6 +383,7 @@ class ChecksScreen(Screen[None]):
             own = card.card(state.report, cause)
         elif cause is not None:
             own = card.card(state.report, cause, titled=not self._says(key), room=self.panes.page.room)
+            own += self._next_cards(state, cause, own)
         if result is None:
             return own or [Para("nothing fits this filter" if self._filter.text else "no checks")]
         if own and not full:

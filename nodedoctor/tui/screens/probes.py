@@ -16,14 +16,12 @@ from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.tui.lines.detail import LONGEST, probe_line
 from nodedoctor.tui.lines.output import Output, output
 from nodedoctor.tui.state import Engine, State
-from nodedoctor.tui.theme import LABEL, QUIET, RUN, Glyphs, Para, Row
+from nodedoctor.tui.theme import LABEL, MARKED, QUIET, RUN, Glyphs, Para, Row
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
 from nodedoctor.tui.widgets.tabs import Tabs
 
-FOUND = "bold yellow"
-"""The lines of the evidence."""
 MOST_LINES = 6000
 """Lines of output shown; the snapshot has them all."""
 
@@ -136,7 +134,7 @@ class ProbesScreen(Screen[None]):
 
 def _title(state: State) -> Iterator[tuple[str, str]]:
     seen = state.report["probes"]
-    yield f"   {len(seen)} answered or given up", ""
+    yield f"   {len(seen)} run", ""
     for outcome in _ORDER[:-1]:
         count = sum(one["outcome"] == outcome.value for one in seen)
         if count:
@@ -200,8 +198,8 @@ def _told(seen: Probe, about: str, answer: Output, marked: Sequence[int]) -> Ite
         yield Para(
             text,
             lead,
-            FOUND if here else "",
-            FOUND,
+            MARKED if here else "",
+            MARKED,
             verbatim=True,
             here=marked.index(number) + 1 if here else 0,
         )

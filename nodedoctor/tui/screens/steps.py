@@ -14,7 +14,7 @@ from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
 from nodedoctor.report.steps import told_step
 from nodedoctor.tui.lines.ticket import LAST_KEYS, SAFE_KEYS, keyed
-from nodedoctor.tui.theme import LABEL, QUIET, Glyphs, Para
+from nodedoctor.tui.theme import DANGER, LABEL, QUIET, Glyphs, Para
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.page import Page
@@ -83,7 +83,7 @@ def _paras(key: str, step: Step) -> list[Para]:
         Para(
             told_step(step).heading,
             f" {key}  ",
-            "bold red" if last else "yellow" if told_step(step).interrupts else QUIET,
+            "bold red" if last else DANGER if told_step(step).interrupts else QUIET,
         ),
         Para(inert(step["command"]), "    $ ", "red" if last else "cyan", "bold", verbatim=True),
     ]

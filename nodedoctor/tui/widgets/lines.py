@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -12,7 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from nodedoctor.tui.theme import LABEL, Glyphs, Part
+from nodedoctor.tui.theme import LABEL, Glyphs, Part, is_light
 
 
 def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
@@ -23,12 +25,18 @@ def strip(parts: Iterable[Part], width: int, base: Style) -> Strip:
             start = len(text) - len(text.lstrip())
             segments += [
                 Segment(text[:start], base),
-                Segment(word, base + Style.parse(style)),
+                Segment(word, base + _style(style)),
                 Segment(text[start + len(word) :], base),
             ]
         elif text:
-            segments.append(Segment(text, base + Style.parse(style)))
+            segments.append(Segment(text, base + _style(style)))
     return Strip([segment for segment in segments if segment.text]).adjust_cell_length(width, base)
+
+
+@cache
+def _style(style: str) -> Style:
+    """A style; on a light background blue is what cyan is on a dark one."""
+    return Style.parse(style.replace("cyan", "blue") if is_light(os.environ) else style)
 
 
 def scrolled(parts: Iterable[Part], view: ScrollView, y: int, glyphs: Glyphs) -> Strip:

@@ -99,10 +99,10 @@ class Subjects(ScrollView, can_focus=True):
         """Whoever comes here wants a subject: the first, which is one with a problem if there is any."""
         if not self.selected and self._places:
             self._select(self._places[0].panel.name)
-        self._draw()
 
-    def on_blur(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
         """The cursor looks different without focus."""
+        super().watch_has_focus(has_focus)
         self._draw()
 
     def on_click(self, event: events.Click) -> None:
