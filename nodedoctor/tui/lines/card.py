@@ -18,7 +18,7 @@ from nodedoctor.tui.lines.detail import LONGEST, labelled, lead_of
 from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.state import State
-from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para, height
+from nodedoctor.tui.theme import DANGER, LABEL, QUIET, STYLE, Para, height
 
 _AMPLE = 16
 """Lines of proof where everything fits with them; ours."""
@@ -136,7 +136,7 @@ def _step(key: str, step: Step) -> Iterator[Para]:
     said = told_step(step)
     yield Para(said.command, f"{key} {said.word:<7} $ ", "bold cyan", "cyan", verbatim=True)
     if said.detail:
-        yield Para(said.detail, " " * 12, "yellow" if said.interrupts else QUIET)
+        yield Para(said.detail, " " * 12, DANGER if said.interrupts else QUIET)
 
 
 def _without_long(step: Sequence[Para], room: Size) -> list[Para]:

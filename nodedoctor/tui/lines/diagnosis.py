@@ -19,7 +19,7 @@ from nodedoctor.tui.lines import ranks
 from nodedoctor.tui.lines.detail import lead_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.lines.timeline import timeline
-from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
+from nodedoctor.tui.theme import DANGER, LABEL, QUIET, STYLE, Glyphs, Para, Part, Row
 from nodedoctor.wording import count_with_noun
 
 LONGEST_NAME = 32
@@ -149,7 +149,7 @@ def _paras(entry: Entry) -> Iterator[Para]:
                 yield Para(step.heading, style="bold red")
             yield Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True)
             if step.interrupts and not step.last:
-                yield Para(f"interrupts {step.interrupts}", "  ", "yellow")
+                yield Para(f"interrupts {step.interrupts}", "  ", DANGER)
         yield from (Para(part.text, lead_of(part.label)) for part in entry.after)
     else:
         yield from (Para(entry.name, style=LABEL),) if entry.name else ()

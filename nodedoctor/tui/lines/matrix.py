@@ -9,24 +9,9 @@ from nodedoctor.model import Severity, Status
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
 from nodedoctor.tui.lines.nodes import standing
-from nodedoctor.tui.lines.subjects import OTHER, subject_of
+from nodedoctor.tui.lines.subjects import OTHER, SHORT, subject_of
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Glyphs, Para, Part, Row, fit
 
-SHORT = {
-    "Driver": "DRV",
-    "GPUs": "GPU",
-    "Memory": "MEM",
-    "NVLink": "NVL",
-    "PCIe": "PCI",
-    "InfiniBand": "IB",
-    "Network": "NET",
-    "Limits": "LIM",
-    "Stack": "STK",
-    "Container": "CON",
-    "Ray/Slurm": "RAY",
-    "Kernel log": "KRN",
-}
-"""The subjects of the columns, and their names on a narrow screen."""
 LETTERS = "2F: 2 checks fail   W warn   U could not be judged   . pass   - not visible from there"
 _MARK = {Severity.FAIL: "F", Severity.BROKEN: "U", Severity.WARN: "W"}
 _NARROW, _WIDE = 4, 11
@@ -47,7 +32,7 @@ def columns(fleet: Fleet) -> tuple[str, ...]:
         if problem.severity > Severity.BLIND
     }
     others = any(subject_of(check) == OTHER for check in checks)
-    return (*SHORT, OTHER) if others else tuple(SHORT)
+    return tuple(name for name in SHORT if others or name != OTHER)
 
 
 def rows(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Row]:
@@ -70,7 +55,7 @@ def rows(fleet: Fleet, width: int, glyphs: Glyphs) -> list[Row]:
 def heading(fleet: Fleet, width: int) -> tuple[Part, ...]:
     """The names of the columns."""
     cell, names = _widths(fleet, width)
-    shown = (name if cell > _NARROW else SHORT.get(name, "OTH") for name in columns(fleet))
+    shown = (name if cell > _NARROW else SHORT[name] for name in columns(fleet))
     left = " " * 6 + " " + "node".ljust(names - 1)
     return ((left, QUIET), ("".join(name.ljust(cell) for name in shown), LABEL))
 

@@ -41,6 +41,8 @@ _SUBJECTS = (
 )
 OTHER = "Other"
 """The panel of checks with a subject of their own, such as those of plug-ins."""
+SHORT = {**{name: short for name, short, _ in _SUBJECTS}, OTHER: "OTH"}
+"""The subjects, and their names where there is little room."""
 _COUNTED = (Status.FAIL, Status.WARN, Status.UNKNOWN, Status.PASS)
 _MARK = {Status.FAIL: "X", Status.WARN: "!", Status.UNKNOWN: "?", Status.PASS: ""}
 _TALLEST, _LONGEST = 3, 2
@@ -126,7 +128,7 @@ class Panel:
 def panels(state: State) -> list[Panel]:
     """Every subject, and the checks of none of them when one of those has a problem."""
     made = [_panel(name, code, state) for name, code, _ in _SUBJECTS]
-    other = _panel(OTHER, "OTH", state)
+    other = _panel(OTHER, SHORT[OTHER], state)
     return [*made, other] if other.worst else made
 
 
