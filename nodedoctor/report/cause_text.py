@@ -51,19 +51,19 @@ def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> i
     start = len(to.lines)
     most: Mapping[str, int] = limits.parts if limits else {}
     to.status(cause.status, cause.headline + cause.mark, most=2 if limits else 0)
-    for part in cause.told:
+    for part in cause.opening:
         to.prose(part.label, part.text, most.get(part.label, 0))
     _proof(to, cause.proof, limits.proof if limits else 0)
     to.prose(FIX, cause.advice, most.get(FIX, 0))
-    after = [part for part in cause.after if not limits or part.label != DOCS]
+    closing = [part for part in cause.closing if not limits or part.label != DOCS]
     follows = min(len(cause.follows), limits.follows) if limits else len(cause.follows)
     if limits:
-        room = limits.block - (len(to.lines) - start) - follows - len(after)
+        room = limits.block - (len(to.lines) - start) - follows - len(closing)
         shown = _first_steps(to, cause, room)
     else:
         shown = len(cause.steps)
         write_steps(to, cause.steps)
-    for part in after:
+    for part in closing:
         to.labelled(part.label, part.text, 1 if limits else 0)
     _follows(to, cause.follows, limits)
     return shown

@@ -65,7 +65,7 @@ class Advice:
 
     text: str
     steps: tuple[StepText, ...]
-    after: tuple[Labelled, ...]
+    closing: tuple[Labelled, ...]
     fix: Fix | None
 
 
@@ -93,7 +93,7 @@ class JobPage:
     status: Status
     headline: str
     confidence: str
-    told: tuple[Labelled, ...]
+    opening: tuple[Labelled, ...]
     first: StepText | None
     sections: tuple[Section, ...]
 
@@ -108,7 +108,7 @@ def job_page(document: Json) -> JobPage:
     outcome, headline = text(document, "outcome"), inert(text(document, "headline"))
     sure = inert(text(document, "confidence"))
     fixes, then = (tuple(_advice(document, key)) for key in ("fixes", "next"))
-    first = next((s for one in (*fixes, *then) for s in one.steps if not s.last), None)
+    first = next((s for entry in (*fixes, *then) for s in entry.steps if not s.last), None)
     sections = (
         Section("proof", "Proof", "proof", tuple(_quotes(document))),
         Section("ranks", "Ranks", "who", tuple(_ranks(document))),
@@ -132,13 +132,13 @@ def job_page(document: Json) -> JobPage:
         _STATUS.get(outcome, Status.UNKNOWN),
         (headline[:1].upper() + headline[1:]) or "Nothing is said",
         f"{sure} confidence" if sure and outcome not in UNSURE else "",
-        tuple(_told(document, first)),
+        tuple(_opening(document, first)),
         first,
         tuple(section for section in sections if section.entries),
     )
 
 
-def _told(document: Json, first: StepText | None) -> Iterator[Labelled]:
+def _opening(document: Json, first: StepText | None) -> Iterator[Labelled]:
     """What stands right below the headline."""
     if chosen := text(document, "decision"):
         without = f" {fold(texts(document, 'exclude'))}" if document.get("exclude") else ""
@@ -146,18 +146,18 @@ def _told(document: Json, first: StepText | None) -> Iterator[Labelled]:
     if text(document, "outcome") not in UNSURE:
         yield Labelled(OWNER, owner_word(text(document, "owner")))
     for role, key in (("who", "culprits"), ("one of", "parties")):
-        if found := objects(document.get(key)):
-            yield Labelled(role, inert(_people(found)))
+        if members := objects(document.get(key)):
+            yield Labelled(role, inert(_people(members)))
     if first:
         yield Labelled("first", f"$ {first.command}")
     if weighed := text(document, "weighed"):
         yield Labelled("based on", inert(weighed))
 
 
-def _people(found: Sequence[Json]) -> str:
+def _people(members: Sequence[Json]) -> str:
     """`rank 37 on gpu-005, GPU 5, pid 4242`; of several on a host the ranks alone."""
     hosts: dict[tuple[str, str], list[Json]] = {}
-    for who in found:
+    for who in members:
         hosts.setdefault((words(who.get("world")), words(who.get("host"))), []).append(who)
     return "; ".join(_group(world, host, members) for (world, host), members in hosts.items())
 
@@ -165,18 +165,20 @@ def _people(found: Sequence[Json]) -> str:
 def _group(world: str, host: str, members: Sequence[Json]) -> str:
     numbers = sorted({rank for who in members if (rank := whole_number(who, "rank")) is not None})
     several = "s" if len(members) > 1 else ""
-    named = "" if world in ("", "default") else f" of {world}"
-    said = [f"rank{several} {ranges(spans(numbers)) or 'not known'}{named}" + (f" on {host}" if host else "")]
+    world_name = "" if world in ("", "default") else f" of {world}"
+    text_parts = [
+        f"rank{several} {ranges(spans(numbers)) or 'not known'}{world_name}" + (f" on {host}" if host else "")
+    ]
     if len(members) == 1:
         who = members[0]
         inner = words(who.get("group_rank"))
-        said += [
+        text_parts += [
             f"{label} {words(who[key])}"
             for key, label in (("gpu", "GPU"), ("pid", "pid"))
             if who.get(key) is not None
         ]
-        said += [f"rank {inner} of its group"] if inner else []
-    return ", ".join(said)
+        text_parts += [f"rank {inner} of its group"] if inner else []
+    return ", ".join(text_parts)
 
 
 def _quotes(document: Json) -> Iterator[Quote]:
@@ -185,9 +187,9 @@ def _quotes(document: Json) -> Iterator[Quote]:
 
 
 def _quote(item: Json, note: str = "") -> Quote:
-    told = (inert(words(item.get(key)).strip()) for key in ("source", "rank", "time", "text"))
-    source, rank, time, said = told
-    return Quote(source, whole_number(item, "line"), rank, time, said, inert(note))
+    fields = (inert(words(item.get(key)).strip()) for key in ("source", "rank", "time", "text"))
+    source, rank, time, quoted = fields
+    return Quote(source, whole_number(item, "line"), rank, time, quoted, inert(note))
 
 
 def _ranks(document: Json) -> Iterator[Pair]:
@@ -197,19 +199,19 @@ def _ranks(document: Json) -> Iterator[Pair]:
         hosts = texts(standing, "hosts")
         where = f" on {fold(hosts)}" if hosts else ""
         yield Pair(inert(f"{words(standing.get('who'))}{where}"), inert(words(standing.get("doing"))))
-    found_groups = [] if standings else ranks.groups(ranks.rank_marks(document))
-    if all(mark == ranks.OTHER for mark, *_ in found_groups):
+    rank_groups = [] if standings else ranks.groups(ranks.rank_marks(document))
+    if all(mark == ranks.UNKNOWN for mark, *_ in rank_groups):
         return  # that nothing is known of any rank tells nothing
-    for found in found_groups:
-        name, _, meaning = ranks.in_words(found).partition(": ")
+    for group in rank_groups:
+        name, _, meaning = ranks.in_words(group).partition(": ")
         yield Pair(name, meaning)
 
 
 def _advice(document: Json, key: str) -> Iterator[Advice]:
     for item in objects(document.get(key)):
         fix = fix_of(item)
-        said = advice(fix) if fix else words(item.get("text"))
-        yield Advice(inert(said), tuple(repair_steps(fix)), tuple(after_steps(fix)), fix)
+        prose = advice(fix) if fix else words(item.get("text"))
+        yield Advice(inert(prose), tuple(repair_steps(fix)), tuple(after_steps(fix)), fix)
 
 
 def _pairs(document: Json, key: str, name: str, why: str) -> Iterator[Pair]:
@@ -242,16 +244,16 @@ def _collective(document: Json) -> Iterator[Pair]:
         if (count := whole_number(work, key)) is not None:
             yield Pair(label, f"{count:,}")
     sizes = mapping(work.get("bytes_by_dtype")).items()
-    if told := ", ".join(f"{_megabytes(count)} as {dtype}" for dtype, count in sizes):
-        yield Pair("size", inert(told))
+    if volume := ", ".join(f"{_megabytes(count)} as {dtype}" for dtype, count in sizes):
+        yield Pair("size", inert(volume))
     times = mapping(work.get("expected_seconds"))
-    if told := ", ".join(f"{duration(times[key])} over {name}" for key, name in _LINKS if key in times):
+    if durations := ", ".join(f"{duration(times[key])} over {name}" for key, name in _LINKS if key in times):
         can = work.get("size_can_explain_wait")
         verdict = {
             True: ": a slow link could explain the wait",
             False: ": its size does not explain the wait",
         }
-        yield Pair("takes", inert(told + (verdict[can] if isinstance(can, bool) else "")))
+        yield Pair("takes", inert(durations + (verdict[can] if isinstance(can, bool) else "")))
 
 
 def _earlier(document: Json) -> Iterator[Pair]:
@@ -266,18 +268,18 @@ def _earlier(document: Json) -> Iterator[Pair]:
 
 def _jobs(document: Json) -> Iterator[Pair]:
     """Each job where there are several: its id, what is known of it, and whether it was judged."""
-    found = objects(document.get("jobs"))
-    for job in found if len(found) > 1 else ():
+    jobs = objects(document.get("jobs"))
+    for job in jobs if len(jobs) > 1 else ():
         hosts = [words(host) for host in as_list(job.get("hosts"))]
         count, first, last = words(job.get("world")), words(job.get("first")), words(job.get("last"))
-        known = (
+        facts = (
             f"{', '.join(hosts[:4])}{f' and {len(hosts) - 4} more' if len(hosts) > 4 else ''}",
             f"{count} ranks" if count else "",
             f"{first[:_MINUTE]} to {last[:_MINUTE]}" if first and last else "",
             "no failure" if words(job.get("outcome")) in CALM else words(job.get("cause")),
             "judged here" if job.get("judged") is True else "",
         )
-        yield Pair(inert(words(job.get("id"))), inert("; ".join(filter(None, known))))
+        yield Pair(inert(words(job.get("id"))), inert("; ".join(filter(None, facts))))
 
 
 def _coverage(document: Json) -> Iterator[str]:

@@ -21,7 +21,7 @@ def render(document: Json, *, width: int = 80, colour: bool = False, verbose: bo
     page = job_page(document)
     sure = f"  ({page.confidence})" if page.confidence else ""
     to.status(page.status, page.headline + sure)
-    for part in page.told:
+    for part in page.opening:
         to.labelled(part.label, part.text)
     for section in page.sections:
         if section.short or verbose:
@@ -33,8 +33,8 @@ def _section(to: Writer, section: Section, most: int) -> None:
     to.line("", section.title)
     for number, entry in enumerate(islice(section.entries, most or None), 1):
         _entry(to, entry, number)
-    if most and (left := len(section.entries) - most) > 0:
-        to.line(f"{_MARGIN}... {count_with_noun(left, 'more', 'more')} with -v")
+    if most and (remaining := len(section.entries) - most) > 0:
+        to.line(f"{_MARGIN}... {count_with_noun(remaining, 'more', 'more')} with -v")
 
 
 def _entry(to: Writer, entry: Entry, number: int) -> None:
@@ -51,7 +51,7 @@ def _entry(to: Writer, entry: Entry, number: int) -> None:
             if step.detail:
                 to.indented(step.heading)
             to.line(f"{INDENT}$ {step.command}")
-        for part in entry.after:
+        for part in entry.closing:
             to.labelled(part.label, part.text)
     else:
         to.wrapped(f"{_MARGIN}- ", f"{entry.name}: {entry.text}" if entry.name else entry.text)

@@ -31,9 +31,9 @@ class Moment:
 
 def moments(document: Json) -> list[Moment]:
     """The whole timeline in groups; of a document without them, what its timeline lists, by kind of event."""
-    found = [_moment(item) for item in objects(document.get("moments"))]
-    if found:
-        return found
+    grouped = [_moment(item) for item in objects(document.get("moments"))]
+    if grouped:
+        return grouped
     groups: dict[str, list[Json]] = {}
     for item in objects(document.get("timeline")):
         groups.setdefault(words(item.get("event")), []).append(item)
@@ -41,8 +41,8 @@ def moments(document: Json) -> list[Moment]:
         times = [time for item in items if (time := words(item.get("time")))]
         numbers = sorted({rank for item in items if (rank := whole_number(item, "rank")) is not None})
         runs = tuple((first, last) for first, last in spans(numbers))
-        found.append(Moment(event, times[0] if times else "", times[-1] if times else "", runs, len(items)))
-    return found
+        grouped.append(Moment(event, times[0] if times else "", times[-1] if times else "", runs, len(items)))
+    return grouped
 
 
 def _moment(item: Json) -> Moment:

@@ -65,12 +65,12 @@ class CausePage:
     status: Status
     mark: str
     headline: str
-    told: tuple[Labelled, ...]
+    opening: tuple[Labelled, ...]
     proof: tuple[str, ...]
     advice: str
     steps: tuple[StepText, ...]
     goal: StepText | None
-    after: tuple[Labelled, ...]
+    closing: tuple[Labelled, ...]
     follows: tuple[str, ...]
     finding: Finding | None
     fix: Fix | None
@@ -83,18 +83,18 @@ def cause_pages(report: Report) -> list[CausePage]:
 
 def cause_page(report: Report, cause: Cause) -> CausePage:
     """The page of one cause."""
-    found = root(report, cause)
-    finding = found[1] if found else None
+    origin = root(report, cause)
+    finding = origin[1] if origin else None
     fix = finding["fix"] if finding else None
     steps = tuple(repair_steps(fix))
     ticket = (Labelled(TICKET, WRITE_TICKET),) if cause["action"] == "replace-node" else ()
     return CausePage(
         cause["id"],
-        found[0] if found else "",
+        origin[0] if origin else "",
         Status(cause["status"]),
         preview_mark(cause),
         inert(cause["headline"]),
-        tuple(_told(report, cause, found)),
+        tuple(_opening(report, cause, origin)),
         proof_lines(finding) if finding else (),
         inert(advice(fix)) if fix else "",
         steps,
@@ -126,8 +126,8 @@ def cause_line(cause: Cause) -> str:
     tail = f"; {action}" if action else ""
     mark = preview_mark(cause)  # which says nothing of the node yet
     word = owner_word(cause["owner"])
-    known = f"owner {word}" if word == "unknown" else word
-    first = f"{Status(cause['status']).word}{mark}" if mark else known
+    owner = f"owner {word}" if word == "unknown" else word
+    first = f"{Status(cause['status']).word}{mark}" if mark else owner
     recurs = _recurrence(cause)
     return f"{first}: {inert(cause['headline'])}{f' ({recurs})' if recurs else ''}{tail}"
 
@@ -157,20 +157,20 @@ def first_command(cause: Cause) -> str:
 def root(report: Report, cause: Cause) -> tuple[str, Finding, str] | None:
     """The check, the finding and the why of a cause; of a failed probe, of the first finding it explains."""
     wanted = {cause["id"], *(cause["explains"] if cause["id"].startswith("probe:") else ())}
-    found = (
+    origin = (
         (result["check"], finding, finding.get("why") or result["why"])
         for result in report["results"]
         for finding in result["findings"]
         if finding["id"] in wanted
     )
-    return max(found, key=lambda item: severity(item[1]), default=None)
+    return max(origin, key=lambda item: severity(item[1]), default=None)
 
 
 def following(report: Report, cause: Cause) -> Iterator[tuple[Result, Finding]]:
     """The findings that follow from a cause, but for those of its own check about its other subjects."""
     own = {cause["id"], *(f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"])}
-    found = root(report, cause)
-    ids = [id for id in cause["explains"] if id not in own and not (found and id == found[1]["id"])]
+    origin = root(report, cause)
+    ids = [id for id in cause["explains"] if id not in own and not (origin and id == origin[1]["id"])]
     by_id = {f["id"]: (result, f) for result in report["results"] for f in result["findings"]}
     yield from (by_id[id] for id in ids if id in by_id)
 
@@ -223,9 +223,9 @@ def group_results(results: Iterable[Result]) -> dict[str, list[Result]]:
     """Results by what they say, in order; what passed always speaks for itself."""
     groups: dict[str, list[Result]] = {}
     for result in results:
-        said = sentence(worst(result))
+        summary = sentence(worst(result))
         own = result["status"] == Status.PASS.value or len(result["findings"]) > 1
-        groups.setdefault(f"{result['check']}  {said}" if own else said, []).append(result)
+        groups.setdefault(f"{result['check']}  {summary}" if own else summary, []).append(result)
     return groups
 
 
@@ -236,21 +236,23 @@ def sentence(finding: Finding) -> str:
 
 def evidence_of(report: Report, cause: Cause) -> Iterator[Evidence]:
     """What a cause rests on: the evidence of its finding, then that of what follows from it."""
-    found = root(report, cause)
-    findings = [*((found[1],) if found else ()), *(finding for _, finding in following(report, cause))]
-    yield from (one for finding in findings for one in finding["evidence"])
+    origin = root(report, cause)
+    findings = [*((origin[1],) if origin else ()), *(finding for _, finding in following(report, cause))]
+    yield from (evidence for finding in findings for evidence in finding["evidence"])
 
 
-def untold(result: Result, told: Collection[str]) -> list[Finding]:
+def other_findings(result: Result, root_ids: Collection[str]) -> list[Finding]:
     """The findings of a check that are not well and are the root of no cause, the worst first."""
-    bad = (f for f in result["findings"] if severity(f).is_problem and f["id"] not in told)
+    bad = (f for f in result["findings"] if severity(f).is_problem and f["id"] not in root_ids)
     return sorted(bad, key=lambda finding: -severity(finding))
 
 
 def proof_lines(finding: Finding) -> tuple[str, ...]:
     """Every line of what a finding rests on, marked as printed or as read."""
     return tuple(
-        line for one in finding["evidence"] for line in marked(one, inert_lines(one["text"].strip("\n")))
+        line
+        for evidence in finding["evidence"]
+        for line in marked(evidence, inert_lines(evidence["text"].strip("\n")))
     )
 
 
@@ -261,16 +263,16 @@ def after_steps(fix: Fix | None) -> Iterator[Labelled]:
             yield Labelled(label, inert(text))
 
 
-def _told(report: Report, cause: Cause, found: tuple[str, Finding, str] | None) -> Iterator[Labelled]:
+def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | None) -> Iterator[Labelled]:
     jobs, action = _jobs(report, cause), action_of(cause)
     yield Labelled(OWNER, "; ".join(filter(None, (owner_word(cause["owner"]), action, jobs))))
     if since := "; ".join(filter(None, (_since(cause), _recurrence(cause)))):
         yield Labelled(SINCE, since)
-    if found:
-        check, finding, why = found
-        said = sentence(finding)
-        known = said.lower() in cause["headline"].lower()
-        yield Labelled(CHECK, check if known else f"{check}: {said}")
+    if origin:
+        check, finding, why = origin
+        summary = sentence(finding)
+        is_headline = summary.lower() in cause["headline"].lower()
+        yield Labelled(CHECK, check if is_headline else f"{check}: {summary}")
         if why:
             yield Labelled(WHY, capitalised(inert(why)))
 

@@ -14,11 +14,11 @@ from nodedoctor.whole_numbers import spans
 MOST = 1 << 16
 """Ranks of one document that are looked at."""
 _LETTERS = "abcdefghijklmnopqrstuvwyz"
-CULPRIT, PARTY, DIED, MISSING, DONE, RUNS, OTHER = "X", "!", "x", "?", "=", "+", "."
+CULPRIT, PARTY, DIED, MISSING, DONE, RUNS, UNKNOWN = "X", "!", "x", "?", "=", "+", "."
 """The marks of what is not waiting; what waited has a letter for each thing it waited in."""
 _ABSENT = "-"
 _STATES = {"died": DIED, "missing": MISSING, "finished": DONE, "running": RUNS, "waited": "waited"}
-ODD = CULPRIT + PARTY + DIED + MISSING
+GRAVE = CULPRIT + PARTY + DIED + MISSING
 """The marks that a reader looks for, the gravest first."""
 _MEANING = {
     CULPRIT: "where it began",
@@ -27,9 +27,9 @@ _MEANING = {
     MISSING: "nothing was read",
     DONE: "finished",
     RUNS: "made progress to the last line",
-    OTHER: "state not known",
+    UNKNOWN: "state not known",
 }
-_SAID: Mapping[str, str] = {
+_EVENT_WORDS: Mapping[str, str] = {
     "unread_trouble": "an error that nothing else explains",
     "dying": "on its way out",
     "collective_status": "told the last collective it finished",
@@ -62,50 +62,50 @@ class Seat:
 
 def rank_marks(document: Json) -> list[Seat]:
     """Every rank of the document that is known or missing, marked. Of any shape; what is odd is left out."""
-    found = {(seat.world, seat.rank): seat for seat in _describe_rank(document)}
+    by_key = {(seat.world, seat.rank): seat for seat in _describe_rank(document)}
     for kind, mark in (("victims", "waited"), ("parties", PARTY), ("culprits", CULPRIT)):
         for who in objects(document.get(kind)):
             rank, world = _rank(who.get("rank")), words(who.get("world")) or "default"
             if rank is None:
                 continue
             host = inert(words(who.get("host")))
-            old = found.get((world, rank)) or Seat(inert(world), host, rank, "waited", "waited")
+            old = by_key.get((world, rank)) or Seat(inert(world), host, rank, "waited", "waited")
             new = replace(old, host=old.host or host)
             if mark in _MEANING:
                 died = _MEANING[DIED] if old.mark == DIED else ""
                 new = replace(new, mark=mark, meaning=_MEANING[mark], detail=old.detail or died)
-            found[world, rank] = new
+            by_key[world, rank] = new
     coverage = mapping(document.get("coverage"))
-    worlds = {world for world, _ in found} or {"default"}
+    worlds = {world for world, _ in by_key} or {"default"}
     if len(worlds) == 1:  # coverage does not tell the ranks of several worlds apart
         (world,) = worlds
-        for key, mark in (("ranks_missing", MISSING), ("ranks_seen", OTHER)):
+        for key, mark in (("ranks_missing", MISSING), ("ranks_seen", UNKNOWN)):
             for rank in map(_rank, as_list(coverage.get(key))[:MOST]):
                 if rank is not None:
-                    found.setdefault((world, rank), Seat(inert(world), "", rank, mark, _MEANING[mark]))
-    return _lettered([found[key] for key in sorted(found)][:MOST])
+                    by_key.setdefault((world, rank), Seat(inert(world), "", rank, mark, _MEANING[mark]))
+    return _lettered([by_key[key] for key in sorted(by_key)][:MOST])
 
 
-def groups(made: Sequence[Seat]) -> list[tuple[str, str, list[Seat]]]:
+def groups(seats: Sequence[Seat]) -> list[tuple[str, str, list[Seat]]]:
     """Mark, meaning and the ranks it is true of; where it began first, those that waited last."""
-    found: dict[tuple[str, str], list[Seat]] = {}
-    for seat in made:
-        found.setdefault((seat.mark, seat.meaning), []).append(seat)
-    order = sorted(found, key=lambda key: (ODD.find(key[0]) % (len(ODD) + 1), key[0]))
-    return [(mark, meaning, found[mark, meaning]) for mark, meaning in order]
+    by_key: dict[tuple[str, str], list[Seat]] = {}
+    for seat in seats:
+        by_key.setdefault((seat.mark, seat.meaning), []).append(seat)
+    order = sorted(by_key, key=lambda key: (GRAVE.find(key[0]) % (len(GRAVE) + 1), key[0]))
+    return [(mark, meaning, by_key[mark, meaning]) for mark, meaning in order]
 
 
-def in_words(found: tuple[str, str, list[Seat]]) -> str:
+def in_words(group: tuple[str, str, list[Seat]]) -> str:
     """A group of ranks in a line: `rank 41 on gpu-005: where it began (timed out)`."""
-    _, meaning, members = found
+    _, meaning, members = group
     detail = ", ".join(sorted({seat.detail for seat in members if seat.detail}))
     return f"{names(members)}: {meaning}{f' ({detail})' if detail else ''}"
 
 
-def alone(made: Sequence[Seat], members: Sequence[Seat]) -> list[Seat]:
+def alone(seats: Sequence[Seat], members: Sequence[Seat]) -> list[Seat]:
     """All ranks, of which only these are marked: each stays in its place."""
     shown = {(seat.world, seat.rank) for seat in members}
-    return [seat if (seat.world, seat.rank) in shown else replace(seat, mark=_ABSENT) for seat in made]
+    return [seat if (seat.world, seat.rank) in shown else replace(seat, mark=_ABSENT) for seat in seats]
 
 
 def names(members: Sequence[Seat]) -> str:
@@ -126,12 +126,12 @@ def _describe_rank(document: Json) -> Iterator[Seat]:
         if rank is None:
             continue
         kind = words(state.get("state"))
-        mark = _STATES.get(kind, OTHER)
+        mark = _STATES.get(kind, UNKNOWN)
         meaning, op, event = _MEANING.get(mark, "waited"), words(state.get("op")), words(state.get("event"))
         if mark == "waited" and op:
             number = f" number {state['seq']}" if _rank(state.get("seq")) is not None else ""
             meaning = f"waited in {op}{number}"
-        if mark in (OTHER, RUNS) and rank in doing:
+        if mark in (UNKNOWN, RUNS) and rank in doing:
             mark, meaning = "waited", doing[rank]
         detail = event_words(event) if mark == DIED else ""
         world = words(state.get("world")) or "default"
@@ -140,22 +140,22 @@ def _describe_rank(document: Json) -> Iterator[Seat]:
 
 def _doing(document: Json) -> dict[int, str]:
     """What each rank of a job that still runs does, by its stack."""
-    found: dict[int, str] = {}
+    by_key: dict[int, str] = {}
     for standing in objects(document.get("standings")):
         for first, last in filter(is_span, as_list(standing.get("ranks"))):
-            found |= dict.fromkeys(
+            by_key |= dict.fromkeys(
                 range(max(first, 0), min(last, first + MOST) + 1), words(standing.get("doing"))
             )
-    return found
+    return by_key
 
 
-def _lettered(made: list[Seat]) -> list[Seat]:
+def _lettered(seats: list[Seat]) -> list[Seat]:
     """A letter for each thing that ranks waited in."""
     waits: Mapping[str, str] = {
         meaning: _LETTERS[min(at, len(_LETTERS) - 1)]
-        for at, meaning in enumerate(dict.fromkeys(s.meaning for s in made if s.mark == "waited"))
+        for at, meaning in enumerate(dict.fromkeys(s.meaning for s in seats if s.mark == "waited"))
     }
-    return [replace(s, mark=waits[s.meaning]) if s.mark == "waited" else s for s in made]
+    return [replace(s, mark=waits[s.meaning]) if s.mark == "waited" else s for s in seats]
 
 
 def _rank(value: Any) -> int | None:
@@ -164,7 +164,7 @@ def _rank(value: Any) -> int | None:
 
 def event_words(event: str) -> str:
     """An event's name as a person says it; the names themselves are keys for scripts."""
-    return _SAID.get(event, event.replace("_", " "))
+    return _EVENT_WORDS.get(event, event.replace("_", " "))
 
 
 def is_span(value: object) -> bool:

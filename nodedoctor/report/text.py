@@ -33,9 +33,9 @@ from nodedoctor.report.page import (
     headline,
     lead,
     moment,
+    other_findings,
     sentence,
     tally,
-    untold,
 )
 from nodedoctor.report.steps import advice, repair_steps
 from nodedoctor.report.writer import INDENT, Writer
@@ -84,10 +84,10 @@ class _Page:
 
     def others(self, results: Iterable[Result], causes: Iterable[CausePage]) -> None:
         """The findings that are no cause, with what each rests on; what is said alike shares an entry."""
-        told = {cause.finding["id"] for cause in causes if cause.finding}
+        root_ids = {cause.finding["id"] for cause in causes if cause.finding}
         groups = group_results(results).values()
-        shown = [(group, found) for group in groups if (found := untold(group[0], told))]
-        if shown and told:
+        shown = [(group, found) for group in groups if (found := other_findings(group[0], root_ids))]
+        if shown and root_ids:
             self.to.line("", "every other finding")
         for group, found in shown:
             self._problem(group, found)
@@ -102,15 +102,15 @@ class _Page:
             self.to.labelled(WHY, finding.get("why") or "")
             self._fix(finding, FIX, result["check"])
         if others:
-            self.to.indented(" ".join(one["check"] for one in group))
+            self.to.indented(" ".join(other["check"] for other in group))
         elif not all(finding.get("why") for finding in shown):
             self.to.labelled(WHY, result["why"])
 
     def rows(self, results: Iterable[Result]) -> None:
         """One entry a result; those that say the same (no GPU here, no permission) share one."""
-        for said, group in group_results(results).items():
+        for summary, group in group_results(results).items():
             if len(group) > 1:
-                self.to.status(Status(group[0]["status"]), said)
+                self.to.status(Status(group[0]["status"]), summary)
                 self.to.indented(" ".join(result["check"] for result in group))
             else:
                 self._row(group[0])

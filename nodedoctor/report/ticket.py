@@ -64,11 +64,13 @@ def _facts(report: Report) -> Iterator[str]:
 def _cause(report: Report, cause: Cause) -> Iterator[str]:
     page = cause_page(report, cause)
     yield f"## {Status(cause['status']).word}{preview_mark(cause)}: {page.headline}"
-    told = {part.label: part.text for part in page.told}
+    opening = {part.label: part.text for part in page.opening}
     lines = [f"- Asked for: {action_of(cause)}"] if action_of(cause) else []
     lines += [f"- Part: {part}" for part in _parts(report, cause)]
     lines += [f"- Finding: `{inert(cause['id'])}`"]
-    lines += [f"- {label.capitalize()}: {told[label]}" for label in (CHECK, SINCE, WHY) if label in told]
+    lines += [
+        f"- {label.capitalize()}: {opening[label]}" for label in (CHECK, SINCE, WHY) if label in opening
+    ]
     yield "\n".join(lines)
     if proof := _proof(report, cause):
         yield fenced("\n".join(proof), "")
@@ -80,7 +82,7 @@ def _proof(report: Report, cause: Cause) -> list[str]:
     """The lines that a cause rests on, under the probe that printed each, and how many more there are."""
     lines: list[str] = []
     for place, items in groupby(evidence_of(report, cause), key=place_of):
-        lines += [inert(place), *(line for one in items for line in inert_lines(one["text"].strip("\n")))]
+        lines += [inert(place), *(line for item in items for line in inert_lines(item["text"].strip("\n")))]
     more = len(lines) - PROOF_LINES
     left_out = [f"# {count_with_noun(more, 'more line')} in the attached report"] if more > 0 else []
     return [*lines[:PROOF_LINES], *left_out]
@@ -102,8 +104,8 @@ def _parts(report: Report, cause: Cause) -> Iterator[str]:
 
 
 def _subject_name(part: Mapping[str, Any]) -> str:
-    told = ((key.replace("_", " "), words(part.get(key))) for key in _PART)
-    return inert(", ".join(f"{key} {value}" for key, value in told if value))
+    values = ((key.replace("_", " "), words(part.get(key))) for key in _PART)
+    return inert(", ".join(f"{key} {value}" for key, value in values if value))
 
 
 def _attached(recording: str) -> Iterator[str]:

@@ -45,13 +45,13 @@ class Writer:
     def prose(self, label: str, text: str, most: int = 0) -> None:
         """Whole sentences, as many as fit; a first one that does not fit is cut."""
         room = self.width - len(INDENT) - LABEL - 1
-        told = inert(text)
-        if not most or len(textwrap.wrap(told, room)) <= most:
-            self.labelled(label, told, most)
+        plain = inert(text)
+        if not most or len(textwrap.wrap(plain, room)) <= most:
+            self.labelled(label, plain, most)
             return
-        ends = [end.start() for end in _SENTENCE.finditer(told)]
-        fit = [end for end in ends if len(textwrap.wrap(f"{told[:end]} ...", room)) <= most]
-        self.labelled(label, f"{told[: fit[-1]]} ..." if fit else told, most)
+        ends = [end.start() for end in _SENTENCE.finditer(plain)]
+        fit = [end for end in ends if len(textwrap.wrap(f"{plain[:end]} ...", room)) <= most]
+        self.labelled(label, f"{plain[: fit[-1]]} ..." if fit else plain, most)
 
     def indented(self, text: str, most: int = 0, first: str = "") -> None:
         """A text in the indent."""
@@ -61,12 +61,12 @@ class Writer:
         """A text behind a prefix; paths, ids and addresses stay whole, what does not fit ends in dots."""
         indent = indent or len(prefix)
         room = max(self.width - indent, NARROWEST // 2)
-        told = inert(text)
+        plain = inert(text)
         if most:
-            told = " ".join(short_name(word, room - 4) for word in told.split(" "))
+            plain = " ".join(short_name(word, room - 4) for word in plain.split(" "))
         wrap = textwrap.TextWrapper(room, break_long_words=False, break_on_hyphens=False, placeholder=" ...")
         wrap.max_lines = most or None
-        first, *rest = wrap.wrap(told) or [""]
+        first, *rest = wrap.wrap(plain) or [""]
         self.line(prefix + first, *(" " * indent + line for line in rest))
 
     def paint(self, status: Status, word: str) -> str:

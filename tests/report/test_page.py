@@ -72,7 +72,7 @@ def follow(page: str, parts: Sequence[str], view: str) -> None:
 def parts_of(cause: CausePage) -> Iterator[str]:
     """All that is said of a cause, in the order of every view."""
     yield cause.headline
-    for part in cause.told:
+    for part in cause.opening:
         yield f"{part.label} {part.text}"
 
 
@@ -86,8 +86,8 @@ def test_every_view_of_a_node_says_all_of_a_cause(folder: Path) -> None:
         for view, seen in views.items():
             follow(seen, [*parts_of(page)], view)
             follow(seen, page.follows, view)
-            after = [part for part in page.after if view != "explained" or part.label != VERIFY]
-            assert plain(page.advice) in seen and all(plain(part.text) in seen for part in after), view
+            closing = [part for part in page.closing if view != "explained" or part.label != VERIFY]
+            assert plain(page.advice) in seen and all(plain(part.text) in seen for part in closing), view
         for view in ("text", "html", "screen"):
             last = [step for step in page.steps if step.last] if view == "screen" else []
             commands = [plain(step.command) for step in page.steps if step not in last]
@@ -102,7 +102,7 @@ def test_a_short_page_begins_as_the_long_one_and_has_a_command(folder: Path) -> 
     report = node(folder)
     page = brief.render(report, width=80)
     for cause in cause_pages(report)[:1]:
-        labels = [part.label for part in cause.told]
+        labels = [part.label for part in cause.opening]
         places = [page.find(f"\n     {label:<8} ") for label in labels]
         assert places == sorted(places) and min(places) >= 0
         assert plain(cause.headline[:40]) in plain(page)
@@ -122,7 +122,7 @@ def words_of(entry: Entry) -> list[str]:
     if isinstance(entry, Quote):
         return [entry.place, entry.text, entry.note]
     if isinstance(entry, Advice):
-        return [entry.text, *(step.command for step in entry.steps), *(part.text for part in entry.after)]
+        return [entry.text, *(step.command for step in entry.steps), *(part.text for part in entry.closing)]
     return [entry.name, entry.text]
 
 
@@ -141,7 +141,7 @@ def test_every_view_of_a_job_says_all_of_its_verdict(log: Path) -> None:
     browser = web(html.render(document))
     items = diagnosis.items(document, 200, UNICODE)
     screen = "".join(shown(item.paras) for item in items)
-    first = [page.headline, *(f"{part.label} {part.text}" for part in page.told)]
+    first = [page.headline, *(f"{part.label} {part.text}" for part in page.opening)]
     follow(long, [*first, *(section.title for section in page.sections)], "text")
     follow(browser, [page.headline, *(section.title for section in page.sections)], "html")
     follow(screen, first, "screen")

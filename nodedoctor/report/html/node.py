@@ -36,7 +36,7 @@ from nodedoctor.report.page import (
     group_results,
     identity,
     lead,
-    untold,
+    other_findings,
 )
 from nodedoctor.wording import label_if_unnamed
 
@@ -56,13 +56,13 @@ def render(report: Report) -> str:
     skipped = [result for result in well if result["status"] == Status.SKIP.value]
     noted = [result for result in passed if any(map(_worth_knowing, result["findings"]))]
     fixes, causes = _Fixes(), cause_pages(report)
-    told = blocks.section("causes", "Causes", each_piece(_cause(cause, fixes) for cause in causes))
+    causes_part = blocks.section("causes", "Causes", each_piece(_cause(cause, fixes) for cause in causes))
     others = _problems(problems, causes, fixes)
     return shell.page(
         f"{Status(report['verdict']).word} {identity(report['node'])[0]}",
         _head(report, bool(problems), bool(unseen)),
-        told,
-        others if told or others else element("p", "No problem was found.", class_="calm"),
+        causes_part,
+        others if causes_part or others else element("p", "No problem was found.", class_="calm"),
         blocks.section("unseen", "Could not be seen", _rows(unseen, fixes), count=len(unseen)),
         blocks.section("noted", "Worth knowing", _notes(noted)),
         blocks.folded("passed", "Passed", _rows(passed, fixes), count=len(passed)),
@@ -113,13 +113,13 @@ def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
     """A cause in the order of every view: whose move it is, why it matters, the proof, the steps."""
     finding = cause.finding
     evidence = blocks.evidence(finding["evidence"]) if finding else None
-    done = fixes.told(cause.fix, cause.check, FIX, f"cause-{cause.id}", cause.after)
+    done = fixes.remedy(cause.fix, cause.check, FIX, f"cause-{cause.id}", cause.closing)
     seen = element("div", evidence, class_="seen") if evidence else None
     follows = (element("li", text) for text in cause.follows)
     return element(
         "article",
         element("h3", blocks.word(cause.status), " ", cause.headline, cause.mark),
-        *(blocks.labelled(part.label, prose(part.text)) for part in cause.told),
+        *(blocks.labelled(part.label, prose(part.text)) for part in cause.opening),
         element("div", seen, done, class_="finding two" if seen and done else "finding"),
         blocks.labelled(FOLLOWS, element("ul", each_piece(follows)), "div") if cause.follows else None,
         class_=f"item problem {cause.status.value}",
@@ -129,8 +129,8 @@ def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
 
 def _problems(results: list[Result], causes: list[CausePage], fixes: _Fixes) -> Markup:
     """The findings that are no cause; what is said alike shares an entry."""
-    told = {cause.finding["id"] for cause in causes if cause.finding}
-    groups = ((group, untold(group[0], told)) for group in group_results(results).values())
+    root_ids = {cause.finding["id"] for cause in causes if cause.finding}
+    groups = ((group, other_findings(group[0], root_ids)) for group in group_results(results).values())
     title = "Every other finding" if causes else "Problems"
     entries = (_problem(group, shown, fixes) for group, shown in groups if shown)
     return blocks.section("problems", title, each_piece(entries))
@@ -138,7 +138,7 @@ def _problems(results: list[Result], causes: list[CausePage], fixes: _Fixes) -> 
 
 def _problem(group: list[Result], shown: list[Finding], fixes: _Fixes) -> Markup:
     result, *others = group
-    names = join_pieces(*(element("code", one["check"]) for one in group), between=" ")
+    names = join_pieces(*(element("code", other["check"]) for other in group), between=" ")
     title = None if others or not result["title"] else element("span", result["title"], class_="holds")
     return element(
         "article",
@@ -155,7 +155,7 @@ def _finding(result: Result, finding: Finding, fixes: _Fixes) -> Markup:
     own = blocks.word(Status(status)) if status != result["status"] else None
     reason = f" ({finding['reason']})" if finding["reason"] else None
     seen = element("div", blocks.evidence(evidence), class_="seen") if evidence else None
-    done = fixes.told(finding["fix"], result["check"], FIX)
+    done = fixes.remedy(finding["fix"], result["check"], FIX)
     return element(
         "div",
         element("p", own, " " if own else None, *_finding_text(finding), reason, class_="summary"),
@@ -183,9 +183,11 @@ def _row(group: list[Result], fixes: _Fixes) -> Markup:
     decisive, status = worst(result), Status(result["status"])
     rest = len(result["findings"]) - 1
     more = f" (and {rest} more)" if rest and not others else None
-    many = element("div", " ".join(one["check"] for one in group), class_="quiet checks") if others else None
+    many = (
+        element("div", " ".join(other["check"] for other in group), class_="quiet checks") if others else None
+    )
     unknown = decisive["status"] == Status.UNKNOWN.value
-    fix = fixes.told(decisive["fix"], result["check"], SEE_IT) if unknown else None
+    fix = fixes.remedy(decisive["fix"], result["check"], SEE_IT) if unknown else None
     name = f"{len(group)} checks" if others else result["check"]
     anchor = f"check-{result['check']}" if fix else None
     return blocks.row(blocks.word(status), name, *_finding_text(decisive), more, many, fix, id_=anchor)
@@ -222,13 +224,13 @@ class _Fixes:
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, str]] = {}  # a fix written out, the first check that has it, where
 
-    def told(
+    def remedy(
         self,
         fix: Fix | None,
         check: str,
         label: str,
         place: str = "",
-        after: Iterable[Labelled] | None = None,
+        closing: Iterable[Labelled] | None = None,
     ) -> Markup | None:
         """The fix, or where it stands."""
         if fix is None:
@@ -237,18 +239,18 @@ class _Fixes:
             where = element("a", first[0], href=f"#{quote(first[1])}")
             return element("div", blocks.labelled(label, join_pieces("as for ", where)), class_="do")
         self._told[str(fix)] = (check, place or f"check-{check}")
-        return blocks.remedy(fix, label, after)
+        return blocks.remedy(fix, label, closing)
 
 
 def _probes(listed: list[Probe]) -> Markup:
     entries = (
         blocks.row(
-            blocks.mark(one["outcome"], "skip" if one["outcome"] == Outcome.OK.value else "warn"),
-            one["name"],
-            element("code", shlex.join(one["argv"]), class_="argv") if one["argv"] else None,
-            element("span", _ending(one), class_="quiet"),
+            blocks.mark(other["outcome"], "skip" if other["outcome"] == Outcome.OK.value else "warn"),
+            other["name"],
+            element("code", shlex.join(other["argv"]), class_="argv") if other["argv"] else None,
+            element("span", _ending(other), class_="quiet"),
         )
-        for one in listed
+        for other in listed
     )
     return blocks.folded("probes", "Commands that were run", blocks.rows(entries), count=len(listed))
 

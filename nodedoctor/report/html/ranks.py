@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.report.html.markup import Markup, each_piece, element
-from nodedoctor.report.ranks import CULPRIT, DIED, MISSING, OTHER, PARTY, Seat, rank_marks
+from nodedoctor.report.ranks import CULPRIT, DIED, MISSING, PARTY, UNKNOWN, Seat, rank_marks
 
 MOST = 4096
 """Ranks drawn one by one; of a larger job they are listed as ranges only."""
-_TONES = {CULPRIT: "fail", DIED: "fail", PARTY: "warn", MISSING: "missing", OTHER: "seen"}
+_TONES = {CULPRIT: "fail", DIED: "fail", PARTY: "warn", MISSING: "missing", UNKNOWN: "seen"}
 
 
 def grids(document: Mapping[str, Any]) -> Markup:
     """A grid per world, a row per host; nothing for one rank, or where none stands out."""
     seats = rank_marks(document)
-    if not 1 < len(seats) <= MOST or all(seat.mark in (MISSING, OTHER) for seat in seats):
+    if not 1 < len(seats) <= MOST or all(seat.mark in (MISSING, UNKNOWN) for seat in seats):
         return Markup()
     several = len({seat.world for seat in seats}) > 1
     groups: dict[tuple[str, str], list[Seat]] = {}
@@ -34,5 +34,5 @@ def grids(document: Mapping[str, Any]) -> Markup:
 
 
 def _cell(seat: Seat) -> Markup:
-    mark = "" if seat.mark == OTHER else seat.mark
+    mark = "" if seat.mark == UNKNOWN else seat.mark
     return element("span", f"{seat.rank}{mark}", class_=f"rank {_TONES.get(seat.mark, 'waited')}")

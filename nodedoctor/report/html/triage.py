@@ -29,19 +29,19 @@ def _head(page: JobPage) -> Markup:
             blocks.labelled(part.label, blocks.command(page.first.command) if page.first else None, "div")
             if part.label == "first"
             else blocks.labelled(part.label, prose(part.text))
-            for part in page.told
+            for part in page.opening
         ),
         class_=f"head {page.status.value}",
     )
 
 
 def _section(section: Section, document: Mapping[str, Any]) -> Markup:
-    drawn = ranks.grids(document) if section.name == "ranks" else None
+    grid = ranks.grids(document) if section.name == "ranks" else None
     numbered = section.name in ("fix", "next")
     shown = each_piece(map(_entry, section.entries))
     if not all(isinstance(entry, Quote) for entry in section.entries):
         shown = element("ol" if numbered else "ul", shown, class_="steps" if numbered else "reasons")
-    return blocks.section(section.name, section.title, shown, drawn)
+    return blocks.section(section.name, section.title, shown, grid)
 
 
 def _entry(entry: Entry) -> Markup:

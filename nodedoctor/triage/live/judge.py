@@ -281,15 +281,15 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _waits_in(process: RankProcess) -> str:
-    """The collective a process waits in; of one that stands in its backward pass, that pass.
+    """The collective a process waits in; of one in its backward pass, that pass.
 
     DDP and FSDP reduce gradients there, in threads that are not Python's.
     """
     if process.collective or process.moved or process.ticks > IDLE_TICKS:
         return process.collective
     frame = _own_frame(process)
-    stands = frame is not None and frame.function == "_engine_run_backward"
-    return "the backward pass" if stands else ""
+    is_backward = frame is not None and frame.function == "_engine_run_backward"
+    return "the backward pass" if is_backward else ""
 
 
 def _called_from(process: RankProcess) -> str:

@@ -60,14 +60,14 @@ def _card_parts(page: CausePage, titled: bool) -> list[Para]:
     """Headline, and what is told before the proof."""
     title = Para(page.headline + page.mark, f"{page.status.word}  ", LABEL, STYLE[page.status])
     paras = [title] if titled else []
-    return [*paras, *(Para(part.text, lead_of(part.label), most=2) for part in page.told)]
+    return [*paras, *(Para(part.text, lead_of(part.label), most=2) for part in page.opening)]
 
 
 def _about(page: CausePage) -> Iterator[Para]:
     if page.advice:
         yield Para()
         yield labelled(FIX, page.advice)
-    yield from (labelled(part.label, part.text) for part in page.after if part.label != VERIFY)
+    yield from (labelled(part.label, part.text) for part in page.closing if part.label != VERIFY)
 
 
 def steps(report: Report, cause: Cause) -> tuple[Step, ...]:
@@ -166,9 +166,9 @@ def _steps_left(room: Size, above: Sequence[Para], steps: Sequence[Sequence[Para
     return room.height - height(above, room.width) - sum(height(paras, room.width) for paras in steps)
 
 
-def _ranges(known: Mapping[str, Step], told: Collection[str]) -> str:
+def _ranges(known: Mapping[str, Step], opening: Collection[str]) -> str:
     """Of the steps that are not shown: `4-6 8-9 repair, a verify: key c`."""
-    runs = groupby(known.items(), key=lambda one: (one[0] in told, told_step(one[1]).word.lower()))
+    runs = groupby(known.items(), key=lambda one: (one[0] in opening, told_step(one[1]).word.lower()))
     places: dict[str, list[str]] = {}
     for (shown, word), run in runs:
         keys = [key for key, _ in run]

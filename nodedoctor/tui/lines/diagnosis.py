@@ -50,12 +50,12 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     incidents = document.get("incidents")
     if isinstance(incidents, int) and incidents > 1:
         parts.append(f"{incidents} incidents, the last shown")
-    told = [
+    opening = [
         f"{part.label} {part.text.partition(', as ')[0]}"
-        for part in page.told
+        for part in page.opening
         if part.label in ("owner", "decision")
     ]
-    said = "   ".join(filter(None, (page.confidence, *reversed(told))))
+    said = "   ".join(filter(None, (page.confidence, *reversed(opening))))
     return [
         (("triage", LABEL), (inert("   " + "   ".join(parts)), "")),
         ((page.status.word, STYLE[page.status]), (f"  {said}", LABEL)),
@@ -88,7 +88,7 @@ def _verdict(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> Item:
     steps = steps_of([entry.fix for entry in fixes])
     sure = f" ({page.confidence})" if page.confidence else ""
     paras = [Para(page.headline + sure, f"{page.status.word}  ", LABEL, style)]
-    for part in page.told:
+    for part in page.opening:
         typed = "cyan" if part.label == "first" else ""
         paras.append(Para(part.text, lead_of(part.label), typed, verbatim=bool(typed)))
     seats = marks.rank_marks(document)
@@ -150,7 +150,7 @@ def _paras(entry: Entry) -> Iterator[Para]:
             yield Para(step.command, "$ ", "bold cyan", "cyan", verbatim=True)
             if step.interrupts and not step.last:
                 yield Para(f"interrupts {step.interrupts}", "  ", DANGER)
-        yield from (Para(part.text, lead_of(part.label)) for part in entry.after)
+        yield from (Para(part.text, lead_of(part.label)) for part in entry.closing)
     else:
         yield from (Para(entry.name, style=LABEL),) if entry.name else ()
         yield Para(entry.text)
@@ -163,7 +163,7 @@ def _ranks(document: Json) -> Iterator[Item]:
         mark, _, members = found
         style, text = ranks.style_of(mark), marks.in_words(found)
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(marks.alone(seats, members)))
-        yield Item(Row("", "who", style, "", text, body=style if mark in marks.ODD else ""), paras)
+        yield Item(Row("", "who", style, "", text, body=style if mark in marks.GRAVE else ""), paras)
     for standing in objects(document.get("standings")):
         if not as_list(standing.get("ranks")):  # processes of which no rank is known
             text = inert(f"{words(standing.get('who'))}: {words(standing.get('doing'))}")

@@ -117,8 +117,8 @@ def _group(result: Result, state: State, roots: Collection[str], explained: Mapp
     bad = [finding for finding in result["findings"] if severity(finding).is_problem]
     sources = [explained.get(finding["id"]) or finding["because_of"] for finding in bad]
     if all(sources):
-        known = next((source for source in sources if source in explained.values()), None)
-        return "unknown" if result["status"] == "unknown" or known is None else SYMPTOMS + known
+        cause = next((source for source in sources if source in explained.values()), None)
+        return "unknown" if result["status"] == "unknown" or cause is None else SYMPTOMS + cause
     return "unknown" if result["status"] == "unknown" else _OWN
 
 

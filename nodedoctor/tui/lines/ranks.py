@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nodedoctor.report.ranks import CULPRIT, DIED, DONE, MISSING, ODD, OTHER, PARTY, RUNS, Seat, names
+from nodedoctor.report.ranks import CULPRIT, DIED, DONE, GRAVE, MISSING, PARTY, RUNS, UNKNOWN, Seat, names
 from nodedoctor.tui.theme import LABEL, QUIET, Para
 
 PER_LINE = 8
@@ -21,7 +21,7 @@ _STYLES = {
     MISSING: "bold magenta",
     DONE: "green",
     RUNS: "green",
-    OTHER: "",
+    UNKNOWN: "",
 }
 
 
@@ -45,8 +45,8 @@ def matrix(made: Sequence[Seat]) -> Iterator[Para]:
     titles = [_title(label, members, count) for label, _, members, count in lines]
     width = max(map(len, titles))
     for title, (_, marks, members, count) in zip(titles, lines, strict=True):
-        odd = [seat for seat in members if seat.mark in ODD]
-        gravest = min((seat.mark for seat in odd), key=ODD.index, default="")
+        odd = [seat for seat in members if seat.mark in GRAVE]
+        gravest = min((seat.mark for seat in odd), key=GRAVE.index, default="")
         few = [seat for seat in odd if seat.mark == gravest]
         style = style_of(gravest) if odd else "cyan"
         said = f"  x{count}" if count > 1 else ""

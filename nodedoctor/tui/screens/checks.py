@@ -363,8 +363,8 @@ class ChecksScreen(Screen[None]):
         if room is None or room.height < LARGE_PAGE:
             return []
         causes = home.causes(state)
-        for other in causes[causes.index(cause) + 1 :] if cause in causes else ():
-            more = [Para(), *card.card(state.report, other)]
+        for following in causes[causes.index(cause) + 1 :] if cause in causes else ():
+            more = [Para(), *card.card(state.report, following)]
             if height([*shown, *cards, *more], room.width) > room.height:
                 break
             cards += more
