@@ -1,6 +1,6 @@
 """The report in one screen: each cause with why it matters, the proof and the steps; `-v` has the rest.
 
-Linear like the long form, and no longer than a terminal is high where one thing is wrong. Commands stand
+Linear like the long form, and no longer than a terminal is high where one thing is wrong. Commands are
 alone on lines that start with `$`.
 """
 

@@ -70,7 +70,7 @@ def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> i
 
 
 def write_steps(to: Writer, steps: Sequence[StepText]) -> None:
-    """Each command alone on its line, under what it is for; a last resort stands apart."""
+    """Each command alone on its line, under what it is for; a last resort is apart."""
     heading = ""
     for step in steps:
         if step.heading != heading:

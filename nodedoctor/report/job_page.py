@@ -36,7 +36,7 @@ _MINUTE = len("11-21 08:00")
 
 @record
 class Quote:
-    """A line of a log: where it stands, whose it is, and what is said about it."""
+    """A line of a log: its place, its rank, and what is said about it."""
 
     source: str
     line: int | None
@@ -47,7 +47,7 @@ class Quote:
 
     @property
     def place(self) -> str:
-        """Where it stands, as `train.log:88`."""
+        """Its place, as `train.log:88`."""
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
@@ -139,7 +139,7 @@ def job_page(document: Json) -> JobPage:
 
 
 def _opening(document: Json, first: StepText | None) -> Iterator[Labelled]:
-    """What stands right below the headline."""
+    """What comes right below the headline."""
     if chosen := text(document, "decision"):
         without = f" {fold(texts(document, 'exclude'))}" if document.get("exclude") else ""
         yield Labelled("decision", inert(f"{chosen}{without}, as {text(document, 'kind')}"))
@@ -257,7 +257,7 @@ def _collective(document: Json) -> Iterator[Pair]:
 
 
 def _earlier(document: Json) -> Iterator[Pair]:
-    """Each run before the judged one: what it ended of, in a sentence, and where that stands."""
+    """Each run before the judged one: what it ended of, in a sentence, and its place in the logs."""
     for run in objects(document.get("earlier")):
         first = _quote(next(iter(objects(run.get("evidence"))), {}))
         calm = words(run.get("outcome")) in CALM
@@ -310,7 +310,7 @@ def _coverage(document: Json) -> Iterator[str]:
 
 
 def earlier_failures(document: Json) -> int:
-    """How many failures stand before the judged run."""
+    """How many failures came before the judged run."""
     return (whole_number(document, "incidents") or 0) - (text(document, "outcome") not in UNSURE)
 
 

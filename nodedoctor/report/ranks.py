@@ -50,7 +50,7 @@ _EVENT_WORDS: Mapping[str, str] = {
 
 @record
 class Seat:
-    """One rank: its world and host as far as known, its mark, and what the mark stands for."""
+    """One rank: its world and host as far as known, its mark, and what the mark means."""
 
     world: str
     host: str

@@ -1,6 +1,6 @@
 """The whole report for people without a screen of ours: causes first, then every finding with its evidence.
 
-Linear on purpose: it reads well through a pipe, in a ticket and in a screen reader. Commands stand alone on
+Linear on purpose: it reads well through a pipe, in a ticket and in a screen reader. Commands are alone on
 lines that start with `$`, so that they can be copied or grepped.
 """
 
@@ -137,7 +137,7 @@ class _Page:
                 self.to.line(f"{INDENT}| ... {rest} from {inert(evidence['probe'])}")
 
     def _fix(self, finding: Finding, label: str, check: str) -> None:
-        """A fix in full the first time, and where it stands after that."""
+        """A fix in full the first time, and where it is after that."""
         fix = finding["fix"]
         if fix is None:
             return

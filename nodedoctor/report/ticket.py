@@ -1,6 +1,6 @@
 """What a provider's support reads, on one page: the part, the proof, what was tried, what is asked for.
 
-Markdown, ready to paste. It is made from the report alone, so one made with `--redact` names nobody.
+Markdown, ready to paste. It is made from the report alone, so one made with `--redact` names no one.
 """
 
 from __future__ import annotations

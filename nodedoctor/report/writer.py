@@ -34,7 +34,7 @@ class Writer:
         self.lines += lines
 
     def status(self, status: Status, text: str, word: str = "", most: int = 0) -> None:
-        """A text behind a word of status, which stands in the indent of all that is below."""
+        """A text behind a word of status, in the indent of all that is below."""
         self.wrapped(f"{self.paint(status, word or status.word)} ", text, most, len(INDENT))
 
     def labelled(self, label: str, text: str, most: int = 0) -> None:

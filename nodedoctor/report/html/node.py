@@ -219,7 +219,7 @@ def _more(finding: Finding) -> Markup | None:
 
 
 class _Fixes:
-    """Which fixes were told already: the same one is told once, and named after that."""
+    """Which fixes were written already: the same one is written once, and named after that."""
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, str]] = {}  # a fix written out, the first check that has it, where
@@ -232,7 +232,7 @@ class _Fixes:
         place: str = "",
         closing: Iterable[Labelled] | None = None,
     ) -> Markup | None:
-        """The fix, or where it stands."""
+        """The fix, or where it is."""
         if fix is None:
             return None
         if first := self._told.get(str(fix)):

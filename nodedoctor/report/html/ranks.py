@@ -1,4 +1,4 @@
-"""The ranks of a job as a grid, a row per host: where it began, who waited, of whom nothing was read."""
+"""The ranks of a job as a grid, a row per host: where it began, who waited, who is not in the logs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TONES = {CULPRIT: "fail", DIED: "fail", PARTY: "warn", MISSING: "missing", UNKN
 
 
 def grids(document: Mapping[str, Any]) -> Markup:
-    """A grid per world, a row per host; nothing for one rank, or where none stands out."""
+    """A grid per world, a row per host; nothing for one rank, or where all look alike."""
     seats = rank_marks(document)
     if not 1 < len(seats) <= MOST or all(seat.mark in (MISSING, UNKNOWN) for seat in seats):
         return Markup()

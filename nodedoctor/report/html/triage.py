@@ -54,7 +54,7 @@ def _entry(entry: Entry) -> Markup:
 
 
 def _quote(quote: Quote) -> Markup:
-    """One line of a log under the place it stands at."""
+    """One line of a log under its place."""
     folder, slash, name = quote.place.rpartition("/")
     return element(
         "div",
