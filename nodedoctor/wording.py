@@ -123,9 +123,10 @@ def shortened(text: str, longest: int) -> str:
         plain = _ASIDE.sub("", plain)
     if len(plain) <= longest:
         return plain
+    # Every mark has two characters.
     for mark, least in ((_STRONG, longest // 2), (_WEAK, longest * 2 // 5), (_STRONG, _SHORTEST)):
-        ends = [match.start() for match in mark.finditer(plain, least, longest)]
-        if complete := [plain[:end] for end in ends if not _OPEN.search(plain[:end])]:
+        ends = [match.start() for match in mark.finditer(plain, least, longest + 2)]
+        if complete := [plain[:end] for end in ends if " " in plain[:end] and not _OPEN.search(plain[:end])]:
             return complete[-1]
     return plain[: longest - 3].rsplit(" ", 1)[0] + "..."
 

@@ -48,7 +48,7 @@ def mounts(fstab: Fstab, container: Container | None) -> Iterator[Finding]:
 
 def _missing(entry: FstabEntry) -> Finding:
     fix = Fix(
-        "Look why it was not mounted at boot (server, network, disk), and mount it when no job runs.",
+        "Find out why it was not mounted at boot (server, network, disk), and mount it when no job runs.",
         (
             look("findmnt --fstab {}", entry.point),
             look("systemctl --failed --type=mount"),

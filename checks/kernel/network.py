@@ -13,7 +13,7 @@ from nodedoctor.steps import look, repair
 _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     "connections": (
         "conntrack table full, packets dropped",
-        "Let the kernel track more connections, or none of the interface that carries the job.",
+        "Raise the limit of tracked connections, or exclude the job's interface from tracking.",
         (
             look("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
             repair("sudo sysctl -w net.netfilter.nf_conntrack_max=1048576"),
@@ -21,7 +21,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     ),
     "neighbours": (
         "table of neighbours (ARP) full, packets dropped",
-        "Let the kernel know more neighbours than there are nodes and containers in its networks.",
+        "Raise the limit of neighbours above the number of nodes and containers in its networks.",
         (
             look("ip -4 neigh | wc -l"),
             look("sysctl net.ipv4.neigh.default.gc_thresh3"),
@@ -31,7 +31,7 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
     ),
     "tcp-memory": (
         "memory of TCP used up, connections stall or are dropped",
-        "Find who has so many connections or unread bytes; then raise the limit.",
+        "Find the process with so many connections or unread bytes; then raise the limit.",
         (look("cat /proc/net/sockstat"), look("sysctl net.ipv4.tcp_mem"), look("ss -s")),
     ),
 }

@@ -74,9 +74,10 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
         if not different:
             yield Finding.ok(f"{model}: {counts}", subject=subject)
             continue
+        evidence = [quote for port in different for quote in port.firmware_said(ib.source)]
         versions_text = _versions(different, len(ports) - len(different), usual)
         if len({version.rpartition(".")[0] for version in versions}) == 1:
-            yield Finding.info(f"{model}: {versions_text}", subject=subject, evidence=ib.evidence(*different))
+            yield Finding.info(f"{model}: {versions_text}", subject=subject, evidence=evidence)
             continue
         fix = Fix(
             "Update all NICs to one firmware release.",
@@ -85,9 +86,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
             "every job on this node",
             "nodedoctor ib.firmware",
         )
-        finding = Finding.warn(
-            f"{model}: {versions_text}", subject=subject, evidence=ib.evidence(*different), fix=fix
-        )
+        finding = Finding.warn(f"{model}: {versions_text}", subject=subject, evidence=evidence, fix=fix)
         yield finding.led_by(versions_text)
 
 

@@ -77,11 +77,11 @@ class ErrorCode:
 
 NVML: tuple[ErrorCode, ...] = (
     ErrorCode("UNINITIALIZED", 1, "the library was not started", _SICK, "warn", INVESTIGATE),
-    ErrorCode("INVALID_ARGUMENT", 2, "this driver does not know the question", _NO_WORRY, "quiet", UPDATE),
+    ErrorCode("INVALID_ARGUMENT", 2, "this driver does not know this query", _NO_WORRY, "quiet", UPDATE),
     ErrorCode(
         "NOT_SUPPORTED", 3, "this GPU or driver has nothing of the kind", _NO_WORRY, "quiet", INVESTIGATE
     ),
-    ErrorCode("NO_PERMISSION", 4, "this user may not ask", _BLIND, "unseen", NODES, GIVE_GPUS),
+    ErrorCode("NO_PERMISSION", 4, "this user has no permission to ask", _BLIND, "unseen", NODES, GIVE_GPUS),
     ErrorCode("ALREADY_INITIALIZED", 5, "the library was started twice", _NO_WORRY, "warn", UPDATE),
     ErrorCode(
         "NOT_FOUND",
@@ -138,12 +138,12 @@ NVML: tuple[ErrorCode, ...] = (
     ErrorCode(
         "ARGUMENT_VERSION_MISMATCH",
         25,
-        "the driver wants another form",
+        "the driver expects this query in another form",
         _NO_WORRY,
         "quiet",
         UPDATE,
     ),
-    ErrorCode("DEPRECATED", 26, "this driver no longer answers the question", _NO_WORRY, "quiet", UPDATE),
+    ErrorCode("DEPRECATED", 26, "this driver no longer answers this query", _NO_WORRY, "quiet", UPDATE),
     ErrorCode("NOT_READY", 27, "the GPU or its fabric is not ready yet", _BLIND, "unseen", WAIT),
     ErrorCode(
         "GPU_NOT_FOUND",
@@ -175,7 +175,9 @@ QUIET = frozenset(row.name for row in NVML if row.of_value == "quiet")
 
 def nvml_error(name: str) -> ErrorCode:
     """The row of an error; one the table does not know is to be investigated."""
-    return _BY_NAME.get(name) or ErrorCode(name, None, f"the driver says {name}", _SICK, "warn", INVESTIGATE)
+    return _BY_NAME.get(name) or ErrorCode(
+        name, None, f"the driver reports {name}", _SICK, "warn", INVESTIGATE
+    )
 
 
 def _cuda(name: str, number: int, meaning: str, fix: Fix, weight: Weight = "fail") -> ErrorCode:
@@ -206,7 +208,7 @@ CUDA: tuple[ErrorCode, ...] = (
     _cuda("SYSTEM_DRIVER_MISMATCH", 803, "libcuda and the kernel module are of different versions", RELOAD),
     _cuda("COMPAT_NOT_SUPPORTED_ON_DEVICE", 804, "this GPU cannot use CUDA's compatibility libraries", STUB),
     _cuda("MPS_CONNECTION_FAILED", 805, "the MPS service does not answer", INVESTIGATE),
-    _cuda("UNKNOWN", 999, "CUDA fails without saying why", INVESTIGATE),
+    _cuda("UNKNOWN", 999, "CUDA fails with an unknown error", INVESTIGATE),
 )
 _CUDA_BY_NAME: Mapping[str, ErrorCode] = {row.name: row for row in CUDA}
 
@@ -214,4 +216,4 @@ _CUDA_BY_NAME: Mapping[str, ErrorCode] = {row.name: row for row in CUDA}
 def cuda_error(name: str) -> ErrorCode:
     """The row of an error of CUDA; one the table does not know is to be investigated."""
     known = _CUDA_BY_NAME.get(name)
-    return known or ErrorCode(name, None, f"CUDA says {name}", _RANK, "fail", INVESTIGATE, source=CUDA_H)
+    return known or ErrorCode(name, None, f"CUDA reports {name}", _RANK, "fail", INVESTIGATE, source=CUDA_H)

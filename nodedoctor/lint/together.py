@@ -231,7 +231,7 @@ def _not_there(name: str, value: str, place: str, settings: Settings) -> Remark:
     others = {found.get(name) for found in settings.ranks.values()} - {None}
     instead = f"They have {', '.join(sorted(map(str, others)))}. " if others else ""
     text = (
-        f"none of {count_with_noun(len(settings.ranks), 'rank')} has it, {place} has. "
+        f"reached 0 of {count_with_noun(len(settings.ranks), 'rank')}, only {place} has it. "
         f"{instead}Exports after `ray start` or after the launch never reach workers"
     )
     fix = "Set it before `ray start`, in the runtime_env or the job's env file, and restart the job."

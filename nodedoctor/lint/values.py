@@ -44,8 +44,8 @@ def judge_value(setting: Setting, node: NodeContext) -> Iterator[Remark]:
         return
     value = setting.value.strip()
     if not value and setting.name in _COMPUTED:
-        text = "it is empty: NCCL chooses by itself, as the script that was to set it found nothing"
-        yield Remark("warn", text, "See why the script finds no value on this node, or unset it.")
+        text = "it is empty, so NCCL chooses itself: the script that sets it found no value"
+        yield Remark("warn", text, "Find out why the script finds no value on this node, or unset it.")
         return
     yield from _word(setting.name, value)
     yield from _boolean(row, value)

@@ -68,7 +68,7 @@ def many() -> None:
 
 def _check(path: Path) -> None:
     said = subprocess.run(_triage(path), capture_output=True, text=True).stdout
-    assert "Rank 3 never arrived" in said, said
+    assert "Rank 3 never entered" in said, said
 
 
 def dumps() -> None:

@@ -86,7 +86,7 @@ def test_the_code_in_the_next_line_is_of_who_was_named(tmp_path: Path) -> None:
     )
     verdict = judged(tmp_path, block).verdict
     assert [(who.pid, who.host) for who in verdict.culprits] == [(9665, "n4")]
-    assert verdict.headline == "process 9665 was ended by SIGKILL"
+    assert verdict.headline == "process 9665 was killed by SIGKILL"
 
 
 def test_a_pod_is_named_by_its_name(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_step_that_a_scheduler_ends_for_a_task_is_not_ended_by_a_person(
         "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 41 closing signal SIGTERM\n"
     )
     alone = judged(tmp_path, steps(1, 9) + stopped + (signal + sending) * launchers).verdict
-    assert "launcher was ended by SIGTERM" in alone.headline
+    assert "launcher was stopped by SIGTERM" in alone.headline
     verdict = judged(tmp_path, steps(1, 9) + ended + stopped + (signal + sending) * launchers).verdict
     assert "SIGTERM" not in verdict.headline
     assert [who.rank for who in (*verdict.culprits, *verdict.parties)] == [1]

@@ -62,7 +62,7 @@ def test_the_signal_that_ended_it_is_told(signal: str, tmp_path: Path) -> None:
     for text in (loky, billiard):
         verdict = judged(tmp_path, steps(1, 5) + text).verdict
         assert verdict.cause == "peer_died"
-        assert f"worker of a process pool was ended by {signal}" in verdict.headline
+        assert f"worker of a process pool was killed by {signal}" in verdict.headline
 
 
 def test_an_exit_code_of_a_worker_is_no_signal(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_signal_that_all_of_a_job_gets_comes_from_outside(signal: str, name: s
     killed = raised(f"RuntimeError: DataLoader worker (pid 25432) is killed by signal: {signal}. ")
     verdict = judged(tmp_path, steps(1, 9) + killed * 3).verdict
     assert (verdict.cause, list(verdict.culprits)) == ("peer_died", [])
-    assert f"a data-loader worker was ended by {name}" in verdict.headline
+    assert f"a data-loader worker was stopped by {name}" in verdict.headline
 
 
 SHELL = (

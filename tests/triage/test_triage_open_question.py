@@ -125,7 +125,7 @@ def test_rays_kill_names_the_node_and_how_full_it_was(tmp_path: Path) -> None:
 def test_tasks_that_ended_together_are_parties(tmp_path: Path) -> None:
     text = "srun: error: gpu-005: tasks 40-42,47: Bus error\nsrun: error: gpu-004: tasks 0-39: Killed\n"
     verdict = judged(tmp_path, text).verdict
-    assert verdict.headline == "ranks 40, 41, 42 and 47 were ended by SIGBUS" and not verdict.culprits
+    assert verdict.headline == "ranks 40, 41, 42 and 47 were killed by SIGBUS" and not verdict.culprits
     assert [who.rank for who in verdict.parties] == [40, 41, 42, 47]
 
 

@@ -81,4 +81,4 @@ def test_a_full_gpu_names_who_holds_it(tmp_path: Path) -> None:
 def test_who_used_up_the_memory_of_the_host(last: str, whose: str, tmp_path: Path) -> None:
     said = "[rank1]: step 5 loss 2.0\nslurmstepd: error: Detected 1 oom_kill event in StepId=1.0. "
     verdict = judged(tmp_path, said + "Some of the step tasks have been OOM Killed.\n" + last).verdict
-    assert verdict.headline == f"{whose} used up the host's memory; Slurm says so"
+    assert verdict.headline == f"{whose} used up the host's memory (reported by Slurm)"

@@ -116,6 +116,10 @@ class IbPort:
             return [file_reading(source, f"{here}/{name}") for name, value in told if value is not None]
         return [quoted_like(source, _BLOCK[source].format(re.escape(self.hca), self.number))]
 
+    def firmware_said(self, source: str) -> list[Evidence]:
+        """The file with the firmware of its adapter, or the block of a tool's output."""
+        return [file_reading(source, f"{CLASS}/{self.hca}/fw_ver")] if source == "rdma" else self.said(source)
+
     def counted(self, source: str, *names: str) -> list[Evidence]:
         """The files of its error counters; a tool's output has none."""
         groups = (("counters", self.counters), ("hw_counters", self.hw_counters))

@@ -30,22 +30,22 @@ _WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
     ),
     "pids.max": (
         "Raise the limit on tasks: --pids-limit=-1 for docker, TasksMax= in the unit, podPidsLimit of the "
-        "kubelet; or end what holds them.",
+        "kubelet; or end the processes that hold them.",
         (look("cat /proc/self/cgroup"), _MOST_TASKS),
         _GROUP,
     ),
     "pid_max": (
-        "End what holds the tasks, or raise kernel.pid_max.",
+        "End the processes that hold the tasks, or raise kernel.pid_max.",
         (_MOST_TASKS, repair("sudo sysctl -w kernel.pid_max=4194304")),
         "nothing",
     ),
     "threads-max": (
-        "End what holds the tasks, or raise kernel.threads-max.",
+        "End the processes that hold the tasks, or raise kernel.threads-max.",
         (_MOST_TASKS, look("sysctl kernel.threads-max")),
         "nothing",
     ),
     "file-max": (
-        "End what holds the files, or raise fs.file-max.",
+        "End the processes that hold the files, or raise fs.file-max.",
         (look("cat /proc/sys/fs/file-nr"), repair("sudo sysctl -w fs.file-max=9223372036854775807")),
         "nothing",
     ),
@@ -63,7 +63,7 @@ _WAYS: dict[str, tuple[str, tuple[Step, ...], str]] = {
     "memory": ("End what fills the memory of this machine.", (_MOST_MEMORY,), ""),
 }
 _UNKNOWN = (
-    "See which limit is met: of this session, of its cgroup, of the machine.",
+    "Check which limit is reached: of this session, of its cgroup, of the machine.",
     (
         look("ulimit -a"),
         look("cat /proc/self/cgroup"),

@@ -142,8 +142,7 @@ def _find_missing(
     inside = f"{first.name} (collective {root.stuck} of {root.title})"
     if dumped:
         headline = (
-            f"{describe_identities(culprits)} never came to {inside}, in which ranks "
-            f"{rank_ranges(waiting)} wait"
+            f"{describe_identities(culprits)} never entered {inside}; ranks {rank_ranges(waiting)} wait in it"
         )
     else:
         headline = (

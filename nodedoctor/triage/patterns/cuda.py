@@ -112,7 +112,7 @@ device-lost  personal
     |GPU requires reset|Unable to determine the device handle
 [user_code_exception]
 cuda-program-fault  quoted  personal
-  a kernel of the program went wrong on the GPU
+  a CUDA kernel of the program failed
     block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion `
     |CUDA_ERROR_(?:LAUNCH_(?:FAILED|TIMEOUT)|ILLEGAL_\w+|MISALIGNED_ADDRESS|ASSERT|INVALID_PC)\b
     |(?:cuda|hip)Error(?:LaunchFailure|Illegal\w+|MisalignedAddress|Assert|InvalidPc)\b

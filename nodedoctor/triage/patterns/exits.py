@@ -202,12 +202,12 @@ ProcessExit
 [user_code_exception]
 # argparse, Python, and runc, Podman, Apptainer
 not-begun  quoted  personal  owner=CONFIG
-  the program could not begin with what it was started with
+  the program rejected its arguments, or did not find the file to run
     ^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )
     |^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)
     |"[^"]{1,80}": executable file not found in \$PATH
 panic  quoted  personal
-  a library written in Rust gave up
+  a Rust library panicked
     ^thread '[^']{0,60}' (?:\(\d+\) )?panicked at[ ]
 # glibc's assert(3) and abseil's and glog's CHECK, which then end the process
 assertion  quoted  personal
@@ -298,7 +298,7 @@ pool-broken  personal
 ProcessExit  helper=worker of Dask
     ^Worker process \d+ was killed by signal (?P<signal>\d{1,2})$
 dask-workers-died
-  the workers of Dask ended that ran one task
+  the Dask workers that ran one task ended
     Attempted to run task .{1,300} on \d+ different workers, but all those workers died|\bKilledWorker:[ ]
 """
 

@@ -70,7 +70,7 @@ engine-died  personal  of_another
 [peer_cuda_oom]
 # vLLM
 engine-crowded  personal
-  less of the GPU was free than an inference engine is set to take
+  less GPU memory was free than an inference engine is set to take
     Free memory on device .{0,60} is less than desired GPU memory utilization
 # vLLM, SGLang
 engine-no-cache  personal

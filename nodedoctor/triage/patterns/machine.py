@@ -253,7 +253,7 @@ amdgpu-reset  of_node
     amdgpu\S*:? .*(?:GPU reset begin|MODE[12] reset|GPU Recovery Failed)
 [user_code_exception]
 cuda-program-fault  quoted  personal
-  a kernel of the program went wrong on the GPU
+  a CUDA kernel of the program failed
     amdgpu\S*:? .*page fault \(src_id|HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION
     |HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION
 [gpu_hardware_xid]

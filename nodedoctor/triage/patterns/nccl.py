@@ -97,7 +97,7 @@ connect-failed  quoted
     |\w{0,40}[sS]ocket\w{0,40}) ?: [Cc]onnect to \S+ (?:failed|returned .*exceeded error retry count)
     |WARN (?:Connect to \S+|Call to connect) failed :[ ]
 no-route
-  there is no way to the peer's address
+  no route to the peer's address
     No route to host|Network is unreachable|Software caused connection abort
 PeerGone  timed_out
     Call to \w+ (?:from|to) (?P<peer>\S+) failed : Connection timed out
@@ -151,7 +151,7 @@ memlock  personal
     ibv_(?:reg_\w|create_cq)\w{0,40}(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)
 # the last is NCCL's, whose next line has the path
 dev-shm  personal  owner=CONFIG
-  /dev/shm is full or not shared: a container has 64 MB of it unless it is given more
+  /dev/shm is full or not shared: a container gets 64 MB of it by default
     (?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left|open of|could not
     |posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)
     |\bshm(?:utils)?\.(?:h|cc):\d+.{0,80} No space left
@@ -173,14 +173,14 @@ p2p-off-on-nvlink  hint
     P2P is disabled between NVLINK connected GPUs
 [p2p_pcie_acs_iommu]
 acs-hint
-  the way between the GPUs over PCIe is redirected or blocked (ACS, IOMMU)
+  the PCIe path between the GPUs is redirected or blocked (ACS, IOMMU)
     HINT:.{1,200}\bACS\b|IO_PAGE_FAULT|DMAR: \[DMA
 p2p-broken  of_node
   the GPUs cannot reach each other's memory
     peer access is not supported between these two devices|simpleP2P.*[Vv]erification (?:error|failed)
 [collective_mismatch]
 declared-mismatch
-  the ranks were compared, and they do not do the same
+  a comparison shows that the ranks do different things
     Mismatched collective detected|DistributedOperationException
 # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
 [user_code_exception]

@@ -273,7 +273,7 @@ rendezvous-failed  as_warning
   the nodes did not all meet at the rendezvous
     ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error
 agent-unheard  as_warning
-  an agent of torchrun could not reach the rendezvous any more
+  a torchrun agent lost its connection to the rendezvous
     has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous
 # torch's store; elsewhere a name may be that of any server
 host-not-found

@@ -219,7 +219,7 @@ def test_an_aborted_helper_is_no_watchdog(tmp_path: Path) -> None:
     text = raised(2, "RuntimeError: DataLoader worker (pid 486770) is killed by signal: Aborted. ")
     verdict = judged(tmp_path, text).verdict
     assert [who.rank for who in verdict.culprits] == [2]
-    assert verdict.headline == "a data-loader worker of rank 2 was ended by SIGABRT"
+    assert verdict.headline == "a data-loader worker of rank 2 was killed by SIGABRT"
 
 
 @pytest.mark.parametrize("end", ["Killed", "Exited with exit code 1", "Out Of Memory"])

@@ -281,7 +281,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             "config",
         ),
         (
-            "In a multimodal model, give batches without images or sound dummy ones, so that the layers for"
+            "In a multimodal model, give batches without images or audio dummy inputs, so that the layers for"
             " them run on all ranks.",
             (),
             "config",

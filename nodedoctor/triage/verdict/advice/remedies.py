@@ -109,7 +109,7 @@ def _fix_unjoined(what: ClientsMissing) -> Fixes:
     absent = what.expected - what.arrivals
     return (
         Fix(
-            f"Look for the {absent} that did not come: no log of its own, an error before torch.distributed"
+            f"Find the {absent} missing: no log of its own, an error before torch.distributed"
             " began, or a node that cannot reach the store's address.",
         ),
         Fix(f"Compare WORLD_SIZE ({what.expected}) with the processes that the launchers start together."),
@@ -194,7 +194,7 @@ def _fix_exit(signal: int | None) -> Fixes:
         text = "It ended itself: the reason is above its abort, in its own log."
         return (Fix(text, (look("export PYTHONFAULTHANDLER=1"),)),)
     if signal == 7:
-        text = "It touched mapped memory that has nothing behind it: most often /dev/shm is full."
+        text = "It accessed mapped memory without backing: most often /dev/shm is full."
         return (
             Fix(
                 text,

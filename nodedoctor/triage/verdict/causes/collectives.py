@@ -148,7 +148,7 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
             else "cpu_stuck_or_slow_rank",
             "named",
             "high",
-            f"{describe_identities(culprits)} never joined the collective, says PyTorch's desync report",
+            f"{describe_identities(culprits)} never joined the collective (PyTorch's desync report)",
             tuple(reports[:4]),
             culprits,
         )
@@ -165,7 +165,7 @@ def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
         "compared",
         "high",
         "one rank called the collective with another size or type:"
-        f" {what.received} bytes came where {what.expected} were expected",
+        f" {what.received} bytes received, {what.expected} expected",
         (*events[:2], *(event for event, _ in _calling_frames(timeline)[:2])),
     )
 

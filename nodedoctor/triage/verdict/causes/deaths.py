@@ -80,7 +80,7 @@ def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
         "peer_died",
         "hint" if unknown else "death" if signal != 6 or helper else "echo",
         "high" if culprits else "medium",
-        f"{who} {were} ended by {name}",
+        f"{who} {were} killed by {name}",
         tuple(chosen[:4]),
         culprits,
         parties=() if culprits else people,
@@ -108,7 +108,7 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
         "peer_died",
         "death",
         "low",
-        f"{worker} ended for a reason that Ray does not know",
+        f"{worker} exited, and Ray does not know why",
         tuple([*died, *processes][:4]),
         culprits[:1],
     )
@@ -149,7 +149,7 @@ def launcher_signalled(timeline: Timeline) -> Iterator[Candidate]:
         2: "somebody pressed Ctrl-C",
     }.get(signal, "somebody else sent it")
     target = signals[0].what.what
-    headline = f"{'the' if target == 'launcher' else 'a'} {target} was ended by {name}: {why}"
+    headline = f"{'the' if target == 'launcher' else 'a'} {target} was stopped by {name}: {why}"
     owner: Owner | None = "CONFIG" if signal == 1 else None
     yield Candidate("peer_died", "death", "medium", headline, tuple(signals[:3]), owner=owner)
 
@@ -194,10 +194,7 @@ def store_host_gone(timeline: Timeline) -> Iterator[Candidate]:
     ]
     if waits:
         culprits = tuple(distinct_ranks(Identity(rank=event.what.rank) for event in waits))
-        headline = (
-            f"{describe_identities(culprits)} was gone before it had published what the others needed "
-            "to start"
-        )
+        headline = f"{describe_identities(culprits)} exited before it published what the others need to start"
         yield Candidate("peer_died", "death", "medium", headline, tuple(waits[:4]), culprits)
 
 
@@ -213,7 +210,7 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     if not silent and (peer := _lost_peer(timeline)) is not None:
         lost_node = Identity(host=peer.who.host)  # the line itself is from the rank that lost it
         headline = (
-            f"{describe_identities([lost_node])} ended or was cut off, say those that lost it; no line of "
+            f"{describe_identities([lost_node])} exited or was cut off, as its peers report; no line of "
             "its own is here"
         )
         yield Candidate("peer_died", "echo", "low", headline, (*closed[:3], peer), (lost_node,))

@@ -120,8 +120,8 @@ def fewer_collectives(timeline: Timeline) -> Iterator[Candidate]:
     culprits = tuple(distinct_ranks(event.who for event in reports))
     if culprits:
         headline = (
-            f"{describe_identities(culprits)} launched fewer collectives than the others, says Ray's "
-            "hang detector"
+            f"{describe_identities(culprits)} launched fewer collectives than the others (Ray's "
+            "hang detector)"
         )
         evidence = (*reports[:3], *timeline.marked(Mark.HANG_CONFIRMED)[:1])
         yield Candidate(

@@ -202,7 +202,7 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     killed = _only_killed(timeline) if by != "Ray" and not culprits else None
     if killed is not None:
         culprits = blameable_identities(*people_of(killed))
-    headline = f"{describe_identities(culprits) or 'a process'} used up the host's memory; {by} says so"
+    headline = f"{describe_identities(culprits) or 'a process'} used up the host's memory (reported by {by})"
     if not culprits:
         hosts = {event.who.host for event in ooms if event.who.host}
         culprits = (Identity(host=hosts.pop()),) if len(hosts) == 1 else ()
@@ -239,7 +239,7 @@ def _describe_memory(ooms: list[Event[HostOom]], nodes: tuple[Identity, ...]) ->
             f"the memory{where} was full ({full.what.share}), and Ray killed process"
             f" {full.what.pid}, its newest, which need not be the one that filled it"
         )
-    return f"the memory of {nodes[0].host} was used up; {ooms[0].what.said_by} says so" if nodes else ""
+    return f"the memory of {nodes[0].host} was used up (reported by {ooms[0].what.said_by})" if nodes else ""
 
 
 def _only_killed(timeline: Timeline) -> Event[ProcessExit] | None:

@@ -209,7 +209,7 @@ def _waited_itself(timeline: Timeline, candidate: Candidate, _: Sequence[Candida
 def _external_source(_: Timeline, candidate: Candidate, __: Sequence[Candidate]) -> WeightFactor | None:
     """The kernel, the driver and schedulers are no part of the job."""
     if any(isinstance(event.what, OUTSIDE) for event in candidate.evidence):
-        return WeightFactor(3, "the kernel, the driver or a scheduler says it")
+        return WeightFactor(3, "the kernel, the driver or a scheduler reported it")
     return None
 
 
