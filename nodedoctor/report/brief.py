@@ -21,7 +21,6 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.page import (
     SEE_IT,
-    cause_line,
     cause_page,
     first_command,
     group_results,
@@ -29,6 +28,7 @@ from nodedoctor.report.page import (
     healthy_headline,
     lead,
     moment,
+    owner_line,
     tally,
 )
 from nodedoctor.report.writer import INDENT, Writer
@@ -65,7 +65,7 @@ def _others(to: Writer, causes: Sequence[Cause]) -> None:
     """The causes that are not written out, two lines each."""
     to.line(*[""][: len(causes)])
     for cause in causes:
-        to.status(Status(cause["status"]), cause_line(cause), most=2)
+        to.status(Status(cause["status"]), owner_line(cause), most=2)
         if command := first_command(cause):
             to.line(f"{INDENT}$ {command}")
 

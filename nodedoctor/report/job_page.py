@@ -22,7 +22,7 @@ from nodedoctor.report.ranks import is_span
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import StepText, advice, repair_steps
 from nodedoctor.whole_numbers import spans
-from nodedoctor.wording import count_with_noun, decimal
+from nodedoctor.wording import capitalised, count_with_noun, decimal
 
 CALM = ("clean", "recovered")
 """Outcomes without a failure."""
@@ -151,7 +151,8 @@ def _opening(document: Json, first: StepText | None) -> Iterator[Labelled]:
     if first:
         yield Labelled("first", f"$ {first.command}")
     if weighed := text(document, "weighed"):
-        yield Labelled("based on", inert(weighed))
+        basis = weighed.removeprefix("Based on: ")
+        yield Labelled("based on", capitalised(inert(basis)))
 
 
 def _people(members: Sequence[Json]) -> str:

@@ -121,15 +121,20 @@ def healthy_headline(report: Report) -> str:
 
 
 def cause_line(cause: Cause) -> str:
-    """Whose move it is, what is broken and what to do, in one line."""
-    action = action_of(cause)
-    tail = f"; {action}" if action else ""
+    """A line of a cause for what has no room for more; of one in preview it says that first."""
     mark = preview_mark(cause)  # which says nothing of the node yet
-    word = owner_word(cause["owner"])
+    if not mark:
+        return owner_line(cause)
+    action = action_of(cause)
+    headline = headline_of(cause).replace(mark, "", 1)
+    return f"{Status(cause['status']).word}{mark}: {headline}{f'; {action}' if action else ''}"
+
+
+def owner_line(cause: Cause) -> str:
+    """Whose move it is, what is broken and what to do, in one line."""
+    word, action = owner_word(cause["owner"]), action_of(cause)
     owner = f"owner {word}" if word == "unknown" else word
-    first = f"{Status(cause['status']).word}{mark}" if mark else owner
-    recurs = _recurrence(cause)
-    return f"{first}: {inert(cause['headline'])}{f' ({recurs})' if recurs else ''}{tail}"
+    return f"{owner}: {headline_of(cause)}{f'; {action}' if action else ''}"
 
 
 def headline_of(cause: Cause) -> str:
