@@ -62,18 +62,30 @@ class Unit:
     line: int = 1
 
 
-def units(paths: Sequence[str], notes: list[str]) -> Iterator[Unit]:
+At = Callable[[str], None]
+"""What is told the path that is to be opened next."""
+
+
+def nowhere(path: str) -> None:
+    """Tell nobody."""
+
+
+def standard_input() -> bytes:
+    """All of standard input; Unreadable for more than is read from a pipe."""
+    data = sys.stdin.buffer.read(input_files.LARGEST + 1)
+    if len(data) > input_files.LARGEST:
+        raise Unreadable(f"-: more than the {input_files.LARGEST >> 20} MiB that are read from a pipe")
+    return data
+
+
+def units(paths: Sequence[str], notes: list[str], stdin: bytes = b"", at: At = nowhere) -> Iterator[Unit]:
     """Every text and document behind the paths, one after the other; Unreadable for a path to nowhere."""
     for path in paths:
+        at(path)
         if path == "-":
-            data = sys.stdin.buffer.read(input_files.LARGEST + 1)
-            if len(data) > input_files.LARGEST:
-                raise Unreadable(
-                    f"-: more than the {input_files.LARGEST >> 20} MiB that are read from a pipe"
-                )
-            yield from _of_bytes("standard input", data, notes)
+            yield from _of_bytes("standard input", stdin, notes)
         elif os.path.isdir(path):
-            yield from _folder(path, notes)
+            yield from _folder(path, notes, at)
         else:
             yield from _named_file(path, notes)
 
@@ -90,10 +102,11 @@ def _named_file(path: str, notes: list[str]) -> Iterator[Unit]:
     yield from _file(path, path, "", notes)
 
 
-def _folder(path: str, notes: list[str]) -> Iterator[Unit]:
+def _folder(path: str, notes: list[str], at: At) -> Iterator[Unit]:
     """The files of a folder; one that `run` or `--record` made is one thing, and a sosreport one node."""
     count = 0
     for root, folders, files in os.walk(path):
+        at(root)
         folders.sort()
         if "manifest.json" in files and _is_recording(os.path.join(root, "manifest.json")):
             folders.clear()
@@ -110,6 +123,7 @@ def _folder(path: str, notes: list[str]) -> Iterator[Unit]:
                 notes.append(f"{path}: only the first {FILES_AT_MOST} files were read")
                 return
             inside = os.path.join(root, name)
+            at(inside)
             try:
                 regular = stat.S_ISREG(os.lstat(inside).st_mode)
             except OSError:
