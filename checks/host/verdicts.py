@@ -19,7 +19,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
 
 
 @check("tools.verdicts", "Verdicts of other health tools", tags={"deep"})
-def verdicts(told: OtherTools) -> Iterator[Finding]:
+def verdicts(tools: OtherTools) -> Iterator[Finding]:
     """Pasted outputs of dcgmi health, mlxlink, kubectl describe node, gpud, ibdiagnet, Health Validation.
 
     Why: each of them sees something that nodedoctor may not have been shown.
@@ -30,27 +30,27 @@ def verdicts(told: OtherTools) -> Iterator[Finding]:
     Threshold: The tools' own.
     False positives: An output from before a repair.
     """
-    for verdict in told.verdicts:
+    for verdict in tools.verdicts:
         if verdict.result in ("fail", "warn"):
             judge = Finding.fail if verdict.result == "fail" else Finding.warn
             yield judge(
-                _summary(verdict), subject=verdict.subject, evidence=_said(verdict), fix=_fix(verdict)
+                _summary(verdict), subject=verdict.subject, evidence=_evidence(verdict), fix=_fix(verdict)
             )
         elif verdict.result == "unknown":
             yield Finding.unknown(
                 "not-visible-here", _summary(verdict), subject=verdict.subject, fix=_fix(verdict)
             )
         elif verdict.result == "note":
-            yield Finding.info(_summary(verdict), subject=verdict.subject, evidence=_said(verdict))
+            yield Finding.info(_summary(verdict), subject=verdict.subject, evidence=_evidence(verdict))
         else:
-            yield Finding.ok(_summary(verdict), subject=verdict.subject, evidence=_said(verdict))
+            yield Finding.ok(_summary(verdict), subject=verdict.subject, evidence=_evidence(verdict))
 
 
 def _summary(verdict: Verdict) -> str:
     return f"{verdict.tool}: {verdict.words}"
 
 
-def _said(verdict: Verdict) -> list[Evidence]:
+def _evidence(verdict: Verdict) -> list[Evidence]:
     return [Evidence(verdict.probe, verdict.quote)] if verdict.quote else []
 
 

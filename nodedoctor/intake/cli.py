@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
 
     try:
         stdin = standard_input() if "-" in arguments.paths else b""
-        result, code, recordings = read_in_fork(lambda at: _judged(arguments, stdin, at))
+        result, code, recordings = read_in_fork(lambda at: _read_and_judge(arguments, stdin, at))
     except NodeDoctorError as error:
         return complain(error)
     if not emit(_rendered(result, arguments)):
@@ -51,7 +51,9 @@ def main(words: list[str]) -> int:
     return _record(recordings, arguments) or code
 
 
-def _judged(arguments: argparse.Namespace, stdin: bytes, at: At) -> tuple[dict[str, Any], int, list[bytes]]:
+def _read_and_judge(
+    arguments: argparse.Namespace, stdin: bytes, at: At
+) -> tuple[dict[str, Any], int, list[bytes]]:
     """The document, the exit code, and the recordings of the nodes."""
     from nodedoctor.intake import document
     from nodedoctor.intake.judge import read

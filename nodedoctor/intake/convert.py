@@ -117,11 +117,11 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
         averages = [float(row[1]) for row in _BANDWIDTH.finditer(piece.text)]
         device, number = _RDMA_DEVICE.search(piece.text), _RDMA_PORT.search(piece.command)
         unit = _MIB_IN_GBIT if "average[M" in piece.text else 1.0
-        ways = 2 if "Bidirectional" in piece.text else 1
+        directions = 2 if "Bidirectional" in piece.text else 1
         port = f"{device[1] if device else 'port'}/{number[1] if number else 1}"
         entry: dict[str, Any] = {"port": port, "text": piece.text}
         if averages:
-            entry["gbps"] = max(averages) * unit / ways
+            entry["gbps"] = max(averages) * unit / directions
         ports.append(entry)
     return json.dumps({"ports": ports})
 

@@ -93,8 +93,8 @@ def _of_node(report: Report, reading: Reading) -> str:
 def _unjudged(report: Report) -> str:
     """What was read and has no bound without another output."""
     findings = (finding for result in report["results"] for finding in result["findings"])
-    match = (one for one in findings if one["status"] == "unknown" and one["evidence"])
-    return next((about(one["subject"] or "", one["summary"]) for one in match), "")
+    match = (item for item in findings if item["status"] == "unknown" and item["evidence"])
+    return next((about(item["subject"] or "", item["summary"]) for item in match), "")
 
 
 def _this(reading: Reading) -> str:

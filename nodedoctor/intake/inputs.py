@@ -1,7 +1,7 @@
 """The texts behind paths, folders, archives, mails and standard input: bounded, and never by their names.
 
 Nothing is unpacked to disk and no link out of a folder is followed. What cannot be read becomes a note; only
-a path that was named itself and leads nowhere is an error.
+a path that was named itself and leads ignore_path is an error.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Unit:
 
 
 At = Callable[[str], None]
-"""What is told the path that is to be opened next."""
+"""Called with each path before it is opened."""
 
 
-def nowhere(path: str) -> None:
-    """Tell nobody."""
+def ignore_path(path: str) -> None:
+    """Ignore the path."""
 
 
 def standard_input() -> bytes:
@@ -78,8 +78,8 @@ def standard_input() -> bytes:
     return data
 
 
-def units(paths: Sequence[str], notes: list[str], stdin: bytes = b"", at: At = nowhere) -> Iterator[Unit]:
-    """Every text and document behind the paths, one after the other; Unreadable for a path to nowhere."""
+def units(paths: Sequence[str], notes: list[str], stdin: bytes = b"", at: At = ignore_path) -> Iterator[Unit]:
+    """Every text and document behind the paths, one after the other; Unreadable for a path to ignore_path."""
     for path in paths:
         at(path)
         if path == "-":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
-from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, nowhere, units
+from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.outputs import NodeOutput, by_node, snapshot_of
 from nodedoctor.intake.sections import screened
 from nodedoctor.intake.split import Parts, split
@@ -92,11 +92,16 @@ class _Pile:
 
 
 def read(
-    paths: Sequence[str], *, redact: bool = False, record: bool = False, stdin: bytes = b"", at: At = nowhere
+    paths: Sequence[str],
+    *,
+    redact: bool = False,
+    record: bool = False,
+    stdin: bytes = b"",
+    at: At = ignore_path,
 ) -> Reading:
-    """Recognise what the paths hold and judge it; Unreadable for a path that leads nowhere.
+    """Recognise what the paths hold and judge it; Unreadable for a path that leads ignore_path.
 
-    `stdin` is what - stands for; `at` is told each path before it is opened.
+    `stdin` is the text of -; `at` is called with each path before it is opened.
     """
     reading, pile = Reading(), _Pile()
     room = OUTPUTS_AT_MOST

@@ -112,8 +112,8 @@ def _end(pid: int) -> int | None:
     """End a reader and what it started; its exit status, None where it cannot be ended."""
     for _ in range(50):
         with contextlib.suppress(ChildProcessError):
-            gone, status = os.waitpid(pid, os.WNOHANG)
-            if gone:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
                 return os.waitstatus_to_exitcode(status)
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)

@@ -84,11 +84,11 @@ class DcgmDiag:
     results: tuple[DcgmTest, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> DcgmDiag | Unseen:
+    def parse(cls, observation: Observation) -> DcgmDiag | Unobservation:
         """Read the table of `dcgmi diag`, or its document (`-j`)."""
-        is_json = seen.text.lstrip().startswith("{")
-        rows = tuple(_dcgm_document(seen.text) if is_json else _dcgm_table(seen.text))
-        return _absent(seen, "dcgmi") or (cls(rows) if rows else Unseen.of(seen))
+        is_json = observation.text.lstrip().startswith("{")
+        rows = tuple(_dcgm_document(observation.text) if is_json else _dcgm_table(observation.text))
+        return _absent(observation, "dcgmi") or (cls(rows) if rows else Unobservation.of(observation))
 
 
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
@@ -113,33 +113,33 @@ def _dcgm_document(output: str) -> Iterator[DcgmTest]:
         document = mapping(loaded(output))
     except ValueError:
         return
-    told = next((part(document, key) for key in document if key.startswith("DCGM ")), {})
-    for category in parts(told, "test_categories"):
+    diagnostic = next((part(document, key) for key in document if key.startswith("DCGM ")), {})
+    for category in parts(diagnostic, "test_categories"):
         for test in parts(category, "tests"):
-            results = [one for one in (*parts(test, "results"), part(test, "test_summary")) if one]
-            found = [text(one, "status").title() for one in results]
-            worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in found), "")
+            results = [item for item in (*parts(test, "results"), part(test, "test_summary")) if item]
+            statuses = [text(item, "status").title() for item in results]
+            worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in statuses), "")
             if worst:
-                bad = [one for one in results if text(one, "status").title() == worst != "Pass"]
+                bad = [item for item in results if text(item, "status").title() == worst != "Pass"]
                 yield DcgmTest(text(test, "name"), worst, _entities(bad), _warning(bad, output))
 
 
 def _entities(results: Iterable[Json]) -> str:
     """GPU 3, from `gpu_id` of DCGM 3 or the entities of DCGM 4."""
     names = []
-    for one in results:
-        group, number = text(one, "entity_group") or "GPU", one.get("entity_id", one.get("gpu_id"))
+    for item in results:
+        group, number = text(item, "entity_group") or "GPU", item.get("entity_id", item.get("gpu_id"))
         names += [f"{group} {number}"] if words(number) else []
     return ", ".join(dict.fromkeys(names))[:80]
 
 
 def _warning(results: Iterable[Json], output: str) -> str:
     """The first of the words that DCGM adds to a result."""
-    for one in results:
-        for warning in as_list(one.get("warnings")):
-            said = text(warning, "warning") if isinstance(warning, dict) else words(warning)
-            if said:
-                return in_json(said, output)
+    for item in results:
+        for warning in as_list(item.get("warnings")):
+            message = text(warning, "warning") if isinstance(warning, dict) else words(warning)
+            if message:
+                return in_json(message, output)
     return ""
 
 

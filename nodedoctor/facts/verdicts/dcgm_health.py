@@ -32,12 +32,12 @@ _GROUPS = ("GPU", "GPU_I", "GPU_CI", "NvSwitch", "Switch", "CPU", "CPU Core", "L
 
 def verdicts(output: str) -> Iterator[Verdict]:
     """The incidents of each entity; where there is none, how all of it is."""
-    found = [*(_json(output) if output.lstrip().startswith("{") else _table(output))]
+    verdicts_read = [*(_json(output) if output.lstrip().startswith("{") else _table(output))]
     by_entity: dict[str, list[Verdict]] = {}
-    for verdict in found:
+    for verdict in verdicts_read:
         if verdict.subject:
             by_entity.setdefault(verdict.subject, []).append(verdict)
-    yield from map(_of_entity, by_entity.values()) if by_entity else found
+    yield from map(_of_entity, by_entity.values()) if by_entity else verdicts_read
 
 
 def _of_entity(incidents: list[Verdict]) -> Verdict:
@@ -79,16 +79,16 @@ def _json(output: str) -> Iterator[Verdict]:
     if health := text(part(body, "Overall Health"), "value"):
         yield _overall(health, in_json(health, output))
     for group in body:
-        for entity, told in part(part(body, group), "children").items():
-            yield from _entity(group, entity, mapping(told), output)
+        for entity, document in part(part(body, group), "children").items():
+            yield from _entity(group, entity, mapping(document), output)
 
 
-def _entity(group: str, entity: str, told: Json, output: str) -> Iterator[Verdict]:
-    systems = part(part(part(told, "children"), "Errors"), "children")
+def _entity(group: str, entity: str, document: Json, output: str) -> Iterator[Verdict]:
+    systems = part(part(part(document, "children"), "Errors"), "children")
     for system in systems:
-        said = part(systems, system)
-        words = list(texts(said, "overflow"))
-        if result := _RESULTS.get(text(said, "value")):
+        incident = part(systems, system)
+        words = list(texts(incident, "overflow"))
+        if result := _RESULTS.get(text(incident, "value")):
             quote = in_json(words[0], output) if words else ""
             yield _incident(group, entity, system, result, words, quote)
 

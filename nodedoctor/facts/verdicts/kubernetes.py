@@ -51,8 +51,8 @@ def verdicts(output: str) -> Iterator[Verdict]:
         if (wanted and status != "True") or (
             _UNWANTED.search(row["type"]) and not wanted and status == "True"
         ):
-            said = " ".join(_DATES.sub("", row[0]).split()).split(None, 2)
-            words = " ".join([f"{row['type']} is {status}", *([f"({said[2]})"] if said[2:] else [])])
+            columns = " ".join(_DATES.sub("", row[0]).split()).split(None, 2)
+            words = " ".join([f"{row['type']} is {status}", *([f"({columns[2]})"] if columns[2:] else [])])
             grave = row["type"] == "Ready"
             yield Verdict(
                 PROBE,
@@ -102,11 +102,11 @@ def _gpus(parts: dict[str, str]) -> Iterator[Verdict]:
 
 def _parts(output: str) -> dict[str, str]:
     """The lines below each heading at the left margin."""
-    found: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     heading = ""
     for line in output.splitlines():
         if line[:1].strip():
             heading = line.split(None, 1)[0]
         elif heading in _SECTIONS:
-            found.setdefault(heading, []).append(line)
-    return {name: "\n".join(lines) for name, lines in found.items()}
+            sections.setdefault(heading, []).append(line)
+    return {name: "\n".join(lines) for name, lines in sections.items()}

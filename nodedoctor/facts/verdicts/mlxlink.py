@@ -42,10 +42,10 @@ def verdicts(output: str) -> Iterator[Verdict]:
 
 def _fields(block: str) -> Mapping[str, str]:
     if not block.startswith("{"):
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for line in _LINE.finditer(block):
-            found.setdefault(line["key"].strip(), line["value"].strip())
-        return found
+            fields.setdefault(line["key"].strip(), line["value"].strip())
+        return fields
     try:
         sections = part(part(mapping(loaded(block)), "result"), "output")
     except ValueError:
@@ -54,11 +54,11 @@ def _fields(block: str) -> Mapping[str, str]:
     return {key: value.strip() for key, value in reversed(pairs) if isinstance(value, str)}
 
 
-def _port(subject: str, told: Mapping[str, str], block: str) -> Verdict | None:
-    state, advice = told.get("State", ""), told.get("Recommendation", "")
+def _port(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None:
+    state, advice = fields.get("State", ""), fields.get("Recommendation", "")
     if not state and not advice:
         return None
-    speed = " ".join(told[key] for key in ("Speed", "Width") if told.get(key, "N/A") != "N/A")
+    speed = " ".join(fields[key] for key in ("Speed", "Width") if fields.get(key, "N/A") != "N/A")
     words = f"state {state or 'not reported'}{f' ({speed})' if speed else ''}"
     if advice:
         words += f": {advice.rstrip('.')}"

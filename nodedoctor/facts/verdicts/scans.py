@@ -63,10 +63,10 @@ def ibdiagnet(output: str) -> Iterator[Verdict]:
 def validation(output: str) -> Iterator[Verdict]:
     """The components that it names, each with its worst severity and the checks that failed."""
     try:
-        told = mapping(loaded(output))
+        document = mapping(loaded(output))
     except ValueError:
         return
-    for item in _components(told):
+    for item in _components(document):
         category, severity = text(item, "category"), text(item, "max_severity")
         checks = comma_list(texts(item, "check_ids")[:6]) or "no check named"
         where = comma_list(texts(item, "entities")[:6])
@@ -78,9 +78,9 @@ def validation(output: str) -> Iterator[Verdict]:
         )
 
 
-def _components(told: Any) -> Iterator[Mapping[str, Any]]:
+def _components(document: Any) -> Iterator[Mapping[str, Any]]:
     """The objects that are AffectedComponents, in any list of the document."""
-    for value in told.values():
+    for value in document.values():
         for item in objects(value) if isinstance(value, list) else ():
             if "max_severity" in item and "check_ids" in item:
                 yield item

@@ -30,16 +30,16 @@ class OtherTools:
     verdicts: tuple[Verdict, ...]
 
     @classmethod
-    def parse(cls, *seen: Observation) -> OtherTools | Unseen:
+    def parse(cls, *observations: Observation) -> OtherTools | Unseen:
         """Read the outputs that were given; nothing applies where none was."""
-        given = [one for one in seen if one.answered and one.text.strip()]
-        found = tuple(verdict for one in given for verdict in _read(one))
-        if found:
-            return cls(found)
-        return Unseen.of(given[0]) if given else Unseen.skip("no output of another health tool was given")
+        texts = [item for item in observations if item.answered and item.text.strip()]
+        verdicts = tuple(verdict for item in texts for verdict in _read(item))
+        if verdicts:
+            return cls(verdicts)
+        return Unseen.of(texts[0]) if texts else Unseen.skip("no output of another health tool was given")
 
 
-def _read(seen: Observation) -> Iterator[Verdict]:
-    for number, verdict in enumerate(READERS[seen.probe](seen.text)):
+def _read(observation: Observation) -> Iterator[Verdict]:
+    for number, verdict in enumerate(READERS[observation.probe](observation.text)):
         if number < MOST:
             yield verdict
