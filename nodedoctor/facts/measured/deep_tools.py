@@ -84,11 +84,11 @@ class DcgmDiag:
     results: tuple[DcgmTest, ...]
 
     @classmethod
-    def parse(cls, observation: Observation) -> DcgmDiag | Unobservation:
+    def parse(cls, observation: Observation) -> DcgmDiag | Unseen:
         """Read the table of `dcgmi diag`, or its document (`-j`)."""
         is_json = observation.text.lstrip().startswith("{")
         rows = tuple(_dcgm_document(observation.text) if is_json else _dcgm_table(observation.text))
-        return _absent(observation, "dcgmi") or (cls(rows) if rows else Unobservation.of(observation))
+        return _absent(observation, "dcgmi") or (cls(rows) if rows else Unseen.of(observation))
 
 
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
