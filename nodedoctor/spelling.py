@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COMMANDS = (
-    "accept", "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "history", "list", "read",
-    "run", "schema", "triage", "watch",
+    "accept", "arm", "compare", "completion", "demo", "expect", "explain", "fleet", "history", "list", "mcp",
+    "read", "run", "schema", "triage", "watch",
 )  # fmt: skip
 """Words that are no checks when they come first."""
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 BLOCKS = load("blocks")
 blocks, pages = BLOCKS.blocks, BLOCKS.pages
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = ("", "triage", "read", "fleet", "arm", "run", "watch", "expect", "compare")
+COMMANDS = ("", "triage", "read", "mcp", "fleet", "arm", "run", "watch", "expect", "compare")
 
 
 def page(name: str) -> str:

@@ -10,7 +10,7 @@ from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import SYSTEM, WRONG
 from nodedoctor.knowledge.floors import fitting_floors
-from nodedoctor.model import Finding, Fix, quoted_like
+from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
 
@@ -24,9 +24,9 @@ _DIAG = Fix(
 )
 
 
-@check("deep.dcgm", "DCGM diagnostic", tags={"gpu", "deep"}, stage="preview")
+@check("deep.dcgm", "DCGM diagnostic", tags={"gpu", "deep"})
 def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
-    """The table of `dcgmi diag -r 2`.
+    """The table of `dcgmi diag -r 2`, or its document (`-j`).
 
     Why: it tests memory and PCIe under load, and finds faults that no counter shows.
     Fix disturbs: every job on the node while it is drained.
@@ -35,13 +35,14 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     Threshold: DCGM's own limits (`dcgmi diag -r 2`).
     False positives: A GPU in use while the test runs.
     """
-    bad = [row for row in diag.results if row[1] in ("Fail", "Warn")]
-    for name, result, more in bad:
-        said = [quoted_like("dcgmi-diag", rf"^.*{re.escape(name)}.*{re.escape(result)}.*$")]
-        judge = Finding.fail if result == "Fail" else Finding.warn
-        yield judge(f"{name}: {result} {more}".strip(), subject=f"test:{name}", evidence=said, fix=_DIAG)
+    bad = [test for test in diag.results if test.result in ("Fail", "Warn")]
+    for test in bad:
+        said = [Evidence("dcgmi-diag", test.quote)] if test.quote else []
+        judge = Finding.fail if test.result == "Fail" else Finding.warn
+        summary = f"{test.name}: {test.result} {test.entities}".strip()
+        yield judge(summary, subject=f"test:{test.name}", evidence=said, fix=_DIAG)
     if not bad:
-        yield Finding.ok(f"{sum(row[1] == 'Pass' for row in diag.results)} tests passed")
+        yield Finding.ok(f"{sum(test.result == 'Pass' for test in diag.results)} tests passed")
 
 
 @check("deep.nvbandwidth", "nvbandwidth", tags={"gpu", "deep"}, without=(Bandwidth,), stage="preview")

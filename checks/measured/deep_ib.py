@@ -108,5 +108,8 @@ def _slow(loop: Loop, rate: float, share: float) -> Finding | None:
 
 
 def _line(loop: Loop, rate: float | None) -> Evidence:
-    row = rf"^.*\b{re.escape(f'{loop.average_gbps:g}')}\d*\b.*$" if loop.average_gbps is not None else r"\S.*"
+    number = (
+        rf"^.*\b{re.escape(f'{loop.average_gbps:g}')}\d*\b.*$" if loop.average_gbps is not None else r"\S.*"
+    )
+    row = rf"{number}|^ ?\d+[ \t]+\d+[ \t]+[\d.]+[ \t]+[\d.]+.*$"  # in another unit where it was pasted
     return quoted_like("ib-write-bw", row, f"ports[port={loop.port}].text")

@@ -20,6 +20,8 @@ from nodedoctor.model import Expect, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
+from .named_rails import named_beside_rails
+
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
 _SETS = (8, 16)
@@ -49,8 +51,9 @@ def ports(
     Why: NCCL skips a port that is not active; all traffic between nodes then shares the others, or the job
     falls back to TCP.
     Fix disturbs: traffic on that port.
-    Judges: FAIL when a rail is down or a device has no driver; WARN when it is unknown whether a port is
-    meant to have a link; unknown when no port ever had one and no place was read that could say why.
+    Judges: FAIL when a rail is down or a device has no driver; WARN when NCCL_IB_HCA names slower adapters
+    beside a set of rails, or it is unknown whether a port is meant to have a link; unknown when no port ever
+    had one and no place was read that could say why.
     Fix: Check cable and switch port, then the port's mode and driver.
     Threshold: No threshold: port and physical state as the kernel or ibstat shows them.
     False positives: Spare and storage ports without a cable: ports without a GPU beside them are not called
@@ -101,7 +104,7 @@ def _uncabled(ib: Ib, rails: Rails, unread: Sequence[str]) -> Iterator[Finding]:
         yield Finding.info(summary, subject="ib:unlinked", evidence=evidence).matters_as(
             "Nothing shows that they are meant to have one; with --expect ib=COUNTxRATE this fails."
         )
-    yield from _aside(rails)
+    yield from _aside(ib, rails)
 
 
 def _judge_ports(ib: Ib, rails: Rails, meant: str = "") -> Iterator[Finding]:
@@ -119,11 +122,12 @@ def _judge_ports(ib: Ib, rails: Rails, meant: str = "") -> Iterator[Finding]:
         elif physical is not None and not physical.healthy:
             summary = f"ACTIVE, but {port.phys_state}: {physical.meaning}"
             yield Finding.warn(summary, subject=port.subject, evidence=ib.evidence(port), fix=_cable(port))
-    yield from _aside(rails)
+    yield from _aside(ib, rails)
 
 
-def _aside(rails: Rails) -> Iterator[Finding]:
-    """The ports that NCCL does not use."""
+def _aside(ib: Ib, rails: Rails) -> Iterator[Finding]:
+    """The ports that NCCL does not use, and those that it should not."""
+    yield from named_beside_rails(ib, rails)
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
         yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")

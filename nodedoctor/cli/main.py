@@ -119,6 +119,7 @@ MODULES = {
     "expect": "nodedoctor.cli.expect",
     "fleet": "nodedoctor.cli.fleet",
     "history": "nodedoctor.cli.history",
+    "mcp": "nodedoctor.agent.cli",
     "read": "nodedoctor.intake.cli",
     "triage": "nodedoctor.triage.cli",
     "watch": "nodedoctor.blackbox.attach",

@@ -11,6 +11,7 @@ from nodedoctor.cli.exit_codes import Exit, exit_code, outcome_code
 from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
+    from nodedoctor.intake.inputs import At
     from nodedoctor.intake.judge import Reading
 
 _EPILOG = """\
@@ -37,20 +38,33 @@ def main(words: list[str]) -> int:
     if not arguments.paths:
         return complain("read: expected files, folders or - (see `nodedoctor read --help`)")
     outputs.start_debug_log(arguments)
-    from nodedoctor.intake.judge import read
+    from nodedoctor.intake.inputs import standard_input
+    from nodedoctor.intake.reader_process import read_in_fork
 
     try:
-        reading = read(arguments.paths, redact=arguments.redact, record=bool(arguments.record))
+        stdin = standard_input() if "-" in arguments.paths else b""
+        result, code, recordings = read_in_fork(lambda at: _read_and_judge(arguments, stdin, at))
     except NodeDoctorError as error:
         return complain(error)
-    from nodedoctor.intake import document
+    if not emit(_rendered(result, arguments)):
+        return Exit.OUTPUT
+    return _record(recordings, arguments) or code
 
+
+def _read_and_judge(
+    arguments: argparse.Namespace, stdin: bytes, at: At
+) -> tuple[dict[str, Any], int, list[bytes]]:
+    """The document, the exit code, and the recordings of the nodes."""
+    from nodedoctor.intake import document
+    from nodedoctor.intake.judge import read
+
+    reading = read(
+        arguments.paths, redact=arguments.redact, record=bool(arguments.record), stdin=stdin, at=at
+    )
     result = document.document(reading)
     if arguments.redact:
         result = _redacted(result, reading)
-    if not emit(_rendered(result, arguments)):
-        return Exit.OUTPUT
-    return _record(reading, arguments) or worst(reading)
+    return result, worst(reading), [node.recording for node in reading.nodes if node.recording]
 
 
 def worst(reading: Reading) -> int:
@@ -61,13 +75,12 @@ def worst(reading: Reading) -> int:
     return next((code for code in _WORST if code in codes), Exit.UNKNOWN)
 
 
-def _record(reading: Reading, arguments: argparse.Namespace) -> int:
+def _record(recordings: list[bytes], arguments: argparse.Namespace) -> int:
     """Keep what was understood of a node as a recording."""
     from nodedoctor.cli import outputs
 
     if not arguments.record:
         return Exit.OK
-    recordings = [node.recording for node in reading.nodes if node.recording]
     if len(recordings) != 1:
         write_stderr(f"--record: {len(recordings)} nodes were read; a recording is of one")
         return Exit.USAGE

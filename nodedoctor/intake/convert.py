@@ -56,7 +56,8 @@ def statistics(pieces: Sequence[Piece]) -> str:
     """`ethtool -S` as probes/network/ethtool.py lays it out; the interface is named only at the prompt."""
     counts: dict[str, dict[str, int]] = {}
     for number, piece in enumerate(pieces):
-        name = piece.argument if re.fullmatch(r"[\w.-]{1,15}", piece.argument) else f"interface {number + 1}"
+        last = (piece.command.split()[1:] or [""])[-1]
+        name = last if re.fullmatch(r"[\w.-]{1,15}", last) else f"interface {number + 1}"
         counts[name] = {key.strip(): int(value) for key, value in _COUNT.findall(piece.text)}
     return json.dumps({"interfaces": counts})
 
@@ -83,8 +84,52 @@ def units(pieces: Sequence[Piece]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+_DEVICE = re.compile(r"(?:-d|--device)[ =]?([\w.:/-]{1,80})")
+
+
+def named_ports(pieces: Sequence[Piece]) -> str:
+    """`mlxlink` of several ports, each below the device that only the command at the prompt names."""
+    blocks = []
+    for number, piece in enumerate(pieces):
+        device = _DEVICE.search(piece.command)
+        name = device[1].rpartition("/")[2] if device else f"{number + 1}"
+        blocks.append(f"# port {name}\n{piece.text}" if device or pieces[1:] else piece.text)
+    return "".join(blocks)
+
+
+_BANDWIDTH = re.compile(
+    r"^ ?\d{1,12}[ \t]{1,20}\d{1,12}[ \t]{1,20}[\d.]{1,12}[ \t]{1,30}(\d{1,9}(?:\.\d{1,9})?)"
+    r"[ \t]{1,30}[\d.]{1,12}",
+    re.M,
+)
+_RDMA_DEVICE = re.compile(r"\bDevice\s{1,20}: ([\w.-]{1,64})")
+_RDMA_PORT = re.compile(r"(?:-i|--ib-port)[ =]?(\d{1,3})\b")
+_MIB_IN_GBIT = 8 * 2**20 / 1e9
+
+
+def bandwidths(pieces: Sequence[Piece]) -> str:
+    """`ib_write_bw` and its like as probes/measured/ib_write_bw.py lays them out: the largest average.
+
+    A test in both directions counts what both carry, of which a port's rate is half.
+    """
+    ports = []
+    for piece in pieces:
+        averages = [float(row[1]) for row in _BANDWIDTH.finditer(piece.text)]
+        device, number = _RDMA_DEVICE.search(piece.text), _RDMA_PORT.search(piece.command)
+        unit = _MIB_IN_GBIT if "average[M" in piece.text else 1.0
+        directions = 2 if "Bidirectional" in piece.text else 1
+        port = f"{device[1] if device else 'port'}/{number[1] if number else 1}"
+        entry: dict[str, Any] = {"port": port, "text": piece.text}
+        if averages:
+            entry["gbps"] = max(averages) * unit / directions
+        ports.append(entry)
+    return json.dumps({"ports": ports})
+
+
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "net": interfaces,
     "ethtool": statistics,
     "services": units,
+    "mlxlink": named_ports,
+    "ib-write-bw": bandwidths,
 }

@@ -8,7 +8,8 @@ from typing import Any
 
 from nodedoctor import __version__
 from nodedoctor.intake.judge import Reading, Recognised, Unrecognised
-from nodedoctor.intake.shapes import SHAPES, Shape
+from nodedoctor.intake.shape import Shape
+from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.patterns import regex
 from nodedoctor.report.document import Report
 from nodedoctor.report.page import lead
@@ -84,7 +85,16 @@ def _of_node(report: Report, reading: Reading) -> str:
     nothing_else = f"; nothing else was in {_this(reading)}"
     if lines:
         return f"no problem found: {'; '.join(lines)}{nothing_else}"
+    if measured := _unjudged(report):
+        return f"{measured}{nothing_else}"
     return f"nothing in {comma_list(kinds(reading), 3)} can be judged by itself"
+
+
+def _unjudged(report: Report) -> str:
+    """What was read and has no bound without another output."""
+    findings = (finding for result in report["results"] for finding in result["findings"])
+    match = (item for item in findings if item["status"] == "unknown" and item["evidence"])
+    return next((about(item["subject"] or "", item["summary"]) for item in match), "")
 
 
 def _this(reading: Reading) -> str:

@@ -1,7 +1,7 @@
 """The texts behind paths, folders, archives, mails and standard input: bounded, and never by their names.
 
 Nothing is unpacked to disk and no link out of a folder is followed. What cannot be read becomes a note; only
-a path that was named itself and leads nowhere is an error.
+a path that was named itself and leads ignore_path is an error.
 """
 
 from __future__ import annotations
@@ -60,18 +60,30 @@ class Unit:
     line: int = 1
 
 
-def units(paths: Sequence[str], notes: list[str]) -> Iterator[Unit]:
-    """Every text and document behind the paths, one after the other; Unreadable for a path to nowhere."""
+At = Callable[[str], None]
+"""Called with each path before it is opened."""
+
+
+def ignore_path(path: str) -> None:
+    """Ignore the path."""
+
+
+def standard_input() -> bytes:
+    """All of standard input; Unreadable for more than is read from a pipe."""
+    data = sys.stdin.buffer.read(input_files.LARGEST + 1)
+    if len(data) > input_files.LARGEST:
+        raise Unreadable(f"-: more than the {input_files.LARGEST >> 20} MiB that are read from a pipe")
+    return data
+
+
+def units(paths: Sequence[str], notes: list[str], stdin: bytes = b"", at: At = ignore_path) -> Iterator[Unit]:
+    """Every text and document behind the paths, one after the other; Unreadable for a path to ignore_path."""
     for path in paths:
+        at(path)
         if path == "-":
-            data = sys.stdin.buffer.read(input_files.LARGEST + 1)
-            if len(data) > input_files.LARGEST:
-                raise Unreadable(
-                    f"-: more than the {input_files.LARGEST >> 20} MiB that are read from a pipe"
-                )
-            yield from _of_bytes("standard input", data, notes)
+            yield from _of_bytes("standard input", stdin, notes)
         elif os.path.isdir(path):
-            yield from _folder(path, notes)
+            yield from _folder(path, notes, at)
         else:
             yield from _named_file(path, notes)
 
@@ -88,10 +100,11 @@ def _named_file(path: str, notes: list[str]) -> Iterator[Unit]:
     yield from _file(path, path, "", notes)
 
 
-def _folder(path: str, notes: list[str]) -> Iterator[Unit]:
+def _folder(path: str, notes: list[str], at: At) -> Iterator[Unit]:
     """The files of a folder; one that `run` or `--record` made is one thing, and a sosreport one node."""
     count = 0
     for root, folders, files in os.walk(path):
+        at(root)
         folders.sort()
         if "manifest.json" in files and _is_recording(os.path.join(root, "manifest.json")):
             folders.clear()
@@ -108,6 +121,7 @@ def _folder(path: str, notes: list[str]) -> Iterator[Unit]:
                 notes.append(f"{path}: only the first {FILES_AT_MOST} files were read")
                 return
             inside = os.path.join(root, name)
+            at(inside)
             try:
                 regular = stat.S_ISREG(os.lstat(inside).st_mode)
             except OSError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
-from nodedoctor.intake.inputs import SOS, Unit, Unreadable, units
+from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.outputs import NodeOutput, by_node, snapshot_of
 from nodedoctor.intake.sections import screened
 from nodedoctor.intake.split import Parts, split
@@ -91,11 +91,21 @@ class _Pile:
         self.groups: set[str] = set()
 
 
-def read(paths: Sequence[str], *, redact: bool = False, record: bool = False) -> Reading:
-    """Recognise what the paths hold and judge it; Unreadable for a path that leads nowhere."""
+def read(
+    paths: Sequence[str],
+    *,
+    redact: bool = False,
+    record: bool = False,
+    stdin: bytes = b"",
+    at: At = ignore_path,
+) -> Reading:
+    """Recognise what the paths hold and judge it; Unreadable for a path that leads ignore_path.
+
+    `stdin` is the text of -; `at` is called with each path before it is opened.
+    """
     reading, pile = Reading(), _Pile()
     room = OUTPUTS_AT_MOST
-    for unit in units(paths, reading.notes):
+    for unit in units(paths, reading.notes, stdin, at):
         room -= _sort(unit, pile, reading, room)
     _close_bundles(pile, reading)
     for name, outputs in by_node(pile.outputs).items():

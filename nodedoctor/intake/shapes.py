@@ -6,80 +6,8 @@ where the output's first line does, behind any prefix.
 
 from __future__ import annotations
 
-import re
-
-from nodedoctor.patterns import regex
-from nodedoctor.record import record
-
-KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*[:=]|[-=]{3}"
-"""Indented lines, `key: value`, `key = value`, and rules."""
-
-
-LOOSE = rf"\A(?:{KEY_VALUE})"
-"""What any program may print, too."""
-
-
-@record
-class Shape:
-    """One output. `probe` is "" where it is only known what it is; with `first` its head begins a new copy.
-
-    `each_line` is an output without a head: every line of it matches the expression. `tool` is the command
-    that prints it, `about` what kind of thing it tells of, `source` where its layout is from.
-    """
-
-    literals: tuple[str, ...]
-    head: re.Pattern[str]
-    what: str
-    probe: str
-    tool: str
-    about: str
-    source: str
-    body: re.Pattern[str]
-    first: bool = False
-    each_line: bool = False
-    joins: bool = False
-    """Several copies are parts of one output, and not the same thing at different times."""
-    foreign: int = 4
-    """Lines in a row that are none of its own, from which it has ended: one may be a warning. Ours."""
-
-
-def _head(
-    literal: str | tuple[str, ...],
-    head: str,
-    what: str,
-    probe: str,
-    tool: str,
-    about: str,
-    source: str,
-    *,
-    body: str = KEY_VALUE,
-    first: bool = False,
-    joins: bool = False,
-) -> Shape:
-    literals = (literal,) if isinstance(literal, str) else literal
-    pattern = regex(rf"\A(?:{body})")
-    return Shape(literals, regex(head), what, probe, tool, about, source, pattern, first=first, joins=joins)
-
-
-def _lines(
-    literals: tuple[str, ...],
-    line: str,
-    what: str,
-    probe: str,
-    tool: str,
-    about: str,
-    source: str,
-    *,
-    body: str = r"\s+\S",
-    foreign: int = 1,
-) -> Shape:
-    pattern = regex(line, re.MULTILINE)
-    rest = regex(rf"\A(?:{body})")
-    return Shape(
-        literals, pattern, what, probe, tool, about, source, rest,
-        each_line=True, joins=True, foreign=foreign,
-    )  # fmt: skip
-
+from nodedoctor.intake.shape import KEY_VALUE, Shape, by_head, by_lines
+from nodedoctor.intake.verdict_shapes import VERDICT_SHAPES
 
 _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
@@ -103,7 +31,7 @@ NVIDIA_SMI = "NVIDIA's nvidia-smi, drivers 390 to 610"
 RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 
 SHAPES: tuple[Shape, ...] = (
-    _head(
+    by_head(
         "NVIDIA-SMI ",
         r"(?:\|\s{0,8})?NVIDIA-SMI \d{1,4}\.\d",
         "the table of nvidia-smi",
@@ -114,7 +42,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Processes:|GPU +GI|\s{4}",
         first=True,
     ),
-    _head(
+    by_head(
         (
             "Failed to initialize NVML",
             "NVIDIA-SMI has failed",
@@ -131,7 +59,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=r"NVML library version|\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Make sure",
     ),
-    _head(
+    by_head(
         "NVSMI LOG",
         r"={3,40}\s{0,4}NVSMI LOG\s{0,4}=",
         "nvidia-smi -q",
@@ -141,7 +69,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         first=True,
     ),
-    _head(
+    by_head(
         ("Product Name", "Performance State", "Attached GPUs", "HW Slowdown", "ecc.errors."),
         r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|ecc\.errors\.[\w.]{1,60})\s{0,60}:",
         "a part of nvidia-smi -q",
@@ -150,7 +78,7 @@ SHAPES: tuple[Shape, ...] = (
         "gpu",
         NVIDIA_SMI,
     ),
-    _head(
+    by_head(
         "<nvidia_smi_log",
         r"<nvidia_smi_log",
         "nvidia-smi -q -x",
@@ -161,7 +89,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*<",
         first=True,
     ),
-    _head(
+    by_head(
         "GPU0",
         r"GPU0(?:[ \t]{1,20}GPU\d{1,3}){0,80}[ \t]{0,20}\n[^\n]{0,200}?GPU0[ \t]{1,20}X[ \t]{1,20}"
         r"(?:OK|CNS|GNS|TNS|NS|DR|U)\b",
@@ -173,7 +101,7 @@ SHAPES: tuple[Shape, ...] = (
         body=_MATRIX,
         first=True,
     ),
-    _head(
+    by_head(
         "GPU0",
         r"GPU0[ \t]{1,20}(?:GPU\d|mlx|NIC|CPU Affinity|bnxt|ib)[^\n]{0,1000}\n"
         r"(?:[^\n]{0,400}\n){0,2}?[^\n]{0,200}?GPU0[ \t]{1,20}X\b",
@@ -185,7 +113,7 @@ SHAPES: tuple[Shape, ...] = (
         body=_MATRIX,
         first=True,
     ),
-    _head(
+    by_head(
         "Link ",
         r"Link \d+(?:: (?:Tx|Rx|Replay|Recovery|CRC|Data|ECC|Malformed|Buffer"
         r"|Local|Remote|External|General|Link|Symbol|Effective|FEC|Raw|PLR|Number|Successful|Estimated)\b|"
@@ -198,7 +126,7 @@ SHAPES: tuple[Shape, ...] = (
         body=_LINKS,
         joins=True,
     ),
-    _head(
+    by_head(
         ("Link ", "Nvlink"),
         r"Link \d+: (?:<inactive>|[\d.,]+ GB/s)|NVML: Unable to retrieve Nvlink"
         r"|Device does not have or support Nvlink",
@@ -210,7 +138,7 @@ SHAPES: tuple[Shape, ...] = (
         body=_LINKS,
         joins=True,
     ),
-    _head(
+    by_head(
         "Link ",
         r"Link \d+, (?:P2P|Access|SLI|Link is|System|Bridge)",
         "nvidia-smi nvlink -c",
@@ -220,7 +148,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=_LINKS,
     ),
-    _head(
+    by_head(
         "(UUID: GPU-",
         rf"{_GPU_LINE}[ \t]{{0,20}}(?:\n|$)(?!\s{{1,20}}Link|NVML|Device does not)",
         "nvidia-smi -L",
@@ -230,7 +158,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=r"GPU \d+: |\s+MIG ",
     ),
-    _head(
+    by_head(
         ("index, ", "name, ", "pci.bus_id", "uuid, ", "gpu_"),
         r"(?=[^\n]{0,400}?(?:[._]| \[))(?:index|name|timestamp|uuid|gpu_\w{1,40}|pci\.bus_id"
         r"|driver_version|count|serial)"
@@ -242,7 +170,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=r"[^,\n]{1,200}, ",
     ),
-    _head(
+    by_head(
         "gpu ",
         r"# gpu\s{1,20}(?:pwr|sm|pid|fb|pclk|mclk|rxpci|sbecc|gtemp|mtemp|pviol|idx)\b",
         "nvidia-smi dmon or pmon",
@@ -252,7 +180,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=r"\s*[#\d]",
     ),
-    _head(
+    by_head(
         "CA '",
         r"CA:? '[\w.-]{1,64}'",
         "ibstat",
@@ -263,7 +191,7 @@ SHAPES: tuple[Shape, ...] = (
         body=rf"{KEY_VALUE}|ibpanic: ",
         joins=True,
     ),
-    _head(
+    by_head(
         "ibpanic:",
         r"ibpanic: \[\d+\] \w+: ",
         "an error of ibstat",
@@ -273,7 +201,7 @@ SHAPES: tuple[Shape, ...] = (
         f"{RDMA_CORE}, libibumad/umad.h",
         joins=True,
     ),
-    _head(
+    by_head(
         "Infiniband device '",
         r"Infiniband device '[\w.-]{1,64}' port \d+ status:",
         "ibstatus",
@@ -283,7 +211,7 @@ SHAPES: tuple[Shape, ...] = (
         f"{RDMA_CORE}, infiniband-diags/scripts/ibstatus",
         joins=True,
     ),
-    _head(
+    by_head(
         "hca_id:",
         r"hca_id:\s{0,20}[\w.-]{1,64}",
         "ibv_devinfo",
@@ -293,7 +221,7 @@ SHAPES: tuple[Shape, ...] = (
         f"{RDMA_CORE}, libibverbs/examples/devinfo.c",
         joins=True,
     ),
-    _lines(
+    by_lines(
         (" state ",),
         _FRONT
         + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w{1,20} \S{1,60} ){0,8}?state [A-Z]{2,12} "
@@ -305,7 +233,7 @@ SHAPES: tuple[Shape, ...] = (
         "iproute2 4.17 to 6.17, rdma/link.c",
         body=r"\s+(?:lid|netdev|caps)\b",
     ),
-    _head(
+    by_head(
         ("controller: ", "controller [", "bridge: ", "bridge ["),
         r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] [A-Z0-9][^:\n]{2,60}"
         r"(?:controller|bridge)(?: \[[0-9a-f]{4}\])?: ",
@@ -317,7 +245,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]",
         joins=True,
     ),
-    _lines(
+    by_lines(
         (),
         r"^(?P<front>(?:[>|#] ?){0,12}"
         r"(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]{0,63}?\d)[\w.-]{1,64}: "
@@ -338,7 +266,7 @@ SHAPES: tuple[Shape, ...] = (
         "Linux, kernel/printk; util-linux, dmesg; systemd, journalctl; rsyslog",
         foreign=2,
     ),
-    _head(
+    by_head(
         "NodeName=",
         r"NodeName=(?P<host>[\w.-]{1,64}) [^\n]{0,400}?(?:\n[^\n]{0,400}?){0,3}?"
         r"(?:Arch|CPUAlloc|CPUTot|State|CoresPerSocket)=",
@@ -350,7 +278,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s*\w+=",
         first=True,
     ),
-    _head(
+    by_head(
         "Id=",
         r"Id=[\w@.-]{1,80}\.service[ \t]{0,20}(?:\n|$)",
         "systemctl show",
@@ -361,7 +289,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"[A-Z]\w+=",
         joins=True,
     ),
-    _head(
+    by_head(
         ".service",
         r"[^\w\s]? ?[\w@.-]{1,80}\.service(?: - [^\n]{0,200})?\n[^\n]{0,200}?Loaded: ",
         "systemctl status",
@@ -371,7 +299,7 @@ SHAPES: tuple[Shape, ...] = (
         "systemd 237 to 258, src/systemctl/systemctl-show.c",
         joins=True,
     ),
-    _head(
+    by_head(
         "mtu ",
         r"\d{1,6}: [\w.@-]{1,40}: <[A-Z,_0-9-]{0,200}> mtu \d{1,7} ",
         "ip link or ip address",
@@ -382,7 +310,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s+\S|\d+: [\w.@-]+: <",
         joins=True,
     ),
-    _head(
+    by_head(
         "NIC statistics:",
         r"NIC statistics:[ \t]{0,20}\n",
         "ethtool -S",
@@ -394,7 +322,7 @@ SHAPES: tuple[Shape, ...] = (
         first=True,
         joins=True,
     ),
-    _head(
+    by_head(
         (
             "Collecting environment",
             "PyTorch version:",
@@ -412,7 +340,7 @@ SHAPES: tuple[Shape, ...] = (
         "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py",
         body=rf"{KEY_VALUE}|\[(?:pip|conda)|GPU \d+: ",
     ),
-    _head(
+    by_head(
         "Package",
         r"Package {1,80}Version[^\n]{0,200}\n[^\n]{0,160}?-{3,80} {1,4}-{3}",
         "pip list",
@@ -423,7 +351,7 @@ SHAPES: tuple[Shape, ...] = (
         body=r"[A-Za-z0-9][\w.-]* +\d\S*|-{3,}",
         first=True,
     ),
-    _lines(
+    by_lines(
         ("==",),
         _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(?:\[[\w,]{1,80}\])?==\d[\w.+!-]{0,60}[ \t]{0,20}$",
         "pip freeze",
@@ -432,7 +360,7 @@ SHAPES: tuple[Shape, ...] = (
         "stack",
         "pypa/pip 9 to 26",
     ),
-    _lines(
+    by_lines(
         (
             *(f"{family}_" for family in _FAMILIES),
             "RANK=",
@@ -452,7 +380,7 @@ SHAPES: tuple[Shape, ...] = (
         "job",
         "env(1), export of sh, scripts",
     ),
-    _head(
+    by_head(
         ("Diagnostic ", "Deployment"),
         r"\|\s{0,40}Diagnostic\s{0,40}\|\s{0,80}Result\s{0,80}\|",
         "dcgmi diag",
@@ -462,7 +390,7 @@ SHAPES: tuple[Shape, ...] = (
         "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
         body=r"\s*[|+]",
     ),
-    _head(
+    by_head(
         "nvbandwidth",
         r"nvbandwidth Version: v",
         "nvbandwidth",
@@ -472,7 +400,7 @@ SHAPES: tuple[Shape, ...] = (
         "NVIDIA/nvbandwidth 0.4 to 0.9",
         body=r"\s*[\d|]|SUM |Running |memcpy |Device \d|CUDA |Driver |Built|NOTE|This |\w+_\w+",
     ),
-    _head(
+    by_head(
         ("nccl-tests version", "# nThread "),
         r"#\s{0,4}(?:nccl-tests version|nThread \d)",
         "nccl-tests",
@@ -482,4 +410,5 @@ SHAPES: tuple[Shape, ...] = (
         "NVIDIA/nccl-tests 2.10 to 2.17, src/common.cu",
         body=r"\s*[#\d]",
     ),
+    *VERDICT_SHAPES,
 )

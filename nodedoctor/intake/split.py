@@ -11,7 +11,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodedoctor.intake.shapes import LOOSE, SHAPES, Shape
+from nodedoctor.intake.shape import LOOSE, Shape
+from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.plain import plain_text
 
@@ -39,7 +40,7 @@ _PROMPT = re.compile(
 )
 _TOOLS = re.compile(
     r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
-    r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|rdma|ip|ethtool|"
+    r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
     r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
 )
 _FULL_FRONT = re.compile(
@@ -62,8 +63,8 @@ class Piece:
     text: str
     line: int = 1
     host: str = ""
-    argument: str = ""
-    """What follows the command at the prompt, as the interface of `ethtool -S`."""
+    command: str = ""
+    """What was typed at the prompt, as `ethtool -S ens1`."""
 
 
 @record
@@ -250,8 +251,7 @@ class _Walk:
         if self._shape is not None:
             text = "\n".join(self._lines).rstrip("\n") + "\n"
             host = self._named or self._host
-            argument = self._command.split()[-1] if self._command.split()[1:] else ""
-            self.pieces.append(Piece(self._shape, text, self._first + 1, host, argument))
+            self.pieces.append(Piece(self._shape, text, self._first + 1, host, self._command))
         self.rest += [(number + 1, line) for number, line in self._foreign if line.strip(" \t>|")]
         self._shape, self._lines, self._foreign, self._named = None, [], [], ""
 

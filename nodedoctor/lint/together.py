@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from nodedoctor.facts.host.settings import HERE, Settings
 from nodedoctor.facts.stack.packages import numbers
 from nodedoctor.knowledge.env_vars import env_var
+from nodedoctor.lint.machines import judge_machines
 from nodedoctor.lint.remark import NodeContext, Remark, switched_off, switched_on
 from nodedoctor.steps import look, repair
 from nodedoctor.whole_numbers import whole_number
@@ -192,6 +193,7 @@ _RULES: tuple[Callable[[Mapping[str, str], NodeContext], Iterator[Pair]], ...] =
     _sleep_mode,
     _loopback,
     _rack_links_off,
+    judge_machines,
 )
 
 

@@ -108,3 +108,79 @@ def test_what_a_paste_shows_to_be_wrong_is_said(tmp_path: Path, probe: str, text
 @pytest.mark.parametrize(("probe", "text"), WELL)
 def test_the_same_paste_of_a_healthy_node_gets_no_alarm(tmp_path: Path, probe: str, text: str):
     assert alarms(replay(tmp_path, {probe: text})) == []
+
+
+UP, DOWN = "PORT_ACTIVE (4)", "PORT_DOWN (1)"
+
+
+def devinfo(*ports: str, part: int = 4129, lane: str = "100.0 Gbps (128)", first: int = 0) -> str:
+    """`ibv_devinfo` of one InfiniBand adapter for each of these states."""
+    return "".join(
+        f"hca_id:\tmlx5_{first + number}\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t28.43.2026\n"
+        f"\tsys_image_guid:\t\t\ta088:c203:00{first + number:02x}:0001\n\tvendor_part_id:\t\t\t{part}\n"
+        f"\t\tport:\t1\n\t\t\tstate:\t\t\t{state}\n\t\t\tsm_lid:\t\t\t1\n\t\t\tport_lid:\t\t{number + 2}\n"
+        f"\t\t\tlink_layer:\t\tInfiniBand\n\t\t\tactive_width:\t\t4X (2)\n\t\t\tactive_speed:\t\t{lane}\n"
+        f"\t\t\tphys_state:\t\t{'LINK_UP (5)' if state == UP else 'POLLING (2)'}\n\n"
+        for number, state in enumerate(ports)
+    )
+
+
+@pytest.mark.parametrize("down", range(8))
+def test_one_port_that_is_down_among_active_rails_fails(tmp_path: Path, down: int):
+    states = [DOWN if number == down else UP for number in range(8)]
+    (alarm,) = alarms(replay(tmp_path, {"ibv-devinfo": devinfo(*states)}))
+    assert alarm.startswith("FAIL") and f"mlx5_{down}/1" in alarm
+
+
+@pytest.mark.parametrize("carrying", [range(0, 12, 3), range(4), range(8, 12), (0, 2, 5, 11)])
+def test_functions_of_connectx_8_of_which_four_carry_data_are_no_alarm(tmp_path: Path, carrying: range):
+    states = [UP if number in carrying else DOWN for number in range(12)]
+    text = devinfo(*states, part=4131, lane="200.0 Gbps (256)")
+    assert alarms(replay(tmp_path, {"ibv-devinfo": text})) == []
+
+
+STORAGE = devinfo(UP, UP, part=4123, lane="50.0 Gbps (64)", first=8)
+RAILS = ",".join(f"mlx5_{number}" for number in range(8))
+
+
+@pytest.mark.parametrize(
+    ("named", "sick"),
+    [
+        (f"{RAILS},mlx5_8,mlx5_9", True),
+        (f"={RAILS},mlx5_8:1", True),
+        (RAILS, False),
+        ("mlx5", False),
+        ("^mlx5_8,mlx5_9", False),
+    ],
+)
+def test_adapters_for_storage_that_nccl_is_given_by_name_are_said(tmp_path: Path, named: str, sick: bool):
+    node = {"env": f"NCCL_IB_HCA={named}\n", "ibv-devinfo": devinfo(*[UP] * 8) + STORAGE}
+    found = [alarm for alarm in alarms(replay(tmp_path, node)) if "NCCL_IB_HCA also names mlx5_8" in alarm]
+    assert bool(found) is sick
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        ("FI_PROVIDER=efa\nNCCL_IB_HCA=mlx5_ib\n", "NCCL_IB_HCA"),
+        ("FI_EFA_USE_DEVICE_RDMA=1\nNCCL_TOPO_FILE=/opt/microsoft/ndv5-topo.xml\n", "NCCL_TOPO_FILE"),
+        ("FI_PROVIDER=efa\nNCCL_FASTRAK_IFNAME=eth1\n", "NCCL_FASTRAK_IFNAME"),
+        ("FI_PROVIDER=efa\nFI_EFA_FORK_SAFE=1\nNCCL_IB_HCA=mlx5\n", ""),
+        ("NCCL_TOPO_FILE=/opt/microsoft/ndv5-topo.xml\nNCCL_IB_HCA=mlx5_ib\n", ""),
+        ("FI_PROVIDER=tcp\nNCCL_TOPO_FILE=/opt/site/topo.xml\nNCCL_IB_HCA=mlx5_ib\n", ""),
+    ],
+)
+def test_settings_of_two_kinds_of_machine_are_said(tmp_path: Path, settings: str, variable: str):
+    found = [
+        alarm for alarm in alarms(replay(tmp_path, {"env": settings})) if "another kind of machine" in alarm
+    ]
+    assert [variable in alarm for alarm in found] == ([True] if variable else [])
+
+
+@pytest.mark.parametrize(("severity", "status"), [("Nonfatal", "WARN"), ("Fatal   ", "FAIL")])
+@pytest.mark.parametrize("times", [1, 30])
+def test_xid_149_is_as_grave_as_its_event(tmp_path: Path, severity: str, status: str, times: int):
+    line = "[  1{0:02}.0] NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  {1} XC1 i0 Link 14 (0x0 0x0)\n"
+    log = "".join(line.format(number, severity) for number in range(times))
+    (alarm,) = alarms(replay(tmp_path, {"kernel-log": log}))
+    assert alarm.startswith(status) and "Xid 149" in alarm

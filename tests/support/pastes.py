@@ -119,6 +119,64 @@ NCCL_TESTS = (
     "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 467.5\n"
 )
 
+DCGM_HEALTH = (
+    "+---------------------------+----------------------------------------------------------+\n"
+    "| Health Monitor Report                                                                |\n"
+    "+===========================+==========================================================+\n"
+    "| Overall Health            | Healthy                                                  |\n"
+    "+---------------------------+----------------------------------------------------------+\n"
+)
+MLXLINK = (
+    "Operational Info\n----------------\n"
+    "State                              : Active\nPhysical state                     : LinkUp\n"
+    "Speed                              : IB-NDR\nWidth                              : 4x\n"
+    "FEC                                : Standard_RS-FEC - (544,514)\n"
+    "Auto Negotiation                   : ON\n\nSupported Info\n--------------\n"
+    "Enabled Link Speed                 : 0x000000c1 (NDR,HDR,SDR)\n\n"
+    "Troubleshooting Info\n--------------------\nStatus Opcode                      : 0\n"
+    "Group Opcode                       : N/A\nRecommendation                     : No issue was observed\n"
+)
+IB_WRITE_BW = (
+    "---------------------------------------------------------------------------------------\n"
+    "                    RDMA_Write BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_0\n"
+    " Number of qps   : 1\t\tTransport type : IB\n Mtu             : 4096[B]\n Link type       : IB\n"
+    "---------------------------------------------------------------------------------------\n"
+    " local address: LID 0x03 QPN 0x0127 PSN 0x6e4a3b RKey 0x1fff VAddr 0x007f00\n"
+    "---------------------------------------------------------------------------------------\n"
+    " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+    " 1048576    5000             392.41             392.12             0.046744\n"
+    "---------------------------------------------------------------------------------------\n"
+)
+KUBERNETES = (
+    "Name:               gpu-07\nRoles:              <none>\n"
+    "Labels:             kubernetes.io/hostname=gpu-07\n"
+    "Taints:             nvidia.com/gpu=present:NoSchedule\nUnschedulable:      false\nConditions:\n"
+    "  Type             Status  LastHeartbeatTime                 Reason                       Message\n"
+    "  ----             ------  -----------------                 ------                       -------\n"
+    "  MemoryPressure   False   Mon, 05 Jan 2026 10:00:00 +0000   KubeletHasSufficientMemory   ok\n"
+    "  EtcdIsVoter      True    Mon, 05 Jan 2026 10:00:00 +0000   MemberNotLearner             voting\n"
+    "  Ready            True    Mon, 05 Jan 2026 10:00:00 +0000   KubeletReady                 ready\n"
+    "Capacity:\n  cpu:                192\n  memory:             2113Gi\n  nvidia.com/gpu:     8\n"
+    "Allocatable:\n  cpu:                192\n  memory:             2113Gi\n  nvidia.com/gpu:     8\n"
+    "Events:              <none>\n"
+)
+GPUD = (
+    "\N{HOURGLASS} scanning the host (GOOS linux)\n\n"
+    "\N{HEAVY CHECK MARK} machine info\n+--------------+---------+\n| GPUd Version | v0.9.1  |\n"
+    "+--------------+---------+\n\N{HEAVY CHECK MARK} ok\n+---------------+-----+\n| Logical Cores | 192 |\n"
+    "+---------------+-----+\n\N{HEAVY CHECK MARK} no temperature issue found\n\n"
+    "\N{HEAVY CHECK MARK} scan complete\n"
+)
+IBDIAGNET = (
+    "-I- Stage                     Warnings   Errors     Comment\n"
+    "-I- Discovery                 3          0\n-I- Lids Check                0          0\n"
+    "-I- Links Check               0          0\n-I- Port Counters             0          0\n"
+)
+VALIDATION = (
+    '{\n  "affected_components": [\n    {\n      "category": "GPU",\n      "check_ids": ["GPUPowerState"],\n'
+    '      "entities": ["GPU-0"],\n      "max_severity": "INFO"\n    }\n  ],\n  "verdict": "PASS"\n}\n'
+)
+
 PASTES: dict[str, str] = {
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
     "nvidia-smi-q": smi_texts.q([smi_texts.q_gpu("00000000:18:00.0", {"Product Name": smi_texts.H100})]),
@@ -143,6 +201,13 @@ PASTES: dict[str, str] = {
     "dcgmi-diag": DCGM,
     "nvbandwidth": NVBANDWIDTH,
     "all-reduce-perf": NCCL_TESTS,
+    "dcgm-health": DCGM_HEALTH,
+    "mlxlink": MLXLINK,
+    "ib-write-bw": IB_WRITE_BW,
+    "kubernetes-node": KUBERNETES,
+    "gpud-scan": GPUD,
+    "ibdiagnet": IBDIAGNET,
+    "health-validation": VALIDATION,
 }
 """A paste of each probe."""
 

@@ -15,6 +15,7 @@ FILES, FOLDERS = "(files)", "(folders)"
 _ELSEWHERE = {
     "triage": "nodedoctor.triage.cli",
     "read": "nodedoctor.intake.cli",
+    "mcp": "nodedoctor.agent.cli",
     "fleet": "nodedoctor.fleet.arguments",
     "accept": "nodedoctor.cli.accept",
     "history": "nodedoctor.cli.history",
@@ -27,6 +28,7 @@ _ELSEWHERE = {
 _ABOUT = {
     "triage": "why a job died",
     "read": "judge pastes, bug reports, mails",
+    "mcp": "read-only tools for a coding agent",
     "fleet": "many nodes, one report",
     "watch": "live load of this node, or a job until it hangs",
     "run": "run a training command, and keep why it hung",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
+from nodedoctor.facts.verdicts.verdict import in_json
+from nodedoctor.json_shapes import Json, as_list, loaded, mapping, part, parts, text, words
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 
 DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
 AFTER = ("nvml", "processes")
 
-_DCGM_ROW = regex(r"^\|[ \t]*(\w[^|\n]*)\|[ \t]*(Pass|Fail|Warn|Skip)\b([^|]*)\|", re.MULTILINE)
+_DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILINE)
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
@@ -63,18 +66,81 @@ def _absent(seen: Observation, tool: str) -> Unseen | None:
     return None if seen.answered else Unseen.of(seen)
 
 
+@record
+class DcgmTest:
+    """One test of the diagnostic: Pass, Fail, Warn or Skip, for which entities, and where it says so."""
+
+    name: str
+    result: str
+    entities: str = ""
+    quote: str = ""
+
+
 @fact(DCGM)
 @record
 class DcgmDiag:
-    """Result by test: Pass, Fail, Warn or Skip, with what DCGM adds to it."""
+    """The tests that DCGM ran, in its order."""
 
-    results: tuple[tuple[str, str, str], ...]
+    results: tuple[DcgmTest, ...]
 
     @classmethod
-    def parse(cls, seen: Observation) -> DcgmDiag | Unseen:
-        """Read the table of `dcgmi diag`."""
-        rows = tuple((m[1].rstrip(), m[2], m[3].strip(" -")) for m in _DCGM_ROW.finditer(seen.text))
-        return _absent(seen, "dcgmi") or (cls(rows) if rows else Unseen.of(seen))
+    def parse(cls, observation: Observation) -> DcgmDiag | Unseen:
+        """Read the table of `dcgmi diag`, or its document (`-j`)."""
+        is_json = observation.text.lstrip().startswith("{")
+        rows = tuple(_dcgm_document(observation.text) if is_json else _dcgm_table(observation.text))
+        return _absent(observation, "dcgmi") or (cls(rows) if rows else Unseen.of(observation))
+
+
+def _dcgm_table(output: str) -> Iterator[DcgmTest]:
+    """The tests; below one, DCGM 4 has a row for each entity."""
+    test: DcgmTest | None = None
+    for row in _DCGM_ROW.finditer(output):
+        name, value = row[1].strip(), row[2].strip()
+        result = re.match(r"(Pass|Fail|Warn|Skip)\b[ -]*(.*)", value)
+        entity = re.fullmatch(r"(\w[\w ]{0,20}\d): (?:Fail|Warn)", value)
+        if name and result:
+            if test:
+                yield test
+            test = DcgmTest(name, result[1], result[2], row[0].strip())
+        elif test and not name and entity:
+            test = replace(test, entities=f"{test.entities} {entity[1]}".strip())
+    if test:
+        yield test
+
+
+def _dcgm_document(output: str) -> Iterator[DcgmTest]:
+    try:
+        document = mapping(loaded(output))
+    except ValueError:
+        return
+    diagnostic = next((part(document, key) for key in document if key.startswith("DCGM ")), {})
+    for category in parts(diagnostic, "test_categories"):
+        for test in parts(category, "tests"):
+            results = [item for item in (*parts(test, "results"), part(test, "test_summary")) if item]
+            statuses = [text(item, "status").title() for item in results]
+            worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in statuses), "")
+            if worst:
+                bad = [item for item in results if text(item, "status").title() == worst != "Pass"]
+                yield DcgmTest(text(test, "name"), worst, _entities(bad), _warning(bad, output))
+
+
+def _entities(results: Iterable[Json]) -> str:
+    """GPU 3, from `gpu_id` of DCGM 3 or the entities of DCGM 4."""
+    names = []
+    for item in results:
+        group, number = text(item, "entity_group") or "GPU", item.get("entity_id", item.get("gpu_id"))
+        names += [f"{group} {number}"] if words(number) else []
+    return ", ".join(dict.fromkeys(names))[:80]
+
+
+def _warning(results: Iterable[Json], output: str) -> str:
+    """The first of the words that DCGM adds to a result."""
+    for item in results:
+        for warning in as_list(item.get("warnings")):
+            message = text(warning, "warning") if isinstance(warning, dict) else words(warning)
+            if message:
+                return in_json(message, output)
+    return ""
 
 
 @fact(NVBANDWIDTH)

@@ -11,7 +11,7 @@ from nodedoctor.facts.host.processes import Processes
 from nodedoctor.facts.rdma.port import IbPort, of_sysfs
 from nodedoctor.facts.rdma.ports import by_class
 from nodedoctor.facts.rdma.sysfs import Rdma
-from nodedoctor.json_shapes import Json, document, parts, text
+from nodedoctor.json_shapes import Json, document, number, parts, text
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
@@ -93,7 +93,8 @@ def average_gbps(output: str) -> float | None:
 
 
 def _loop(told: Json) -> Loop:
-    error, average = text(told, "error"), average_gbps(text(told, "text"))
+    error, average = text(told, "error"), number(told.get("gbps"))
+    average = average if average is not None else average_gbps(text(told, "text"))
     if not error and average is None:
         return Loop(text(told, "port"), None, "failed", "its output has no BW average in Gb/sec")
     return Loop(text(told, "port"), average, error, text(told, "said"))

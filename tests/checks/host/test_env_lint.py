@@ -85,7 +85,8 @@ CLEAN = {
 
 def test_a_clean_environment_has_no_finding():
     assert [f.status.value for f in lint()] == ["pass"]
-    found = only(lint(**CLEAN))
+    one_cloud = {name: value for name, value in CLEAN.items() if name != "FI_PROVIDER"}
+    found = only(lint(**one_cloud))
     assert (found.status.value, found.note) == ("pass", False), found
 
 

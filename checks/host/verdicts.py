@@ -1,0 +1,64 @@
+"""What do other health tools say, where their outputs were pasted?"""
+
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.declare.registry import check
+from nodedoctor.facts.verdicts.verdict import Verdict
+from nodedoctor.facts.verdicts.verdicts import OtherTools
+from nodedoctor.model import Evidence, Finding, Fix, Step
+from nodedoctor.steps import look
+
+_LOOKS: Mapping[str, tuple[Step, ...]] = {
+    "dcgm-health": (look("dcgmi health -c"), look("nodedoctor gpu")),
+    "mlxlink": (look("nodedoctor ib"),),
+    "kubernetes-node": (look("nodedoctor"),),
+    "gpud-scan": (look("gpud scan"), look("nodedoctor")),
+    "ibdiagnet": (look("nodedoctor ib"),),
+    "health-validation": (look("nodedoctor"),),
+}
+
+
+@check("tools.verdicts", "Verdicts of other health tools", tags={"deep"})
+def verdicts(tools: OtherTools) -> Iterator[Finding]:
+    """Pasted outputs of dcgmi health, mlxlink, kubectl describe node, gpud, ibdiagnet, Health Validation.
+
+    Why: each of them sees something that nodedoctor may not have been shown.
+    Fix disturbs: nothing.
+    Judges: FAIL and WARN as the tool does; gpud's and ibdiagnet's problems are a WARN, as their outputs name
+    neither how bad they are nor this node.
+    Fix: Run nodedoctor on the node, and compare what both say of the same device.
+    Threshold: The tools' own.
+    False positives: An output from before a repair.
+    """
+    for verdict in tools.verdicts:
+        if verdict.result in ("fail", "warn"):
+            judge = Finding.fail if verdict.result == "fail" else Finding.warn
+            yield judge(
+                _summary(verdict), subject=verdict.subject, evidence=_evidence(verdict), fix=_fix(verdict)
+            )
+        elif verdict.result == "unknown":
+            yield Finding.unknown(
+                "not-visible-here", _summary(verdict), subject=verdict.subject, fix=_fix(verdict)
+            )
+        elif verdict.result == "note":
+            yield Finding.info(_summary(verdict), subject=verdict.subject, evidence=_evidence(verdict))
+        else:
+            yield Finding.ok(_summary(verdict), subject=verdict.subject, evidence=_evidence(verdict))
+
+
+def _summary(verdict: Verdict) -> str:
+    return f"{verdict.tool}: {verdict.words}"
+
+
+def _evidence(verdict: Verdict) -> list[Evidence]:
+    return [Evidence(verdict.probe, verdict.quote)] if verdict.quote else []
+
+
+def _fix(verdict: Verdict) -> Fix:
+    return Fix(
+        f"Run nodedoctor on the node, and compare what it and {verdict.tool} say of the same device.",
+        _LOOKS.get(verdict.probe, ()),
+        "investigate",
+        "nothing",
+        "nodedoctor",
+    )

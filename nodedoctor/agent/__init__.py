@@ -1,0 +1,1 @@
+"""Tools for coding agents: `nodedoctor mcp`, read-only, over standard input and output."""

@@ -1,0 +1,1 @@
+"""Verdicts of other tools, as people paste them."""

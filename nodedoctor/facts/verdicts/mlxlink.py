@@ -1,0 +1,78 @@
+"""`mlxlink` as text and as JSON (`--json`): what it says of a port, and what it recommends.
+
+Formats: Mellanox/mstflint 4.15 to 4.34, mlxlink/modules/mlxlink_commander.cpp (Operational Info,
+Troubleshooting Info) and printutil/mlxlink_cmd_print.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json
+from nodedoctor.json_shapes import loaded, mapping, part
+from nodedoctor.patterns import regex
+
+PROBE = TOOL = "mlxlink"
+mlxlink = pasted(PROBE, "The output of mlxlink, as text or as JSON.")
+
+_PORT = regex(r"^# port (?P<name>[\w.:/-]{1,80})$", re.MULTILINE)
+"""How intake/convert.py names the port that only the command at the prompt does."""
+_LINE = regex(
+    r"^[ \t]{0,8}(?P<key>[A-Z][\w ().-]{2,60}?)[ \t]{0,60}: ?(?P<value>[^\n]{0,400})$", re.MULTILINE
+)
+_FINE = "No issue was observed"
+_INTENDED = regex(
+    r"(?i)\b(?:port is )?closed by command\b|disabled by (?:command|user)|port is not available"
+)
+
+
+def verdicts(output: str) -> Iterator[Verdict]:
+    """One for each port: its state, and the recommendation where there is one."""
+    marks = [*_PORT.finditer(output)]
+    starts = [mark.end() for mark in marks] or [0]
+    ends = [*(mark.start() for mark in marks[1:]), len(output)]
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        name = marks[number]["name"] if marks else ""
+        block = output[start:end].strip()
+        if verdict := _port(f"port:{name}" if name else "", _fields(block), block):
+            yield verdict
+
+
+def _fields(block: str) -> Mapping[str, str]:
+    if not block.startswith("{"):
+        fields: dict[str, str] = {}
+        for line in _LINE.finditer(block):
+            fields.setdefault(line["key"].strip(), line["value"].strip())
+        return fields
+    try:
+        sections = part(part(mapping(loaded(block)), "result"), "output")
+    except ValueError:
+        return {}
+    pairs = [item for name in sections for item in part(sections, name).items()]
+    return {key: value.strip() for key, value in reversed(pairs) if isinstance(value, str)}
+
+
+def _port(subject: str, fields: Mapping[str, str], block: str) -> Verdict | None:
+    state, advice = fields.get("State", ""), fields.get("Recommendation", "")
+    if not state and not advice:
+        return None
+    speed = " ".join(fields[key] for key in ("Speed", "Width") if fields.get(key, "N/A") != "N/A")
+    words = f"state {state or 'not reported'}{f' ({speed})' if speed else ''}"
+    if advice:
+        words += f": {advice.rstrip('.')}"
+    quote = in_json(advice or state, block) if block.startswith("{") else _quote(block, advice or state)
+    return Verdict(PROBE, TOOL, _result(state, advice), words[:WORDS], subject, quote)
+
+
+def _result(state: str, advice: str) -> Result:
+    if not advice or advice.startswith(_FINE):
+        return "pass" if state == "Active" else "warn"
+    if _INTENDED.search(advice):
+        return "note"
+    return "fail" if state and state != "Active" and "unplugged" not in advice.lower() else "warn"
+
+
+def _quote(block: str, words: str) -> str:
+    return next((line.strip() for line in block.splitlines() if words in line), "")

@@ -1,0 +1,86 @@
+"""Tools that look at a whole node or fabric: `gpud scan`, `ibdiagnet`, NVIDIA Health Validation.
+
+Formats: leptonai/gpud 0.1 to 0.9, pkg/scan/scan.go (printSummary); ibdiagnet2.log of UFM and MLNX_OFED 4 to
+24 (its summary table); docs.nvidia.com/health-validation/reference/verdict-schema (AffectedComponent).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict, in_json
+from nodedoctor.json_shapes import loaded, mapping, objects, text, texts
+from nodedoctor.patterns import regex
+from nodedoctor.wording import comma_list, count_with_noun
+
+GPUD, IBDIAGNET, VALIDATION = "gpud-scan", "ibdiagnet", "health-validation"
+gpud_scan = pasted(GPUD, "The output of gpud scan.")
+ibdiagnet_log = pasted(IBDIAGNET, "ibdiagnet2.log, or what ibdiagnet printed.")
+health_validation = pasted(VALIDATION, "The node verdict of NVIDIA Health Validation (JSON).")
+
+_MARKED = regex(r"^[ \t]{0,8}(?P<mark>[\u2714\u2718]) (?P<words>[^\n]{1,600})$", re.MULTILINE)
+_NO_COMPONENT = ("machine info", "provider info", "scan complete")
+_STAGE = regex(
+    r"^(?:-I- )?(?P<stage>[A-Z][\w /()&-]{1,40}?)[ \t]{2,60}(?P<warnings>\d{1,9})"
+    r"[ \t]{1,40}(?P<errors>\d{1,9})(?:[ \t]|$)",
+    re.MULTILINE,
+)
+_SEVERITIES: Mapping[str, Result] = {
+    "PASS": "pass", "INFO": "pass", "WARNING": "warn", "CRITICAL": "fail", "UNKNOWN": "unknown",
+}  # fmt: skip
+
+
+def gpud(output: str) -> Iterator[Verdict]:
+    """Each component that gpud marks. Its mark is one for degraded and for unhealthy: a warning."""
+    rows = [*_MARKED.finditer(output)]
+    for number, row in enumerate(rows):
+        if row["mark"] == "\u2718":
+            words, subject = row["words"].strip()[:WORDS], f"component:{number}"
+            yield Verdict(GPUD, "gpud", "warn", words, subject, row[0].strip()[:WORDS])
+    healthy = [row for row in rows if row["mark"] == "\u2714" and row["words"].strip() not in _NO_COMPONENT]
+    if healthy:
+        words = f"{count_with_noun(len(healthy), 'component')} healthy"
+        yield Verdict(GPUD, "gpud", "pass", words, quote=healthy[0][0].strip()[:WORDS])
+
+
+def ibdiagnet(output: str) -> Iterator[Verdict]:
+    """Stages with errors. They are of the fabric, and none names this node: warnings."""
+    stages = [*_STAGE.finditer(output)]
+    sick = [row for row in stages if int(row["errors"])]
+    for row in sick:
+        words = f"stage {row['stage']}: {count_with_noun(int(row['errors']), 'error')} in the fabric"
+        subject = f"stage:{row['stage'].replace(' ', '-')}"
+        yield Verdict(IBDIAGNET, "ibdiagnet", "warn", words, subject, row[0].strip())
+    if stages and not sick:
+        warnings = sum(int(row["warnings"]) for row in stages)
+        words = f"no error in {count_with_noun(len(stages), 'stage')}, {count_with_noun(warnings, 'warning')}"
+        yield Verdict(IBDIAGNET, "ibdiagnet", "pass", words, quote=stages[0][0].strip())
+
+
+def validation(output: str) -> Iterator[Verdict]:
+    """The components that it names, each with its worst severity and the checks that failed."""
+    try:
+        document = mapping(loaded(output))
+    except ValueError:
+        return
+    for item in _components(document):
+        category, severity = text(item, "category"), text(item, "max_severity")
+        checks = comma_list(texts(item, "check_ids")[:6]) or "no check named"
+        where = comma_list(texts(item, "entities")[:6])
+        words = f"{category or 'component'} {severity}: {checks}{f' ({where})' if where else ''}"
+        result = _SEVERITIES.get(severity.upper(), "unknown")
+        quote = in_json(severity, output)
+        yield Verdict(
+            VALIDATION, "Health Validation", result, words[:WORDS], f"category:{category}"[:80], quote
+        )
+
+
+def _components(document: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects that are AffectedComponents, in any list of the document."""
+    for value in document.values():
+        for item in objects(value) if isinstance(value, list) else ():
+            if "max_severity" in item and "check_ids" in item:
+                yield item

@@ -1,0 +1,45 @@
+"""What other tools said of this node, where their outputs were pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from nodedoctor.declare.registry import fact
+from nodedoctor.facts.verdicts import dcgm_health, kubernetes, mlxlink, scans
+from nodedoctor.facts.verdicts.verdict import Verdict
+from nodedoctor.model import Observation, Unseen
+from nodedoctor.record import record
+
+READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
+    dcgm_health.PROBE: dcgm_health.verdicts,
+    mlxlink.PROBE: mlxlink.verdicts,
+    kubernetes.PROBE: kubernetes.verdicts,
+    scans.GPUD: scans.gpud,
+    scans.IBDIAGNET: scans.ibdiagnet,
+    scans.VALIDATION: scans.validation,
+}
+MOST = 200
+"""Statements that are kept of one output; ours."""
+
+
+@fact(*READERS, shown=False)
+@record
+class OtherTools:
+    """What each of them says, in the order of its output."""
+
+    verdicts: tuple[Verdict, ...]
+
+    @classmethod
+    def parse(cls, *observations: Observation) -> OtherTools | Unseen:
+        """Read the outputs that were given; nothing applies where none was."""
+        texts = [item for item in observations if item.answered and item.text.strip()]
+        verdicts = tuple(verdict for item in texts for verdict in _read(item))
+        if verdicts:
+            return cls(verdicts)
+        return Unseen.of(texts[0]) if texts else Unseen.skip("no output of another health tool was given")
+
+
+def _read(observation: Observation) -> Iterator[Verdict]:
+    for number, verdict in enumerate(READERS[observation.probe](observation.text)):
+        if number < MOST:
+            yield verdict

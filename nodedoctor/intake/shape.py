@@ -1,0 +1,79 @@
+"""One output that is recognised: how it begins, and what its lines look like."""
+
+from __future__ import annotations
+
+import re
+
+from nodedoctor.patterns import regex
+from nodedoctor.record import record
+
+KEY_VALUE = r"\s+\S|(?!\d{4}-)[\w ./()#'-]{1,60}\s*[:=]|[-=]{3}"
+"""Indented lines, `key: value`, `key = value`, and rules."""
+
+
+LOOSE = rf"\A(?:{KEY_VALUE})"
+"""What any program may print, too."""
+
+
+@record
+class Shape:
+    """One output. `probe` is "" where it is only known what it is; with `first` its head begins a new copy.
+
+    `each_line` is an output without a head: every line of it matches the expression. `tool` is the command
+    that prints it, `about` what kind of thing it tells of, `source` where its layout is from.
+    """
+
+    literals: tuple[str, ...]
+    head: re.Pattern[str]
+    what: str
+    probe: str
+    tool: str
+    about: str
+    source: str
+    body: re.Pattern[str]
+    first: bool = False
+    each_line: bool = False
+    joins: bool = False
+    """Several copies are parts of one output, and not the same thing at different times."""
+    foreign: int = 4
+    """Lines in a row that are none of its own, from which it has ended: one may be a warning. Ours."""
+
+
+def by_head(
+    literal: str | tuple[str, ...],
+    head: str,
+    what: str,
+    probe: str,
+    tool: str,
+    about: str,
+    source: str,
+    *,
+    body: str = KEY_VALUE,
+    first: bool = False,
+    joins: bool = False,
+) -> Shape:
+    """An output that is recognised by how it begins."""
+    literals = (literal,) if isinstance(literal, str) else literal
+    pattern = regex(rf"\A(?:{body})")
+    return Shape(literals, regex(head), what, probe, tool, about, source, pattern, first=first, joins=joins)
+
+
+def by_lines(
+    literals: tuple[str, ...],
+    line: str,
+    what: str,
+    probe: str,
+    tool: str,
+    about: str,
+    source: str,
+    *,
+    body: str = r"\s+\S",
+    foreign: int = 1,
+) -> Shape:
+    """An output of which every line is recognised by itself."""
+    pattern = regex(line, re.MULTILINE)
+    rest = regex(rf"\A(?:{body})")
+    return Shape(
+        literals, pattern, what, probe, tool, about, source, rest,
+        each_line=True, joins=True, foreign=foreign,
+    )  # fmt: skip

@@ -1,0 +1,129 @@
+"""Outputs of tools that judge a node, a port or a fabric, and of RDMA bandwidth tests."""
+
+from __future__ import annotations
+
+from nodedoctor.intake.shape import Shape, by_head
+
+JSON_LINE = r"\s*[\"{}\[\]\d-]|\s+(?:true|false|null)\b"
+"""Lines of a document with one value a line."""
+_OPEN = r"(?:\{\s{0,20})?"
+"""The bracket in front of the first key, where both are on one line."""
+
+DCGM = "NVIDIA/DCGM 2.4 to 4.5"
+
+VERDICT_SHAPES: tuple[Shape, ...] = (
+    by_head(
+        ('"DCGM GPU Diagnostic"', '"DCGM Diagnostic"'),
+        _OPEN + r'"DCGM (?:GPU )?Diagnostic"\s{0,4}:',
+        "dcgmi diag as JSON",
+        "dcgmi-diag",
+        "dcgmi diag -r 2 -j",
+        "measured",
+        f"{DCGM}, dcgmi/Diag.cpp (HelperJsonBuildOutput)",
+        body=JSON_LINE,
+        first=True,
+    ),
+    by_head(
+        "Health Monitor Report",
+        r"\|\s{0,4}Health Monitor Report\s{0,80}\|",
+        "dcgmi health",
+        "dcgm-health",
+        "dcgmi health -c",
+        "gpu",
+        f"{DCGM}, dcgmi/Health.cpp",
+        body=r"\s*[|+]",
+        first=True,
+    ),
+    by_head(
+        '"body"',
+        _OPEN
+        + r'"body"\s{0,4}:\s{0,40}\{\s{0,40}"(?:Overall Health|GPU\w{0,4}|Nv?[sS]witch|CPU(?: Core)?|Link'
+        r"|ConnectX|VGPU)\"",
+        "dcgmi health as JSON",
+        "dcgm-health",
+        "dcgmi health -c -j",
+        "gpu",
+        f"{DCGM}, dcgmi/Health.cpp and DcgmiOutput.cpp",
+        body=JSON_LINE,
+        first=True,
+    ),
+    by_head(
+        "Operational Info",
+        r"Operational Info\s{0,20}\n[^\n]{0,40}?-{10,30}",
+        "mlxlink",
+        "mlxlink",
+        "sudo mlxlink -d DEVICE",
+        "rdma",
+        "Mellanox/mstflint 4.15 to 4.34, mlxlink/modules/mlxlink_commander.cpp",
+        body=r"\s*[-A-Z][\w ()./\[\]-]{0,60}\s*(?::|$)|-{5,}|\s*Supported |\s*Errors|\s*Warnings",
+        first=True,
+        joins=True,
+    ),
+    by_head(
+        '"Operational Info"',
+        r'"Operational Info"\s{0,4}:',
+        "mlxlink as JSON",
+        "mlxlink",
+        "sudo mlxlink -d DEVICE --json",
+        "rdma",
+        "Mellanox/mstflint 4.15 to 4.34, mlxlink/modules/printutil/mlxlink_cmd_print.cpp",
+        body=JSON_LINE,
+        first=True,
+        joins=True,
+    ),
+    by_head(
+        "BW Test",
+        r"(?:Send|RDMA_Read|RDMA_Write\w{0,8})(?: Bidirectional)?(?: Post List)? BW Test\b",
+        "ib_write_bw and its like",
+        "ib-write-bw",
+        "ib_write_bw -d DEVICE --report_gbits",
+        "rdma",
+        "linux-rdma/perftest 4.4 to 25.10, src/perftest_parameters.c and .h",
+        body=r"\s*(?:-{5,}|#bytes|\d{1,12}\s+\d|(?:local|remote) address|\w[\w ,.\[\]]{0,40} ?: |\* )",
+        first=True,
+        joins=True,
+    ),
+    by_head(
+        ("kubernetes.io/hostname=", "Roles:"),
+        r"(?:Name:[ \t]{1,40}(?P<host>[\w.-]{1,64})[ \t]{0,20}\n[^\n]{0,80}?)?Roles:[ \t]{1,40}\S",
+        "kubectl describe node",
+        "kubernetes-node",
+        "kubectl describe node NODE",
+        "cluster",
+        "kubernetes/kubectl 1.10 to 1.35, pkg/describe/describe.go (describeNode)",
+        body=r"\s+\S|[A-Z][\w -]{1,30}:",
+        first=True,
+    ),
+    by_head(
+        ("machine info", "scanning the host"),
+        "(?:[\u2714\u2718] machine info|\u231b scanning the host)",
+        "gpud scan",
+        "gpud-scan",
+        "gpud scan",
+        "gpu",
+        "leptonai/gpud 0.1 to 0.9, pkg/scan/scan.go",
+        body="\\s*[\u2714\u2718\u231b|+{\\[]|\\s+\\S",
+    ),
+    by_head(
+        ("-I- Stage", "Stage  "),
+        r"(?:-I- )?Stage[ \t]{2,60}Warnings[ \t]{1,40}Errors\b",
+        "ibdiagnet",
+        "ibdiagnet",
+        "sudo ibdiagnet",
+        "rdma",
+        "ibdiagnet2.log of MLNX_OFED and UFM: the table at its end",
+        body=r"(?:-[IWE]- )|[A-Z][\w /()&-]{1,40}\s{2,}\d",
+        first=True,
+    ),
+    by_head(
+        '"affected_components"',
+        _OPEN + r'"affected_components"\s{0,4}:\s{0,40}\[',
+        "NVIDIA Health Validation",
+        "health-validation",
+        "health-validation",
+        "gpu",
+        "docs.nvidia.com/health-validation/reference/verdict-schema",
+        body=JSON_LINE,
+        first=True,
+    ),
+)

@@ -1,0 +1,198 @@
+"""What other tools say of a node is read from tables and documents, and repeated as it was said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pastes import DCGM_HEALTH, GPUD, IBDIAGNET, KUBERNETES, MLXLINK, PASTES, VALIDATION
+from recorded import alarms, replay
+
+from nodedoctor.facts.measured.deep_tools import DcgmDiag
+from nodedoctor.facts.verdicts.verdicts import READERS, OtherTools
+from nodedoctor.model import Observation, Unseen
+
+
+def said(probe: str, text: str) -> list[tuple[str, str, str]]:
+    told = OtherTools.parse(Observation(probe, text=text, rc=0))
+    assert isinstance(told, OtherTools)
+    for verdict in told.verdicts:
+        assert not verdict.quote or verdict.quote in text
+    return [(verdict.result, verdict.subject, verdict.words) for verdict in told.verdicts]
+
+
+def health_rows(*rows: tuple[str, str]) -> str:
+    head, foot = DCGM_HEALTH.split("| Overall", 1)[0], "+------+------+\n"
+    return head + "".join(f"| {key:<25} | {value:<56} |\n" for key, value in rows) + foot
+
+
+def health_json(**systems: tuple[str, str]) -> str:
+    errors = {
+        f"{name} system": {"value": value, "overflow": [text]} for name, (value, text) in systems.items()
+    }
+    entity = {"value": "Failure", "children": {"Errors": {"children": errors}}}
+    body = {"GPU": {"children": {"3": entity}}, "Overall Health": {"value": "Failure"}}
+    return json.dumps({"body": body, "header": ["Health Monitor Report"]}, indent=3)
+
+
+@pytest.mark.parametrize(("word", "result"), [("Warning", "warn"), ("Failure", "fail")])
+def test_dcgm_health_names_the_gpu_and_what_is_wrong(word: str, result: str):
+    table = health_rows(
+        ("Overall Health", word), ("GPU", ""), ("-> 3", word), ("   -> Errors", ""),
+        ("      -> Memory system", word), ("", "A DBE occurred in GPU 3."), ("", "Drain it."),
+    )  # fmt: skip
+    assert said("dcgm-health", table) == [
+        (result, "gpu:3", "Memory system: A DBE occurred in GPU 3. Drain it.")
+    ]
+    document = health_json(Memory=(word, "A DBE occurred in GPU 3."))
+    assert said("dcgm-health", document) == [(result, "gpu:3", "Memory system: A DBE occurred in GPU 3.")]
+
+
+def test_the_worst_incident_of_an_entity_decides():
+    text = health_json(PCIe=("Warning", "replays"), Memory=("Failure", "a DBE"))
+    assert said("dcgm-health", text) == [("fail", "gpu:3", "Memory system: a DBE; PCIe system: replays")]
+
+
+def mlx(state: str, advice: str, *, as_json: bool) -> str:
+    if not as_json:
+        return MLXLINK.replace(": Active", f": {state}").replace("No issue was observed", advice)
+    sections = {"Operational Info": {"State": state}, "Troubleshooting Info": {"Recommendation": advice}}
+    return json.dumps({"result": {"output": sections}, "status": {"code": 0}}, indent=4)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(
+    ("state", "advice", "result"),
+    [
+        ("Active", "No issue was observed", "pass"),
+        ("Active", "Bad signal integrity", "warn"),
+        ("Polling", "Bad signal integrity", "fail"),
+        ("Polling", "Cable is unplugged", "warn"),
+        ("Disable", "The port is closed by command. Check that the interface is enabled", "note"),
+    ],
+)
+def test_mlxlink_is_taken_at_its_word(state: str, advice: str, result: str, as_json: bool):
+    ((told, _, words),) = said("mlxlink", mlx(state, advice, as_json=as_json))
+    assert told == result and state in words and advice in words
+
+
+def test_several_ports_of_mlxlink_keep_their_names():
+    text = f"# port mlx5_0\n{MLXLINK}# port mlx5_1\n{mlx('Polling', 'Bad signal integrity', as_json=True)}"
+    assert [entry[:2] for entry in said("mlxlink", text)] == [
+        ("pass", "port:mlx5_0"),
+        ("fail", "port:mlx5_1"),
+    ]
+
+
+def node(*, gpus: int = 8, usable: int = 8, **conditions: str) -> str:
+    capacity, allocatable = KUBERNETES.split("Allocatable:")
+    text = capacity.replace("nvidia.com/gpu:     8", f"nvidia.com/gpu:     {gpus}")
+    text += "Allocatable:" + allocatable.replace("nvidia.com/gpu:     8", f"nvidia.com/gpu:     {usable}")
+    for name, status in conditions.items():
+        text = text.replace("  MemoryPressure", f"  {name:<16} {status:<7} Mon, x\n  MemoryPressure", 1)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (node(usable=7), ("fail", "resource:nvidia.com/gpu")),
+        (node(gpus=0, usable=0), ("warn", "resource:nvidia.com/gpu")),
+        (node(GpuXidError="True"), ("warn", "condition:GpuXidError")),
+        (node(KernelDeadlock="True"), ("warn", "condition:KernelDeadlock")),
+        (node(AcceleratedHardwareReady="False"), ("warn", "condition:AcceleratedHardwareReady")),
+        (KUBERNETES.replace("Ready            True ", "Ready            False"), ("fail", "condition:Ready")),
+        (
+            KUBERNETES.replace("Ready            True ", "Ready            Unknown"),
+            ("fail", "condition:Ready"),
+        ),
+        (
+            KUBERNETES.replace("  <none>\n", "\n  Warning  SystemOOM  5m  kubelet  x\n"),
+            ("warn", "event:SystemOOM"),
+        ),
+    ],
+)
+def test_kubernetes_says_which_condition_or_resource_is_wrong(text: str, expected: tuple[str, str]):
+    assert expected in [entry[:2] for entry in said("kubernetes-node", text)]
+
+
+WELL: list[tuple[str, str]] = [
+    *((probe, PASTES[probe]) for probe in READERS),
+    ("kubernetes-node", node(GpuHealthy="True", VMEventScheduled="False", KernelDeadlock="False")),
+    ("kubernetes-node", KUBERNETES.replace("nvidia.com/gpu:     8", "ephemeral-storage:  8")),
+]
+
+
+@pytest.mark.parametrize(("probe", "text"), WELL)
+def test_what_is_well_is_no_alarm(tmp_path: Path, probe: str, text: str):
+    assert {result for result, _, _ in said(probe, text)} <= {"pass", "note"}
+    assert alarms(replay(tmp_path, {probe: text}, deep=True)) == []
+
+
+def test_gpud_ibdiagnet_and_health_validation_warn_or_fail(tmp_path: Path):
+    assert said("gpud-scan", GPUD.replace("\u2714 no temp", "\u2718 temp"))[0][0] == "warn"
+    sick = IBDIAGNET.replace(
+        "Links Check               0          0", "Links Check               0          2"
+    )
+    assert said("ibdiagnet", sick) == [
+        ("warn", "stage:Links-Check", "stage Links Check: 2 errors in the fabric")
+    ]
+    grave = VALIDATION.replace("INFO", "CRITICAL")
+    assert said("health-validation", grave)[0][:2] == ("fail", "category:GPU")
+    assert len(alarms(replay(tmp_path, {"ibdiagnet": sick, "health-validation": grave}, deep=True))) == 2
+
+
+def diag(version: int, status: str) -> str:
+    bad: dict[str, Any] = {"status": status, "warnings": [{"warning": "GPU 3 is slow", "error_id": 22}]}
+    bad |= {"entity_group": "GPU", "entity_id": 3} if version == 4 else {"gpu_id": "3"}
+    test = {"name": "PCIe", "results": [{"status": "Pass", "gpu_id": "0"}, bad]}
+    key = "DCGM Diagnostic" if version == 4 else "DCGM GPU Diagnostic"
+    return json.dumps({key: {"test_categories": [{"category": "Integration", "tests": [test]}]}}, indent=2)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(("status", "alarm"), [("Fail", 1), ("Pass", 0), ("Skip", 0)])
+def test_the_document_of_dcgmi_diag_is_judged_as_its_table(
+    tmp_path: Path, version: int, status: str, alarm: int
+):
+    report = replay(tmp_path, {"dcgmi-diag": diag(version, status)}, deep=True)
+    assert len(alarms(report)) == alarm
+    assert not alarm or "GPU 3" in alarms(report)[0]
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=300),
+    st.sampled_from([PASTES[probe] for probe in READERS]).flatmap(
+        lambda text: st.tuples(st.integers(0, len(text)), st.text(max_size=20), st.integers(0, 60)).map(
+            lambda cut: text[: cut[0]] + cut[1] + text[cut[0] + cut[2] :]
+        )
+    ),
+    st.recursive(
+        st.one_of(st.none(), st.text(max_size=8), st.integers(), st.booleans()),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3),
+            st.dictionaries(
+                st.sampled_from(
+                    ["body", "GPU", "children", "Errors", "value", "overflow", "result", "output", "State",
+                     "DCGM Diagnostic", "test_categories", "tests", "results", "status", "max_severity",
+                     "check_ids", "entities", "affected_components"]
+                ),
+                inner, max_size=4,
+            ),
+        ),
+        max_leaves=12,
+    ).map(json.dumps),
+)  # fmt: skip
+
+
+@given(st.sampled_from(sorted(READERS)), HOSTILE)
+def test_any_text_is_read_or_unseen_and_stays_bounded(probe: str, text: str):
+    told = OtherTools.parse(Observation(probe, text=text, rc=0))
+    assert isinstance(told, Unseen) or all(
+        len(v.words) <= 500 and len(v.quote) <= 2000 for v in told.verdicts
+    )
+    assert isinstance(DcgmDiag.parse(Observation("dcgmi-diag", text=text, rc=0)), DcgmDiag | Unseen)
