@@ -11,6 +11,7 @@ from test_plugins import nodedoctor, results
 
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.plugins import discover
+from nodedoctor.knowledge.ownership import owner_column
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = load("blocks")
@@ -78,7 +79,8 @@ def test_the_documents_are_of_the_versions_that_are_promised(name):
 def test_the_picture_shows_what_is_printed(kind):
     svg = page(f"checks-{kind}.svg")
     shown = unescape(" ".join(re.findall(r">([^<]+)</text>", svg))).replace("\xa0", " ")
-    assert nodedoctor("demo", "nvlinks-down", "--summary").stdout.strip() in shown
+    owner, _, broken = nodedoctor("demo", "nvlinks-down", "--summary").stdout.strip().partition(": ")
+    assert broken in shown and owner_column(owner) in shown
     assert f"docs/checks-{kind}.svg" in README
     assert "http" not in svg.replace("http://www.w3.org/2000/svg", "").replace(
         "https://www.textualize.io", ""

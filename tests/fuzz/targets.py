@@ -55,7 +55,8 @@ from nodedoctor.redact.fleet_documents import redacted_nodes
 from nodedoctor.redact.triage_documents import redacted_triage
 from nodedoctor.report import job_text, ticket
 from nodedoctor.report import json as report_json
-from nodedoctor.report.comparison import compare, render
+from nodedoctor.report.comparison import compare
+from nodedoctor.report.comparison_views import render
 from nodedoctor.report.html import fleet as fleet_page
 from nodedoctor.report.html import triage as triage_page
 from nodedoctor.triage.job import examine_job

@@ -116,9 +116,10 @@ def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
     done = fixes.remedy(cause.fix, cause.check, FIX, f"cause-{cause.id}", cause.closing)
     seen = element("div", evidence, class_="seen") if evidence else None
     follows = (element("li", text) for text in cause.follows)
+    mark = element("em", cause.mark) if cause.mark else None
     return element(
         "article",
-        element("h3", blocks.word(cause.status), " ", cause.headline, cause.mark),
+        element("h3", blocks.word(cause.status), " ", cause.headline, mark),
         *(blocks.labelled(part.label, prose(part.text)) for part in cause.opening),
         element("div", seen, done, class_="finding two" if seen and done else "finding"),
         blocks.labelled(FOLLOWS, element("ul", each_piece(follows)), "div") if cause.follows else None,
