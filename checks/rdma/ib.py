@@ -20,7 +20,7 @@ from nodedoctor.model import Expect, Finding, Fix, quoted_like
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun
 
-from .named_rails import named_beside_rails
+from .storage_adapters import storage_adapters_in_use
 
 _RAIL_GBPS = 100
 """Ethernet below it connects nodes to the world, not GPUs to each other (knowledge: rdma platforms)."""
@@ -127,7 +127,7 @@ def _judge_ports(ib: Ib, rails: Rails, meant: str = "") -> Iterator[Finding]:
 
 def _aside(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The ports that NCCL does not use, and those that it should not."""
-    yield from named_beside_rails(ib, rails)
+    yield from storage_adapters_in_use(ib, rails)
     if rails.bridges:
         names = ", ".join(port.name for port in rails.bridges)
         yield Finding.info(f"they manage the NVSwitches, not a network: {names}", subject="ib:bridges")

@@ -15,6 +15,13 @@ LOOSE = rf"\A(?:{KEY_VALUE})"
 """What any program may print, too."""
 
 
+FRONT = (
+    r"^(?P<front>(?:[>|] ?){0,12}(?:[\w.-]{1,64}: |\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
+    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
+)
+"""Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
+
+
 @record
 class Shape:
     """One output. `probe` is "" where it is only known what it is; with `first` its head begins a new copy.

@@ -6,7 +6,7 @@ where the output's first line does, behind any prefix.
 
 from __future__ import annotations
 
-from nodedoctor.intake.shape import KEY_VALUE, Shape, by_head, by_lines
+from nodedoctor.intake.shape import FRONT, KEY_VALUE, Shape, by_head, by_lines
 from nodedoctor.intake.verdict_shapes import VERDICT_SHAPES
 
 _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
@@ -15,11 +15,6 @@ _MATRIX = (
     r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
     r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
 )
-_FRONT = (
-    r"^(?P<front>(?:[>|] ?){0,12}(?:[\w.-]{1,64}: |\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
-    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
-)
-"""Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
 _FAMILIES = (
     "NCCL", "RCCL", "TORCH", "PYTORCH", "GLOO", "TP", "UCX", "UCC", "OFI", "FI", "SHARP", "IBV", "MLX5",
     "CUDA", "NVIDIA", "OMP", "OMPI", "PMI", "PMIX", "SLURM", "RAY", "HF", "DEEPSPEED", "VLLM", "SGLANG",
@@ -223,7 +218,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     by_lines(
         (" state ",),
-        _FRONT
+        FRONT
         + r"(?:link |\d{1,4}/\d{1,4}: )[\w.-]{1,64}/\d{1,3}:? (?:\w{1,20} \S{1,60} ){0,8}?state [A-Z]{2,12} "
         r"[^\n]{0,400}$",
         "rdma link",
@@ -353,7 +348,7 @@ SHAPES: tuple[Shape, ...] = (
     ),
     by_lines(
         ("==",),
-        _FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(?:\[[\w,]{1,80}\])?==\d[\w.+!-]{0,60}[ \t]{0,20}$",
+        FRONT + r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}(?:\[[\w,]{1,80}\])?==\d[\w.+!-]{0,60}[ \t]{0,20}$",
         "pip freeze",
         "pip-list",
         "pip freeze",
@@ -369,7 +364,7 @@ SHAPES: tuple[Shape, ...] = (
             "LD_PRELOAD",
             "LD_LIBRARY_",
         ),
-        _FRONT
+        FRONT
         + r"[ \t]{0,40}(?:\$ |\+ )?(?:export |declare -x |-x |-e |--env[ =]|- )?['\"]?"
         + rf"(?:(?:{'|'.join(_FAMILIES)})_\w+"
         r"|RANK|WORLD_SIZE|(?:LOCAL|GROUP|NODE)_RANK|LOCAL_WORLD_SIZE|MASTER_(?:ADDR|PORT)|LD_PRELOAD"

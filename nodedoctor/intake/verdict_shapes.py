@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodedoctor.intake.shape import Shape, by_head
+from nodedoctor.intake.shape import FRONT, Shape, by_head, by_lines
 
 JSON_LINE = r"\s*[\"{}\[\]\d-]|\s+(?:true|false|null)\b"
 """Lines of a document with one value a line."""
@@ -125,5 +125,14 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         "docs.nvidia.com/health-validation/reference/verdict-schema",
         body=JSON_LINE,
         first=True,
+    ),
+    by_lines(
+        ('"coll_perf"',),
+        FRONT + r'\{"header": ?\{[^\n]{0,4000}"coll_perf": ?\{[^\n]{0,4000}\}[ \t]{0,20}$',
+        "NCCL Inspector",
+        "nccl-inspector",
+        "NCCL_INSPECTOR_ENABLE=1 with the profiler plug-in",
+        "job",
+        "NVIDIA/nccl 2.27 to 2.29, ext-profiler/inspector/inspector.cc",
     ),
 )

@@ -176,6 +176,13 @@ VALIDATION = (
     '{\n  "affected_components": [\n    {\n      "category": "GPU",\n      "check_ids": ["GPUPowerState"],\n'
     '      "entities": ["GPU-0"],\n      "max_severity": "INFO"\n    }\n  ],\n  "verdict": "PASS"\n}\n'
 )
+INSPECTOR = "".join(
+    f'{{"header":{{"id":"0x9b6a","rank":{rank},"n_ranks":16,"nnodes":2}},"metadata":{{"hostname":"gpu-07"}},'
+    f'"coll_perf":{{"coll":"AllReduce","coll_sn":{number},"coll_msg_size_bytes":17179869184,'
+    '"coll_exec_time_us":61974,"coll_algobw_gbs":277.21,"coll_busbw_gbs":536.71}}\n'
+    for number in (1407, 1408)
+    for rank in range(2)
+)
 
 PASTES: dict[str, str] = {
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
@@ -208,6 +215,7 @@ PASTES: dict[str, str] = {
     "gpud-scan": GPUD,
     "ibdiagnet": IBDIAGNET,
     "health-validation": VALIDATION,
+    "nccl-inspector": INSPECTOR,
 }
 """A paste of each probe."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.declare.registry import fact
-from nodedoctor.facts.verdicts import dcgm_health, kubernetes, mlxlink, scans
+from nodedoctor.facts.verdicts import dcgm_health, inspector, kubernetes, mlxlink, scans
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -17,6 +17,7 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     scans.GPUD: scans.gpud,
     scans.IBDIAGNET: scans.ibdiagnet,
     scans.VALIDATION: scans.validation,
+    inspector.PROBE: inspector.verdicts,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""

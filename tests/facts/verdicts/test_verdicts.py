@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pastes import DCGM_HEALTH, GPUD, IBDIAGNET, KUBERNETES, MLXLINK, PASTES, VALIDATION
+from pastes import DCGM_HEALTH, GPUD, IBDIAGNET, INSPECTOR, KUBERNETES, MLXLINK, PASTES, VALIDATION
 from recorded import alarms, replay
 
 from nodedoctor.facts.measured.deep_tools import DcgmDiag
@@ -144,6 +144,15 @@ def test_gpud_ibdiagnet_and_health_validation_warn_or_fail(tmp_path: Path):
     grave = VALIDATION.replace("INFO", "CRITICAL")
     assert said("health-validation", grave)[0][:2] == ("fail", "category:GPU")
     assert len(alarms(replay(tmp_path, {"ibdiagnet": sick, "health-validation": grave}, deep=True))) == 2
+
+
+def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():
+    ((result, _, words),) = said("nccl-inspector", INSPECTOR)
+    assert result == "note" and words == "AllReduce at 16384 MiB: busbw 536.7 GB/s, median of 4 on 2 ranks"
+    ahead = INSPECTOR.replace('"rank":1,', '"rank":2,').replace('"coll_sn":140', '"coll_sn":150')
+    both = INSPECTOR.replace('"rank":0,', '"rank":3,') + ahead + ahead.replace('"rank":2,', '"rank":4,')
+    late = [words for result, _, words in said("nccl-inspector", both) if result == "warn"]
+    assert late == ["ranks 1 and 3 at most at number 1408, others at 1508"]
 
 
 def diag(version: int, status: str) -> str:

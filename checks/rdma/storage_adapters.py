@@ -13,7 +13,7 @@ from nodedoctor.wording import comma_list, count_with_noun
 DOCS = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca"
 
 
-def named_beside_rails(ib: Ib, rails: Rails) -> Iterator[Finding]:
+def storage_adapters_in_use(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """Ports that are named one by one, work, and are slower or of another network than a set of rails."""
     active = tuple(port for port in rails.ports if port.active)
     main = by_class(active)
@@ -24,9 +24,9 @@ def named_beside_rails(ib: Ib, rails: Rails) -> Iterator[Finding]:
         port for port in active if port.name not in names and port.hca in spec and _differs(port, main[0])
     ]
     if others and len(others) < len(main):
-        listed = comma_list((port.hca for port in others), 4)
+        adapters = comma_list((port.hca for port in others), 4)
         summary = (
-            f"NCCL_IB_HCA also names {listed} ({_kind(others[0])}), "
+            f"NCCL_IB_HCA also names {adapters} ({_kind(others[0])}), "
             f"not of the {count_with_noun(len(main), 'rail')} ({_kind(main[0])})"
         )
         finding = Finding.warn(summary, subject="ib:named", evidence=ib.evidence(others[0]), fix=_fix(main))
