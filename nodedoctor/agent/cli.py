@@ -13,7 +13,7 @@ All tools only read: diagnose puts no load on GPUs, and files outside of the fol
 
 examples:
   pip install 'nodedoctor[mcp]'
-  claude mcp add nodedoctor -- nodedoctor mcp --allow /shared/logs
+  {"mcpServers": {"nodedoctor": {"command": "nodedoctor", "args": ["mcp", "--allow", "/shared/logs"]}}}
 """
 
 

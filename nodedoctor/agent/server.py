@@ -6,15 +6,14 @@ import asyncio
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any
-
-import mcp_types as types
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
+from typing import TYPE_CHECKING, Any
 
 from nodedoctor import __version__
 from nodedoctor.agent.tools import TOOLS, Limits, Refused, Tool, call
 from nodedoctor.json_shapes import Json, loaded
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 _INSTRUCTIONS = (
     "nodedoctor finds what is wrong with GPU training nodes and jobs. Every answer begins with its "
@@ -28,6 +27,10 @@ def serve(limits: Limits) -> None:
 
 
 async def _serve(limits: Limits) -> None:
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+
     tools = {tool.name: tool for tool in TOOLS}
 
     async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
@@ -57,10 +60,14 @@ async def _serve(limits: Limits) -> None:
 
 
 def _text(text: str) -> types.TextContent:
+    import mcp_types as types
+
     return types.TextContent(type="text", text=text)
 
 
 def _described(tool: Tool) -> types.Tool:
+    import mcp_types as types
+
     return types.Tool(
         name=tool.name,
         description=tool.about,

@@ -32,7 +32,7 @@ _MEANING = {
 _EVENT_WORDS: Mapping[str, str] = {
     "unread_trouble": "an error that nothing else explains",
     "dying": "on its way out",
-    "collective_status": "told the last collective it finished",
+    "collective_status": "last collective that it finished",
     "process_exit": "exited",
     "gpu_full": "GPU memory full",
     "wrong_build": "libraries do not fit",
