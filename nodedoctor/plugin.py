@@ -66,6 +66,7 @@ from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl
 from nodedoctor.facts.stack.probe import ImportedTorch
 from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.facts.verdicts.verdicts import OtherTools
 from nodedoctor.model import Evidence, Finding, Fix, Moment, Observation, Outcome, Unseen
 from nodedoctor.record import record
 
@@ -120,6 +121,7 @@ __all__ = [
     "NvmlReading",
     "Observation",
     "Options",
+    "OtherTools",
     "Outcome",
     "Pci",
     "PcieTree",

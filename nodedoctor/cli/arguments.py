@@ -61,6 +61,7 @@ examples:
 also:
   nodedoctor triage PATH ...       why a job died: logs, flight-recorder dumps; --live for one that hangs now
   nodedoctor read PATH ...         judge pasted outputs, a bug report, a sosreport, a mail, logs
+  nodedoctor mcp                   read-only tools for a coding agent, over stdio
   nodedoctor accept                is this node as fast as it must be: rates against floors, peers, its past
   nodedoctor history --journal DIR                    what earlier runs with --journal DIR found on this node
   nodedoctor fleet --ssh gpu-[001-128]                many nodes (or --slurm --ray --kube ...): the odd one

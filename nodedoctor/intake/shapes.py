@@ -383,7 +383,7 @@ SHAPES: tuple[Shape, ...] = (
         "dcgmi diag -r 2",
         "measured",
         "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Diag.cpp",
-        body=r"\s*[|+]",
+        body=r"\s*[|+]|Successfully ran diagnostic",
     ),
     by_head(
         "nvbandwidth",

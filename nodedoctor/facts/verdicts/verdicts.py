@@ -23,7 +23,7 @@ MOST = 200
 """Statements that are kept of one output; ours."""
 
 
-@fact(*READERS, shown=False)
+@fact(*READERS)
 @record
 class OtherTools:
     """What each of them says, in the order of its output."""
