@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -250,7 +251,9 @@ class NodeDoctor(App[None]):
     def commands(self, screen: Screen[Any]) -> list[KeyCommand]:
         """Everything that can be done on a screen, the most useful first."""
         commands = self._keys(screen)
-        commands.append(KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died"))
+        commands.append(
+            KeyCommand("", "Open logs or outputs", self.action_open_logs, ELSEWHERE, "why a job died")
+        )
         commands.append(KeyCommand("", "List what could not be judged", self.show_unseen, LOOK))
         return sorted(commands, key=lambda command: PALETTE.index(command.section))
 
@@ -358,8 +361,8 @@ class NodeDoctor(App[None]):
             self.screen.against(document)
 
     async def action_open_logs(self) -> None:
-        """Ask for the logs of a job."""
-        await self._ask("logs of the job (a file or a folder)", "", self._read_logs)
+        """Ask for the logs of a job, or what was mailed of a node."""
+        await self._ask("logs of a job, or outputs of a node (a file or a folder)", "", self._read_logs)
 
     async def show_triage(self, document: Mapping[str, Any], again: Sequence[str] = ()) -> None:
         """Go to the Triage screen with a document, and the words that read its logs again."""
@@ -374,15 +377,27 @@ class NodeDoctor(App[None]):
             self.run_worker(self._triage_of(path), group="triage", exclusive=True)
 
     async def _triage_of(self, path: str) -> None:
+        """Show logs as a verdict, and what is no log of a job as the node whose outputs it is."""
         from nodedoctor.cli.compare import CompareError
         from nodedoctor.tui.process import reading
 
         self.notify(f"reading {path}", markup=False)
+        verdict, refused = None, ""
         try:
-            again = () if path.endswith(".json") else (path,)
-            await self.show_triage(await reading.triage(path), again)
+            verdict = await reading.triage(path)
         except CompareError as error:
-            self.notify(str(error), severity="error", markup=False)
+            refused = str(error)
+        report = None
+        if verdict is None or verdict.get("outcome") == "nothing":
+            with suppress(CompareError):
+                report = await reading.pasted(path)
+        if report is not None:
+            self.state = State(report)
+            await self.switch_mode("checks")
+        elif verdict is not None:
+            await self.show_triage(verdict, () if path.endswith(".json") else (path,))
+        else:
+            self.notify(refused, severity="error", markup=False)
 
     def _save(self, path: str | None) -> None:
         if path:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pastes import IBSTAT
 from textual import events
 from textual.app import App, ComposeResult
 from textual.keys import _character_to_key
@@ -244,6 +245,21 @@ def test_on_its_own_screen_too(tmp_path: Path, screen: str, key: str):
         assert app.screen is before and not app.screen.query(Input)
 
     drive(rack(tmp_path), act)
+
+
+def test_outputs_of_a_node_open_as_that_node(tmp_path: Path):
+    paste, strange = tmp_path / "paste.txt", tmp_path / "strange.txt"
+    paste.write_text("$ ibstat\n" + IBSTAT.replace("State: Active", "State: Down"))
+    strange.write_text("hello\n")
+
+    async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
+        seen = {strange: "No line of a job was recognised", paste: "port 1 is down"}
+        for path, shown in seen.items():
+            await press("4", "o", *str(path), "enter")(app, pilot)
+            await until(pilot, lambda shown=shown: shown in frame(app))
+        assert isinstance(app.screen, ChecksScreen)
+
+    drive(rack(tmp_path), act, (140, 40))
 
 
 def test_the_key_of_the_logs_is_a_letter_in_a_filter(tmp_path: Path):

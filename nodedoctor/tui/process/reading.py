@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import nodedoctor
 from nodedoctor.children import child_process
 from nodedoctor.cli.compare import CompareError, read_report
 from nodedoctor.declare.registry import Command
+from nodedoctor.json_shapes import document as json_document
 from nodedoctor.json_shapes import loaded
 from nodedoctor.model import Observation
 from nodedoctor.report.document import Report
@@ -57,6 +59,14 @@ async def triage_again(words: Sequence[str]) -> dict[str, Any]:
     if document is None:
         raise CompareError(seen.note.strip() or f"{' '.join(words)}: triage printed nothing")
     return document
+
+
+async def pasted(path: str) -> Report | None:
+    """The report that `nodedoctor read` makes of outputs or a bundle; None where it makes none."""
+    argv = _ourselves("read", path, "--json")
+    seen = await child_process.run("read", Command(argv), TRIAGE_TIMEOUT_S)
+    report = (json_document(seen) or {}).get("report")
+    return read_report(json.dumps(report).encode(), path) if isinstance(report, dict) else None
 
 
 async def lines(path: str, first: int, last: int) -> list[tuple[int, str]]:
