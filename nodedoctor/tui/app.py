@@ -252,7 +252,7 @@ class NodeDoctor(App[None]):
         """Everything that can be done on a screen, the most useful first."""
         commands = self._keys(screen)
         commands.append(
-            KeyCommand("", "Open logs or outputs", self.action_open_logs, ELSEWHERE, "why a job died")
+            KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died")
         )
         commands.append(KeyCommand("", "List what could not be judged", self.show_unseen, LOOK))
         return sorted(commands, key=lambda command: PALETTE.index(command.section))

@@ -253,7 +253,7 @@ def test_outputs_of_a_node_open_as_that_node(tmp_path: Path):
     strange.write_text("hello\n")
 
     async def act(app: NodeDoctor, pilot: Pilot[None]) -> None:
-        seen = {strange: "No line of a job was recognised", paste: "port 1 is down"}
+        seen = {strange: "No line of a job was recognised", paste: "all 2 ports: DOWN"}
         for path, shown in seen.items():
             await press("4", "o", *str(path), "enter")(app, pilot)
             await until(pilot, lambda shown=shown: shown in frame(app))
