@@ -133,7 +133,7 @@ def said_by(window: Browser, selector: str, wanted: str) -> bool:
 
 
 NO_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
-FIRST = "#problems .command:first-of-type button"
+FIRST = "#causes .command:first-of-type button"
 
 
 @pytest.mark.parametrize("clipboard", ["granted", "denied", "absent"])
@@ -144,7 +144,7 @@ def test_a_command_is_copied_and_the_button_says_so(desk: Browser, tmp_path: Pat
         desk.run(NO_CLIPBOARD)
     else:
         desk.devtools("Browser.setPermission", permission={"name": "clipboard-write"}, setting=clipboard)
-    command = desk.run("return document.querySelector('#problems .command code').textContent")
+    command = desk.run("return document.querySelector('#causes .command code').textContent")
     assert desk.run("return document.querySelector(arguments[0]).textContent", FIRST) == "copy"
     desk.click(FIRST)
     assert said_by(desk, FIRST, "copied")
@@ -164,7 +164,7 @@ def test_where_nothing_can_be_copied_the_command_is_selected(desk: Browser, tmp_
     desk.run(f"{NO_CLIPBOARD}; document.execCommand = () => false")
     desk.click(FIRST)
     assert said_by(desk, FIRST, "selected")
-    command = desk.run("return document.querySelector('#problems .command code').textContent")
+    command = desk.run("return document.querySelector('#causes .command code').textContent")
     assert desk.run("return getSelection().toString()") == command
 
 
@@ -175,7 +175,7 @@ def test_without_script_commands_are_text_and_nothing_is_lost(desk: Browser, tmp
     finally:
         desk.devtools("Emulation.setScriptExecutionDisabled", value=False)
     assert desk.run("return document.querySelectorAll('button, input').length") == 0
-    assert "nvidia-smi nvlink -s -i 3" in desk.run("return document.querySelector('#problems').innerText")
+    assert "nvidia-smi nvlink -s -i 3" in desk.run("return document.querySelector('#causes').innerText")
 
 
 def test_the_filter_opens_what_it_finds_and_closes_it_again(desk: Browser, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_paper_has_the_problems_and_no_buttons(desk: Browser, tmp_path: Path) ->
         show(desk, tmp_path, "report")
         seen = "return [...document.querySelectorAll(arguments[0])].filter(e => e.offsetParent).length"
         assert desk.run(seen, "button") == desk.run(seen, "input") == 0
-        assert desk.run(seen, "#problems .command") > 5 and desk.run(seen, "#problems pre") == 3
+        assert desk.run(seen, "#causes .command") > 5 and desk.run(seen, "#problems pre") == 2
         assert desk.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     finally:
         desk.media(media="", prefers_color_scheme="light")

@@ -79,7 +79,7 @@ def test_another_ray_in_the_target_is_named(ray: str, tmp_path: Path):
     words = ("--python", str(tmp_path / "venv/bin/python"), "ray.version")
     found = diagnose(*words)["ray.version"]
     assert found[0]["status"] == "fail"
-    assert "has Ray 2.6.0" in found[0]["summary"]
+    assert "Ray 2.6.0, the running" in found[0]["summary"]
 
 
 def test_a_dead_address_costs_its_deadline(ray: str):
