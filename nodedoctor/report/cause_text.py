@@ -32,16 +32,24 @@ class Limits:
 
 ONE_SCREEN = 24
 """Lines of a report with one cause: the height of a terminal."""
-_PARTS: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}
-_SHORT = tuple(Limits(ONE_SCREEN - 6, _PARTS, proof, follows) for proof, follows in ((3, 2), (2, 1), (1, 1)))
+_WHOLE: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}
+_BRIEF: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 1, WHY: 1, FIX: 2}
+_BLOCK = ONE_SCREEN - 6
+_SHORT = (
+    Limits(_BLOCK, _WHOLE, 3, 2),
+    Limits(_BLOCK, _WHOLE, 2, 1),
+    Limits(_BLOCK, _WHOLE, 1, 1),
+    Limits(_BLOCK, _BRIEF, 1, 1),
+)
 """What the head, the foot and the blank lines around it leave; where a fix is long its steps are for `-v`."""
 
 
 def write_short(to: Writer, cause: CausePage) -> None:
     """The first part of a cause's page, with a step to type before more of the proof or what follows."""
     for limits in _SHORT:
-        tried = Writer(to.width)
-        if write_cause(tried, cause, limits) or not cause.steps:
+        page = Writer(to.width)
+        steps = write_cause(page, cause, limits)
+        if len(page.lines) <= limits.block and (steps or not cause.steps):
             break
     write_cause(to, cause, limits)
 

@@ -251,9 +251,7 @@ class NodeDoctor(App[None]):
     def commands(self, screen: Screen[Any]) -> list[KeyCommand]:
         """Everything that can be done on a screen, the most useful first."""
         commands = self._keys(screen)
-        commands.append(
-            KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died")
-        )
+        commands.append(KeyCommand("", "Open logs", self.action_open_logs, ELSEWHERE, "why a job died"))
         commands.append(KeyCommand("", "List what could not be judged", self.show_unseen, LOOK))
         return sorted(commands, key=lambda command: PALETTE.index(command.section))
 
