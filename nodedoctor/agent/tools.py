@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import nodedoctor
 from nodedoctor.children import child_process
+from nodedoctor.children.programs import nodedoctor_again
 from nodedoctor.declare.registry import Command
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import Json, loaded
@@ -28,9 +26,6 @@ _CHECK = regex(r"[a-z][a-z0-9-]{0,40}(?:\.[a-z0-9-]{1,60})?")
 _WORD = regex(r"[\w.:/=@][\w.:/=@ -]{0,79}")
 _CUTS = ((400, 4000), (100, 1000), (30, 500), (8, 200))
 """Entries of a list and characters of a text that are kept, until a document is small enough; ours."""
-_RUN = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedoctor.cli.main import main; sys.exit(main())"
-)
 
 
 class Refused(NodeDoctorError):
@@ -73,10 +68,8 @@ async def call(tool: Tool, arguments: Json, limits: Limits) -> Answer:
     words = tool.words(arguments, limits)
     if tool.schema:
         words += ["--json", *(["--redact"] if limits.redact else [])]
-    root = str(Path(nodedoctor.__file__).parent.parent)
-    observation = await child_process.run(
-        tool.name, Command((sys.executable, "-I", "-c", _RUN, root, *words)), SECONDS
-    )
+    argv = nodedoctor_again(*words, isolated=True)
+    observation = await child_process.run(tool.name, Command(argv), SECONDS)
     if not observation.answered or (observation.rc or 0) >= 64 or not observation.text.strip():
         raise Refused((observation.note.strip() or f"{tool.name} printed nothing")[-600:])
     if not tool.schema:

@@ -1,4 +1,4 @@
-"""Our own programs in `nodedoctor/probes`: how a child of ours is called."""
+"""Our own programs in `nodedoctor/probes`, and nodedoctor itself: how a child of ours is called."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from nodedoctor.debug import Log
 
 _log = Log(__name__)
 
+_RUN = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedoctor.cli.main import main; sys.exit(main())"
+)
 LOCALE = {"LC_ALL": "C.UTF-8"}
 """What makes tools answer in plain words."""
 
@@ -29,6 +32,21 @@ def child(program: str, *args: str, packages: bool = False) -> tuple[str, ...]:
         *told,
         str(Path(__file__).parents[1] / "probes" / f"{program}.py"),
         *args,
+    )
+
+
+def nodedoctor_again(*words: str, isolated: bool = False) -> tuple[str, ...]:
+    """The argv that runs nodedoctor with these words, from wherever it was started.
+
+    `isolated` leaves the caller's PYTHON variables and own packages out.
+    """
+    return (
+        sys.executable,
+        *(("-I",) if isolated else ()),
+        "-c",
+        _RUN,
+        str(Path(__file__).parents[2]),
+        *words,
     )
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
@@ -32,6 +32,11 @@ def read_report(data: bytes, name: str) -> Report:
         document = loaded(data)
     except ValueError:
         raise CompareError(f"{name}: neither a recorded node nor a JSON report") from None
+    return report_of(document, name)
+
+
+def report_of(document: Any, name: str) -> Report:
+    """A report of a JSON value; CompareError when it is something else, or damaged."""
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(
         "nodedoctor.report/1"
     ):

@@ -5,7 +5,6 @@ A cause is written once with the nodes that have it, so that one broken switch i
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -17,6 +16,7 @@ from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.knowledge.ownership import owner_column
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.inert import inert
+from nodedoctor.report.writer import INDENT, Writer
 from nodedoctor.wording import about, sentences
 
 MOST = 40
@@ -28,9 +28,6 @@ AGAIN = 4
 
 FIX_LINES = 2
 """Lines of a cause's fix; ours."""
-
-_INDENT = "     "
-_COLOUR = {Status.FAIL: "1;31", Status.WARN: "33", Status.UNKNOWN: "35", Status.PASS: "32", Status.SKIP: "2"}
 
 Item = TypeVar("Item")
 Again = Callable[[str, Iterable[str]], str]
@@ -50,8 +47,8 @@ def render(
     With `quiet` only what is not well, with `again` how to look closer.
     """
     fleet = fleet_of(document)
-    page = _Page(max(width, 40), colour)
-    page.status(fleet.verdict, tally(fleet))
+    page = _Page(Writer(width, colour))
+    page.to.status(fleet.verdict, tally(fleet))
     page.causes(shared_causes(fleet.nodes))
     page.silent(fleet)
     page.oddities(fleet.oddities)
@@ -63,7 +60,7 @@ def render(
         page.blind(fleet)
         page.notes(fleet)
         page.standings(fleet)
-    return "\n".join(page.lines) + "\n"
+    return page.to.page()
 
 
 def tally(fleet: Fleet) -> str:
@@ -84,12 +81,10 @@ def _standing(fleet: Fleet, node: Node) -> str:
 
 
 class _Page:
-    """Lines under way, at one width."""
+    """A page under way, and the fixes that are written out on it."""
 
-    def __init__(self, width: int, colour: bool) -> None:
-        self.lines: list[str] = []
-        self._width = width
-        self._colour = colour
+    def __init__(self, to: Writer) -> None:
+        self.to = to
         self._fixes: dict[str, str] = {}
 
     def kinds(self, fleet: Fleet) -> None:
@@ -98,7 +93,7 @@ class _Page:
         if len(groups) > 1:
             self._head("kinds of nodes")
             for kind, hosts in groups.items():
-                self._wrapped(_INDENT, f"{kind}: {nodes(hosts)}")
+                self.to.wrapped(INDENT, f"{kind}: {nodes(hosts)}")
 
     def silent(self, fleet: Fleet) -> None:
         """Nodes without a report, those with the same reason together."""
@@ -109,7 +104,7 @@ class _Page:
             self._head("no report")
         self._limited(
             sorted(groups.items(), key=lambda item: -len(item[1])),
-            lambda item: self.status(
+            lambda item: self.to.status(
                 Status.UNKNOWN, f"{item[0][0]} {nodes(n.host for n in item[1])}: {_noted(item[1])}"
             ),
         )
@@ -144,7 +139,7 @@ class _Page:
         if checks:
             self._head("to look again")
         for host, wanted in list(checks.items())[:AGAIN]:
-            self.lines.append(f"{_INDENT}$ {inert(again(host, wanted))}")
+            self.to.line(f"{INDENT}$ {inert(again(host, wanted))}")
 
     def blind(self, fleet: Fleet) -> None:
         """What could not be seen: the checks by reason and nodes."""
@@ -160,7 +155,7 @@ class _Page:
             self._head("could not be seen")
         self._limited(
             groups.items(),
-            lambda item: self.status(
+            lambda item: self.to.status(
                 Status.UNKNOWN, f"{item[0][0]}: {' '.join(item[1])}   {nodes(item[0][1])}"
             ),
         )
@@ -175,7 +170,7 @@ class _Page:
             self._head("notes")
         self._limited(
             groups.values(),
-            lambda group: self._wrapped(_INDENT, f"{nodes(n.host for n in group)}: {_noted(group)}"),
+            lambda group: self.to.wrapped(INDENT, f"{nodes(n.host for n in group)}: {_noted(group)}"),
         )
 
     def standings(self, fleet: Fleet) -> None:
@@ -195,36 +190,32 @@ class _Page:
                 but = "every check was skipped, neither passing nor failing: "
             groups.setdefault((status, but), []).append(node.host)
         if groups:
-            self.lines.append("")
+            self.to.line("")
         for status in (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP):
             for (one, but), hosts in sorted(groups.items(), key=lambda item: item[0][1]):
                 if one is status:
-                    self.status(status, but + nodes(hosts))
-
-    def status(self, status: Status, text: str) -> None:
-        """A line that begins with the status."""
-        self._wrapped(f"{status.word} ", text, self._paint(status, status.word) + " ")
+                    self.to.status(status, but + nodes(hosts))
 
     def _cause(self, group: SharedCause) -> None:
         cause = group.cause
         todo = f"; {group.todo}" if group.todo else ""
-        self.status(cause.status, f"{owner_column(cause.owner):<5} {cause.title}{todo} [{cause.check}]")
+        self.to.status(cause.status, f"{owner_column(cause.owner):<5} {cause.title}{todo} [{cause.check}]")
         words, *others = group.variants.items()
         where = nodes(words[1])
         first = f", first on {group.host}" if len(words[1]) > 1 or others else ""
-        self._wrapped(_INDENT, f"{where}{first}:" if group.command else where)
+        self.to.wrapped(INDENT, f"{where}{first}:" if group.command else where)
         if group.command:
-            self.lines.append(f"{_INDENT}$ {inert(group.command)}")
+            self.to.line(f"{INDENT}$ {inert(group.command)}")
         for words_there, hosts in others[: ALIKE - 1]:
-            self._wrapped(_INDENT, f"{nodes(hosts)}: {words_there}")
+            self.to.wrapped(INDENT, f"{nodes(hosts)}: {words_there}")
         if rest := [host for _, hosts in others[ALIKE - 1 :] for host in hosts]:
-            self._wrapped(_INDENT, f"{nodes(rest)}: the same with other numbers")
+            self.to.wrapped(INDENT, f"{nodes(rest)}: the same with other numbers")
         self._labelled("fix", self._shortened(group.fix))
         if group.follows:
-            self._wrapped(f"{_INDENT}follows from it: ", ", ".join(group.follows))
+            self.to.wrapped(f"{INDENT}follows from it: ", ", ".join(group.follows))
 
     def _oddity(self, oddity: Oddity) -> None:
-        self.status(oddity.status, f"{oddity.title}: {oddity.summary}")
+        self.to.status(oddity.status, f"{oddity.title}: {oddity.summary}")
         self._labelled("why", oddity.why)
         self._labelled("fix", oddity.fix)
 
@@ -232,10 +223,10 @@ class _Page:
         """Problems that differ in numbers at most, with one fix."""
         first = ones[0].found[0][1]
         for one in ones[:ALIKE]:
-            self.status(first.status, f"{first.check}: {about(one.subject, one.words)}   {one.where}")
+            self.to.status(first.status, f"{first.check}: {about(one.subject, one.words)}   {one.where}")
         if rest := [found for one in ones[ALIKE:] for found in one.found]:
             where = nodes(dict.fromkeys(node.host for node, _ in rest))
-            self.status(
+            self.to.status(
                 first.status, f"{first.check}: {len(rest)} more with other numbers or subjects   {where}"
             )
         told = fix(ones)
@@ -250,35 +241,24 @@ class _Page:
     def _shortened(self, fix: str) -> str:
         """The first sentences of a fix, as many as fit; the report of each node has all of them."""
         first, *others = sentences(fix) or [""]
-        room = FIX_LINES * (self._width - len(_INDENT) - 8)
+        room = FIX_LINES * (self.to.width - len(INDENT) - 8)
         while others and len(f"{first}. {others[0]}.") <= room:
             first = f"{first}. {others.pop(0)}"
         return f"{first}." if first else ""
 
     def _labelled(self, label: str, text: str) -> None:
         if text:
-            self._wrapped(f"{_INDENT}{label:<7} ", text)
+            self.to.wrapped(f"{INDENT}{label:<7} ", text)
 
     def _head(self, title: str) -> None:
-        self.lines += ["", title]
+        self.to.line("", title)
 
     def _limited(self, items: Iterable[Item], show: Callable[[Item], None]) -> None:
         listed = list(items)
         for item in listed[:MOST]:
             show(item)
         if len(listed) > MOST:
-            self.lines.append(f"{_INDENT}... and {len(listed) - MOST} more; --json has all")
-
-    def _wrapped(self, lead: str, text: str, painted: str = "") -> None:
-        """Lines that fit behind a lead; node sets, paths and addresses stay whole."""
-        room = self._width - len(lead)
-        first, *rest = textwrap.wrap(inert(text), room, break_long_words=False, break_on_hyphens=False) or [
-            ""
-        ]
-        self.lines += [(painted or lead) + first, *(" " * len(lead) + line for line in rest)]
-
-    def _paint(self, status: Status, word: str) -> str:
-        return f"\x1b[{_COLOUR[status]}m{word}\x1b[0m" if self._colour else word
+            self.to.line(f"{INDENT}... and {len(listed) - MOST} more; --json has all")
 
 
 def _families(fleet: Fleet) -> list[list[GroupedProblem]]:

@@ -35,23 +35,24 @@ ONE_SCREEN = 24
 _WHOLE: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 2, WHY: 2, FIX: 3}
 _BRIEF: Mapping[str, int] = {OWNER: 1, SINCE: 1, CHECK: 1, WHY: 1, FIX: 2}
 _BLOCK = ONE_SCREEN - 6
+"""What the head, the foot and the blank lines around it leave."""
 _SHORT = (
     Limits(_BLOCK, _WHOLE, 3, 2),
     Limits(_BLOCK, _WHOLE, 2, 1),
     Limits(_BLOCK, _WHOLE, 1, 1),
     Limits(_BLOCK, _BRIEF, 1, 1),
 )
-"""What the head, the foot and the blank lines around it leave; where a fix is long its steps are for `-v`."""
+"""The first under which a cause fits with a step to type."""
 
 
 def write_short(to: Writer, cause: CausePage) -> None:
     """The first part of a cause's page, with a step to type before more of the proof or what follows."""
     for limits in _SHORT:
-        page = Writer(to.width)
+        page = to.blank_page()
         steps = write_cause(page, cause, limits)
         if len(page.lines) <= limits.block and (steps or not cause.steps):
             break
-    write_cause(to, cause, limits)
+    to.line(*page.lines)
 
 
 def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> int:

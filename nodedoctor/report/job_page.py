@@ -16,9 +16,9 @@ from nodedoctor.record import record
 from nodedoctor.report import ranks
 from nodedoctor.report.document import Fix
 from nodedoctor.report.inert import inert
-from nodedoctor.report.moments import Moment, moments, ranges
+from nodedoctor.report.moments import Moment, moments
 from nodedoctor.report.page import OWNER, Labelled, after_steps
-from nodedoctor.report.ranks import is_span
+from nodedoctor.report.ranks import is_span, ranges
 from nodedoctor.report.saved import fix as fix_of
 from nodedoctor.report.steps import StepText, advice, repair_steps
 from nodedoctor.whole_numbers import spans
@@ -88,7 +88,7 @@ class Section:
 
 @record
 class JobPage:
-    """A verdict as every view shows it, all inert."""
+    """A verdict as every view shows it, all inert; `seats` is what each rank was."""
 
     status: Status
     headline: str
@@ -96,6 +96,7 @@ class JobPage:
     opening: tuple[Labelled, ...]
     first: StepText | None
     sections: tuple[Section, ...]
+    seats: tuple[ranks.Seat, ...]
 
     def section(self, name: str) -> Section:
         """A section by its name; an empty one where nothing is said."""
@@ -109,9 +110,10 @@ def job_page(document: Json) -> JobPage:
     sure = inert(text(document, "confidence"))
     fixes, then = (tuple(_advice(document, key)) for key in ("fixes", "next"))
     first = next((s for entry in (*fixes, *then) for s in entry.steps if not s.last), None)
+    seats = tuple(ranks.rank_marks(document))
     sections = (
         Section("proof", "Proof", "proof", tuple(_quotes(document))),
-        Section("ranks", "Ranks", "who", tuple(_ranks(document))),
+        Section("ranks", "Ranks", "who", tuple(_ranks(document, seats))),
         Section("fix", "Fix", "fix", fixes),
         Section("next", "What would decide", "next", then),
         Section("not", "What it is not", "not it", tuple(_pairs(document, "not_the_cause", "claim", "why"))),
@@ -135,6 +137,7 @@ def job_page(document: Json) -> JobPage:
         tuple(_opening(document, first)),
         first,
         tuple(section for section in sections if section.entries),
+        seats,
     )
 
 
@@ -193,14 +196,14 @@ def _quote(item: Json, note: str = "") -> Quote:
     return Quote(source, whole_number(item, "line"), rank, time, quoted, inert(note))
 
 
-def _ranks(document: Json) -> Iterator[Pair]:
+def _ranks(document: Json, seats: Sequence[ranks.Seat]) -> Iterator[Pair]:
     """What the ranks of a live job do; of a dead one, where each was, in groups."""
     standings = objects(document.get("standings"))
     for standing in standings:
         hosts = texts(standing, "hosts")
         where = f" on {fold(hosts)}" if hosts else ""
         yield Pair(inert(f"{words(standing.get('who'))}{where}"), inert(words(standing.get("doing"))))
-    rank_groups = [] if standings else ranks.groups(ranks.rank_marks(document))
+    rank_groups = [] if standings else ranks.groups(seats)
     if all(mark == ranks.UNKNOWN for mark, *_ in rank_groups):
         return  # that nothing is known of any rank tells nothing
     for group in rank_groups:

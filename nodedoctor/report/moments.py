@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from nodedoctor.json_shapes import Json, as_list, objects, whole_number, words
 from nodedoctor.record import record
-from nodedoctor.report.ranks import is_span
+from nodedoctor.report.ranks import is_span, ranges
 from nodedoctor.whole_numbers import spans
 
 
@@ -55,8 +53,3 @@ def _moment(item: Json) -> Moment:
         words(item.get("source")),
         whole_number(item, "line"),
     )
-
-
-def ranges(pairs: Iterable[Sequence[int]]) -> str:
-    """Ranges as `0-40, 42-63`."""
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)

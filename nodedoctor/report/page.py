@@ -56,8 +56,9 @@ class Labelled:
 class CausePage:
     """One cause as every view shows it, all inert; `id` is its finding's, `check` the check that found it.
 
-    `told` is what comes before the proof, and `after` what comes behind the steps. `goal` is the step that
-    does what the headline asks for. `fix` is the one that the steps are made from.
+    `opening` is what comes before the proof, and `closing` what comes behind the steps. `goal` is the step
+    that does what the headline asks for. `finding` is the one that the cause was found by, `fix` its fix, of
+    which the steps are made; `evidence` is its own, then that of the findings that follow from it.
     """
 
     id: str
@@ -74,6 +75,7 @@ class CausePage:
     follows: tuple[str, ...]
     finding: Finding | None
     fix: Fix | None
+    evidence: tuple[Evidence, ...]
 
 
 def cause_pages(report: Report) -> list[CausePage]:
@@ -87,6 +89,8 @@ def cause_page(report: Report, cause: Cause) -> CausePage:
     finding = origin[1] if origin else None
     fix = finding["fix"] if finding else None
     steps = tuple(repair_steps(fix))
+    followers = _following(report, cause, finding)
+    rests_on = [*((finding,) if finding else ()), *(follower for _, follower in followers)]
     ticket = (Labelled(TICKET, WRITE_TICKET),) if cause["action"] == "replace-node" else ()
     return CausePage(
         cause["id"],
@@ -100,9 +104,10 @@ def cause_page(report: Report, cause: Cause) -> CausePage:
         steps,
         next((step for step in steps if carries_out(cause["action"], step.command)), None),
         (*ticket, *after_steps(fix)),
-        tuple(_follows(report, cause)),
+        tuple(_follows(cause, followers)),
         finding,
         fix,
+        tuple(evidence for one in rests_on for evidence in one["evidence"]),
     )
 
 
@@ -123,24 +128,25 @@ def healthy_headline(report: Report) -> str:
 def cause_line(cause: Cause) -> str:
     """A line of a cause for what has no room for more; of one in preview it says that first."""
     mark = preview_mark(cause)  # which says nothing of the node yet
-    if not mark:
-        return owner_line(cause)
-    action = action_of(cause)
-    headline = headline_of(cause).replace(mark, "", 1)
-    return f"{Status(cause['status']).word}{mark}: {headline}{f'; {action}' if action else ''}"
+    return _line(f"{Status(cause['status']).word}{mark}", cause, "") if mark else owner_line(cause)
 
 
 def owner_line(cause: Cause) -> str:
     """Whose move it is, what is broken and what to do, in one line."""
-    word, action = owner_word(cause["owner"]), action_of(cause)
-    owner = f"owner {word}" if word == "unknown" else word
-    return f"{owner}: {headline_of(cause)}{f'; {action}' if action else ''}"
+    word = owner_word(cause["owner"])
+    return _line(f"owner {word}" if word == "unknown" else word, cause, preview_mark(cause))
 
 
-def headline_of(cause: Cause) -> str:
+def headline_of(cause: Cause, mark: str | None = None) -> str:
     """What is broken, whether only a rule in preview says so, and how often earlier runs found it."""
     recurs = _recurrence(cause)
-    return f"{inert(cause['headline'])}{preview_mark(cause)}{f' ({recurs})' if recurs else ''}"
+    shown = preview_mark(cause) if mark is None else mark
+    return f"{inert(cause['headline'])}{shown}{f' ({recurs})' if recurs else ''}"
+
+
+def _line(first: str, cause: Cause, mark: str) -> str:
+    action = action_of(cause)
+    return f"{first}: {headline_of(cause, mark)}{f'; {action}' if action else ''}"
 
 
 def action_of(cause: Cause) -> str:
@@ -169,15 +175,6 @@ def root(report: Report, cause: Cause) -> tuple[str, Finding, str] | None:
         if finding["id"] in wanted
     )
     return max(origin, key=lambda item: severity(item[1]), default=None)
-
-
-def following(report: Report, cause: Cause) -> Iterator[tuple[Result, Finding]]:
-    """The findings that follow from a cause, but for those of its own check about its other subjects."""
-    own = {cause["id"], *(f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"])}
-    origin = root(report, cause)
-    ids = [id for id in cause["explains"] if id not in own and not (origin and id == origin[1]["id"])]
-    by_id = {f["id"]: (result, f) for result in report["results"] for f in result["findings"]}
-    yield from (by_id[id] for id in ids if id in by_id)
 
 
 def headline(node: Mapping[str, object]) -> str:
@@ -239,15 +236,20 @@ def sentence(finding: Finding) -> str:
     return inert(about(finding["subject"] or "", full_summary(finding)) + asides(finding))
 
 
-def evidence_of(report: Report, cause: Cause) -> Iterator[Evidence]:
-    """What a cause rests on: the evidence of its finding, then that of what follows from it."""
-    origin = root(report, cause)
-    findings = [*((origin[1],) if origin else ()), *(finding for _, finding in following(report, cause))]
-    yield from (evidence for finding in findings for evidence in finding["evidence"])
+def other_problems(
+    results: Sequence[Result], causes: Iterable[CausePage]
+) -> list[tuple[list[Result], list[Finding]]]:
+    """The findings that are not well and are the root of no cause, by check, the worst first.
+
+    Checks that say the same share an entry, with the findings of the first of them.
+    """
+    root_ids = {cause.finding["id"] for cause in causes if cause.finding}
+    others = {result["check"]: _other_findings(result, root_ids) for result in results}
+    groups = group_results(result for result in results if others[result["check"]])
+    return [(group, others[group[0]["check"]]) for group in groups.values()]
 
 
-def other_findings(result: Result, root_ids: Collection[str]) -> list[Finding]:
-    """The findings of a check that are not well and are the root of no cause, the worst first."""
+def _other_findings(result: Result, root_ids: Collection[str]) -> list[Finding]:
     bad = (f for f in result["findings"] if severity(f).is_problem and f["id"] not in root_ids)
     return sorted(bad, key=lambda finding: -severity(finding))
 
@@ -309,8 +311,16 @@ def _jobs(report: Report, cause: Cause) -> str:
     return _SCHEDULABLE[cause["schedulable"]]
 
 
-def _follows(report: Report, cause: Cause) -> Iterator[str]:
+def _following(report: Report, cause: Cause, finding: Finding | None) -> list[tuple[Result, Finding]]:
+    """The findings that follow from a cause, but for those of its own check about its other subjects."""
+    own = {cause["id"], *(f"{cause['id'].partition('@')[0]}@{subject}" for subject in cause["subjects"])}
+    own |= {finding["id"]} if finding else set()
+    by_id = {f["id"]: (result, f) for result in report["results"] for f in result["findings"]}
+    return [by_id[id] for id in cause["explains"] if id not in own and id in by_id]
+
+
+def _follows(cause: Cause, followers: Iterable[tuple[Result, Finding]]) -> Iterator[str]:
     """What else is so because of it, a line each."""
-    yield from (f"{result['check']}: {sentence(finding)}" for result, finding in following(report, cause))
+    yield from (f"{result['check']}: {sentence(finding)}" for result, finding in followers)
     if cause["unjudged"]:
         yield f"{count_with_noun(cause['unjudged'], 'check')} could not be judged"

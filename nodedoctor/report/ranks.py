@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.json_shapes import Json, as_list, mapping, objects, words
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.report.inert import inert
 from nodedoctor.whole_numbers import spans
 
@@ -110,8 +109,7 @@ def alone(seats: Sequence[Seat], members: Sequence[Seat]) -> list[Seat]:
 
 def names(members: Sequence[Seat]) -> str:
     """`rank 41 on gpu-005`, `ranks 0-40, 42-63`."""
-    runs = spans(sorted({seat.rank for seat in members}))
-    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    text = ranges(spans(sorted({seat.rank for seat in members})))
     hosts = sorted({seat.host for seat in members if seat.host})
     worlds = {seat.world for seat in members} - {"default", ""}
     world = f" of {', '.join(sorted(worlds))}" if worlds else ""
@@ -165,6 +163,11 @@ def _rank(value: Any) -> int | None:
 def event_words(event: str) -> str:
     """An event's name as a person says it; the names themselves are keys for scripts."""
     return _EVENT_WORDS.get(event, event.replace("_", " "))
+
+
+def ranges(pairs: Iterable[Sequence[int]]) -> str:
+    """Ranges as `0-40, 42-63`."""
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
 
 
 def is_span(value: object) -> bool:

@@ -6,7 +6,7 @@ lines that start with `$`, so that they can be copied or grepped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nodedoctor.model import Status
 from nodedoctor.report.cause_text import write_cause, write_steps
@@ -33,7 +33,7 @@ from nodedoctor.report.page import (
     headline,
     lead,
     moment,
-    other_findings,
+    other_problems,
     sentence,
     tally,
 )
@@ -82,15 +82,13 @@ class _Page:
             write_cause(self.to, cause)
             self._fixes.setdefault(str(cause.fix), cause.check)
 
-    def others(self, results: Iterable[Result], causes: Iterable[CausePage]) -> None:
-        """The findings that are no cause, with what each rests on; what is said alike shares an entry."""
-        root_ids = {cause.finding["id"] for cause in causes if cause.finding}
-        groups = group_results(results).values()
-        shown = [(group, found) for group in groups if (found := other_findings(group[0], root_ids))]
-        if shown and root_ids:
+    def others(self, results: Sequence[Result], causes: Sequence[CausePage]) -> None:
+        """The findings that are no cause, with what each rests on."""
+        problems = other_problems(results, causes)
+        if problems and causes:
             self.to.line("", "every other finding")
-        for group, found in shown:
-            self._problem(group, found)
+        for group, shown in problems:
+            self._problem(group, shown)
 
     def _problem(self, group: list[Result], shown: list[Finding]) -> None:
         result, *others = group

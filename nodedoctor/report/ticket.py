@@ -21,7 +21,6 @@ from nodedoctor.report.page import (
     CausePage,
     action_of,
     cause_page,
-    evidence_of,
 )
 from nodedoctor.wording import count_with_noun
 
@@ -72,16 +71,16 @@ def _cause(report: Report, cause: Cause) -> Iterator[str]:
         f"- {label.capitalize()}: {opening[label]}" for label in (CHECK, SINCE, WHY) if label in opening
     ]
     yield "\n".join(lines)
-    if proof := _proof(report, cause):
+    if proof := _proof(page):
         yield fenced("\n".join(proof), "")
     if tried := _tried(page):
         yield "\n".join(["Tried so far (tick what was done):", "", *tried])
 
 
-def _proof(report: Report, cause: Cause) -> list[str]:
+def _proof(page: CausePage) -> list[str]:
     """The lines that a cause rests on, under the probe that printed each, and how many more there are."""
     lines: list[str] = []
-    for place, items in groupby(evidence_of(report, cause), key=place_of):
+    for place, items in groupby(page.evidence, key=place_of):
         lines += [inert(place), *(line for item in items for line in inert_lines(item["text"].strip("\n")))]
     more = len(lines) - PROOF_LINES
     left_out = [f"# {count_with_noun(more, 'more line')} in the attached report"] if more > 0 else []

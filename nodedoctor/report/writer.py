@@ -29,6 +29,10 @@ class Writer:
         """All lines."""
         return "\n".join(self.lines) + "\n"
 
+    def blank_page(self) -> Writer:
+        """A page of its own, as wide and as colourful."""
+        return Writer(self.width, self._colour)
+
     def line(self, *lines: str) -> None:
         """Lines as they are."""
         self.lines += lines

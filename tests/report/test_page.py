@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from tiers import some
 
 from nodedoctor.report import brief, html, job_text, text, ticket
 from nodedoctor.report import json as report_json
-from nodedoctor.report.document import Report
+from nodedoctor.report.document import Report, full_summary, is_blind, severity, worst
 from nodedoctor.report.job_page import Advice, Entry, JobPage, Quote, job_page
 from nodedoctor.report.page import VERIFY, CausePage, cause_pages
 from nodedoctor.triage.job import examine_job
@@ -96,6 +97,34 @@ def test_every_view_of_a_node_says_all_of_a_cause(folder: Path) -> None:
         assert all(plain(line[2:]) in views["html"] for line in page.proof)
 
 
+@pytest.mark.parametrize("folder", some(NODES, 10), ids=NAMES)
+def test_no_finding_that_is_not_well_is_missing_from_the_long_pages(folder: Path) -> None:
+    """Also of checks that say what another one says, which is a cause."""
+    report = node(folder)
+    views = plain(text.render(report, width=WIDE)), web(html.render(report))
+    for result in report["results"]:
+        for finding in result["findings"]:
+            if severity(finding).is_problem and not is_blind(worst(result)):
+                summary = plain(full_summary(finding))
+                assert all(summary in view and result["check"] in view for view in views), finding["id"]
+
+
+def test_a_check_that_says_what_a_cause_says_keeps_its_entry() -> None:
+    report = copy.deepcopy(node(DEMOS / "nvlinks-down"))
+    cause, same = (
+        next(r for r in report["results"] if r["check"] == c) for c in ("nvlink.links", "topo.matrix")
+    )
+    same["findings"][0]["summary"] = cause["findings"][0]["summary"]
+    for page in (text.render(report, width=WIDE), html.render(report)):
+        assert "topo.matrix" in page.lower().partition("every other finding")[2].partition("passed")[0]
+
+
+@pytest.mark.parametrize("folder", some(NODES, 10), ids=NAMES)
+def test_the_counts_of_a_page_lead_to_a_part_that_it_has(folder: Path) -> None:
+    page = html.render(node(folder))
+    assert all(f'id="{part}"' in page for part in re.findall(r'<a href="#(causes|problems|unseen)"', page))
+
+
 @pytest.mark.parametrize("folder", some(NODES, 6), ids=NAMES)
 def test_a_short_page_begins_as_the_long_one_and_has_a_command(folder: Path) -> None:
     """What is short is a prefix in the order of the page, and says what to type."""
@@ -139,7 +168,7 @@ def test_every_view_of_a_job_says_all_of_its_verdict(log: Path) -> None:
     page = job_page(document)
     long = plain(job_text.render(document, width=WIDE, verbose=True))
     browser = web(html.render(document))
-    items = diagnosis.items(document, 200, UNICODE)
+    items = diagnosis.items(document, job_page(document), 200, UNICODE)
     screen = "".join(shown(item.paras) for item in items)
     first = [page.headline, *(f"{part.label} {part.text}" for part in page.opening)]
     follow(long, [*first, *(section.title for section in page.sections)], "text")
@@ -157,7 +186,7 @@ def test_the_first_screen_of_a_verdict_has_what_to_type(log: Path) -> None:
     page = job_page(document)
     lines = [
         "".join(text for text, _ in line)
-        for para in diagnosis.items(document, 80, UNICODE)[0].paras
+        for para in diagnosis.items(document, job_page(document), 80, UNICODE)[0].paras
         for line in para.lines(80)
     ]
     seen = "\n".join(lines[:12])

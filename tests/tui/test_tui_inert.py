@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from nodedoctor.model import Evidence, Finding, Fix, Observation, Outcome, Report, Result, Step
 from nodedoctor.report import json
+from nodedoctor.report.job_page import job_page
 from nodedoctor.tui.filter import Filter
 from nodedoctor.tui.lines import detail, diagnosis
 from nodedoctor.tui.lines.output import output
@@ -149,9 +150,9 @@ ANYTHING = st.recursive(
 @settings(max_examples=examples(60))
 @given(st.dictionaries(KEYS, ANYTHING, max_size=6))
 def test_a_triage_document_of_any_shape(document: dict[str, object]):
-    for line in diagnosis.head(document):
+    for line in diagnosis.head(document, job_page(document)):
         assert not LIVE.search("".join(text for text, _ in line))
-    for entry in diagnosis.items(document, 80, UNICODE):
+    for entry in diagnosis.items(document, job_page(document), 80, UNICODE):
         plain_row(entry.row)
         plain(entry.paras, 60)
 

@@ -15,6 +15,7 @@ from tuidriver import FRAMES
 
 from nodedoctor.report import json as report_json
 from nodedoctor.report.document import Report
+from nodedoctor.report.job_page import job_page
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.verdict import document
 from nodedoctor.tui.lines import card, detail, diagnosis, home
@@ -54,9 +55,9 @@ def no_placeholder(texts: Iterable[str], quoted: Iterable[str] = ()) -> None:
 def triage_screen(found: dict[str, Any]) -> None:
     """Hold the law on the whole Triage screen of a document."""
     quoted = [" ".join(item["text"].split()) for item in found["evidence"]] + [found["headline"]]
-    for line in diagnosis.head(found):
+    for line in diagnosis.head(found, job_page(found)):
         no_placeholder("".join(text for text, _ in line).split("\n"), quoted)
-    for entry in diagnosis.items(found, 100, UNICODE):
+    for entry in diagnosis.items(found, job_page(found), 100, UNICODE):
         if entry.row.word not in ("proof", "before"):  # the text of a log
             no_placeholder(words_of(entry.row), quoted)
         elif ":" in (place := entry.row.text.split("  ")[0]):
@@ -87,9 +88,9 @@ def test_the_screen_of_a_document_in_which_everything_is_unknown():
         {**found, "collective": emptied(found["collective"])},
         {**found, "coverage": {}},
     ):
-        for line in diagnosis.head(which):
+        for line in diagnosis.head(which, job_page(which)):
             no_placeholder(text for text, _ in line)
-        for entry in diagnosis.items(which, 100, UNICODE):
+        for entry in diagnosis.items(which, job_page(which), 100, UNICODE):
             no_placeholder([*words_of(entry.row), *said(entry.paras)])
             assert not any(PLACEHOLDER.search(para.text) for para in entry.paras if para.verbatim)
 

@@ -10,6 +10,7 @@ import pytest
 from tuidriver import frame, until
 
 from nodedoctor.report import ranks
+from nodedoctor.report.job_page import job_page
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import diagnosis
 from nodedoctor.tui.lines.ranks import matrix
@@ -79,7 +80,9 @@ def test_ranks_of_a_job_that_hangs_are_grouped_by_what_they_do():
         ("ranks 0-2, 4-7 on n1", "in wait (c10d.py:9)"),
         ("rank 3 on n1", "in load (data.py:7)"),
     ]
-    assert "2 processes: asleep" in [entry.row.text for entry in diagnosis.items(document, 80, UNICODE)]
+    assert "2 processes: asleep" in [
+        entry.row.text for entry in diagnosis.items(document, job_page(document), 80, UNICODE)
+    ]
 
 
 def test_the_whole_timeline_can_be_reached_and_says_where_it_is_cut():
@@ -93,7 +96,11 @@ def test_the_whole_timeline_can_be_reached_and_says_where_it_is_cut():
     document = {"moments": moments, "timeline": [{"time": times[0], "rank": 0, "event": "raised"}]}
     drawn = ["".join(text for text, _ in line) for line in timeline(document, 100, UNICODE)]
     assert drawn[-1].strip() == "7 of 13 shown; the rows 'when' have all of them"
-    rows = [entry for entry in diagnosis.items(document, 100, UNICODE) if entry.row.word == "when"]
+    rows = [
+        entry
+        for entry in diagnosis.items(document, job_page(document), 100, UNICODE)
+        if entry.row.word == "when"
+    ]
     assert len(rows) == 13 and "ranks 12-1011 timed out" in rows[-1].row.text
     assert (rows[-1].source, rows[-1].line) == ("log", 7)
 

@@ -36,7 +36,7 @@ from nodedoctor.report.page import (
     group_results,
     identity,
     lead,
-    other_findings,
+    other_problems,
 )
 from nodedoctor.wording import label_if_unnamed
 
@@ -100,11 +100,12 @@ def _dotted(parts: Iterable[str]) -> Markup:
 def _counts(report: Report, problems: bool, unseen: bool) -> Iterator[Markup]:
     """The counts, worst first, each leading to its part of the page."""
     counts = report["counts"]
+    first = "causes" if report["causes"] else "problems"
     broken = any(is_broken(worst(result)) for result in report["results"])
     for status in _ORDER:
         count = counts[status.value]
         if count:
-            part = "unseen" if status is Status.UNKNOWN and unseen and not broken else "problems"
+            part = "unseen" if status is Status.UNKNOWN and unseen and not broken else first
             where = _PART.get(status, part)
             yield element("a", blocks.mark(str(count), status.value), f" {status.value}", href=f"#{where}")
 
@@ -129,11 +130,8 @@ def _cause(cause: CausePage, fixes: _Fixes) -> Markup:
 
 
 def _problems(results: list[Result], causes: list[CausePage], fixes: _Fixes) -> Markup:
-    """The findings that are no cause; what is said alike shares an entry."""
-    root_ids = {cause.finding["id"] for cause in causes if cause.finding}
-    groups = ((group, other_findings(group[0], root_ids)) for group in group_results(results).values())
     title = "Every other finding" if causes else "Problems"
-    entries = (_problem(group, shown, fixes) for group, shown in groups if shown)
+    entries = (_problem(group, shown, fixes) for group, shown in other_problems(results, causes))
     return blocks.section("problems", title, each_piece(entries))
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from nodedoctor.report.html.markup import Markup, each_piece, element
-from nodedoctor.report.ranks import CULPRIT, DIED, MISSING, PARTY, UNKNOWN, Seat, rank_marks
+from nodedoctor.report.ranks import CULPRIT, DIED, MISSING, PARTY, UNKNOWN, Seat
 
 MOST = 4096
 """Ranks drawn one by one; of a larger job they are listed as ranges only."""
 _TONES = {CULPRIT: "fail", DIED: "fail", PARTY: "warn", MISSING: "missing", UNKNOWN: "seen"}
 
 
-def grids(document: Mapping[str, Any]) -> Markup:
+def grids(seats: Sequence[Seat]) -> Markup:
     """A grid per world, a row per host; nothing for one rank, or where all look alike."""
-    seats = rank_marks(document)
     if not 1 < len(seats) <= MOST or all(seat.mark in (MISSING, UNKNOWN) for seat in seats):
         return Markup()
     several = len({seat.world for seat in seats}) > 1

@@ -16,7 +16,7 @@ def render(document: Mapping[str, Any]) -> str:
     return shell.page(
         f"{page.status.word} {page.headline}"[:120],
         _head(page),
-        *(_section(section, document) for section in page.sections),
+        *(_section(section, page) for section in page.sections),
     )
 
 
@@ -35,8 +35,8 @@ def _head(page: JobPage) -> Markup:
     )
 
 
-def _section(section: Section, document: Mapping[str, Any]) -> Markup:
-    grid = ranks.grids(document) if section.name == "ranks" else None
+def _section(section: Section, page: JobPage) -> Markup:
+    grid = ranks.grids(page.seats) if section.name == "ranks" else None
     numbered = section.name in ("fix", "next")
     shown = each_piece(map(_entry, section.entries))
     if not all(isinstance(entry, Quote) for entry in section.entries):

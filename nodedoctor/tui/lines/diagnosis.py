@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.json_shapes import Json, as_list, mapping, objects, whole_number, words
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.report import ranks as marks
 from nodedoctor.report.document import Step
 from nodedoctor.report.inert import inert
-from nodedoctor.report.job_page import Advice, Entry, JobPage, Pair, Quote, Section, job_page, missing
+from nodedoctor.report.job_page import Advice, Entry, JobPage, Pair, Quote, Section, missing
 from nodedoctor.report.moments import moments
 from nodedoctor.report.page import PROOF
 from nodedoctor.report.steps import told_step
@@ -38,9 +37,8 @@ class Item:
     line: int | None = None
 
 
-def head(document: Json) -> list[tuple[Part, ...]]:
+def head(document: Json, page: JobPage) -> list[tuple[Part, ...]]:
     """Two lines: what was read, and the verdict in words."""
-    page = job_page(document)
     coverage = mapping(document.get("coverage"))
     seen, expected = as_list(coverage.get("ranks_seen")), whole_number(coverage, "ranks_expected")
     parts = [count_with_noun(whole_number(coverage, "files") or 0, "file")]
@@ -62,19 +60,17 @@ def head(document: Json) -> list[tuple[Part, ...]]:
     ]
 
 
-def items(document: Json, width: int, glyphs: Glyphs) -> list[Item]:
+def items(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> list[Item]:
     """Everything the verdict says, in the order of every view, for a page of a width."""
-    page = job_page(document)
     made = [_verdict(document, page, width, glyphs)]
     for section in page.sections:
         own = {"ranks": _ranks, "timeline": _timeline}.get(section.name)
-        made += own(document) if own else (_item(section, entry) for entry in section.entries)
+        made += own(document, page.seats) if own else (_item(section, entry) for entry in section.entries)
     return [_keyed(item, number) for number, item in enumerate(made)]
 
 
-def behind(document: Json) -> list[Para]:
+def behind(page: JobPage) -> list[Para]:
     """What the steps are for: the verdict, and the lines of the logs that it rests on."""
-    page = job_page(document)
     paras = [Para(page.headline, f"{page.status.word}  ", LABEL, STYLE[page.status])]
     for entry in page.section("proof").entries:
         paras += [Para(), *_paras(entry)]
@@ -91,10 +87,9 @@ def _verdict(document: Json, page: JobPage, width: int, glyphs: Glyphs) -> Item:
     for part in page.opening:
         typed = "cyan" if part.label == "first" else ""
         paras.append(Para(part.text, lead_of(part.label), typed, verbatim=bool(typed)))
-    seats = marks.rank_marks(document)
-    paras += [Para(), *ranks.matrix(seats)]
-    for found in marks.groups(seats):
-        paras.append(Para(marks.in_words(found), f"{found[0]}  ", lead_style=ranks.style_of(found[0])))
+    paras += [Para(), *ranks.matrix(page.seats)]
+    for group in marks.groups(page.seats):
+        paras.append(Para(marks.in_words(group), f"{group[0]}  ", lead_style=ranks.style_of(group[0])))
     paras.append(Para())
     for number, quote in enumerate(page.section("proof").entries[:_PROOF]):
         if isinstance(quote, Quote):
@@ -156,12 +151,11 @@ def _paras(entry: Entry) -> Iterator[Para]:
         yield Para(entry.text)
 
 
-def _ranks(document: Json) -> Iterator[Item]:
+def _ranks(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
     """Where each rank was: where it began first, then who waited in what and who is missing."""
-    seats = marks.rank_marks(document)
-    for found in marks.groups(seats):
-        mark, _, members = found
-        style, text = ranks.style_of(mark), marks.in_words(found)
+    for group in marks.groups(seats):
+        mark, _, members = group
+        style, text = ranks.style_of(mark), marks.in_words(group)
         paras = (Para(text, f"{mark}  ", LABEL, style), Para(), *ranks.matrix(marks.alone(seats, members)))
         yield Item(Row("", "who", style, "", text, body=style if mark in marks.GRAVE else ""), paras)
     for standing in objects(document.get("standings")):
@@ -170,9 +164,9 @@ def _ranks(document: Json) -> Iterator[Item]:
             yield Item(Row("", "who", LABEL, "", text), (Para(text),))
 
 
-def _timeline(document: Json) -> Iterator[Item]:
+def _timeline(document: Json, seats: Sequence[marks.Seat]) -> Iterator[Item]:
     """What happened when; what many ranks report within seconds of each other is one row."""
-    seats = sorted(marks.rank_marks(document), key=lambda seat: seat.rank)
+    seats = sorted(seats, key=lambda seat: seat.rank)
     numbers = [seat.rank for seat in seats]
     for moment in moments(document):
         who = inert(moment.who or "the job")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from nodedoctor.model import Status
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.tui.lines.subjects import Panel
 from nodedoctor.tui.theme import BORDER, LABEL, QUIET, Glyphs, Part, fit
 

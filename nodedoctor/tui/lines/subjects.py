@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 
 from rich.cells import cell_len
 
 from nodedoctor.model import Status
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.report.document import (
     Cause,
     Finding,
@@ -170,7 +169,7 @@ def _with_problems(panel: Panel, results: Sequence[Result], state: State) -> Pan
         return panel
     first, cause = bad[0], causes.get(bad[0]["id"])
     above = causes.get(first["because_of"] or "")
-    texts = [_text_of(finding, state) for finding in bad]
+    texts = [_text_of(finding, causes.get(finding["id"])) for finding in bad]
     others = [
         (Status(finding["status"]), text)
         for finding, text in zip(bad[1:], texts[1:], strict=True)
@@ -193,9 +192,8 @@ def _source(cause: Cause, name: str) -> str:
     return inert(cause["headline"]) if subject in (OTHER, name) else subject
 
 
-def _text_of(finding: Finding, state: State) -> str:
+def _text_of(finding: Finding, cause: Cause | None) -> str:
     """The headline of the cause that a finding is, else its own sentence."""
-    cause = next((cause for cause in state.report["causes"] if cause["id"] == finding["id"]), None)
     return inert(cause["headline"]) + preview_mark(cause) if cause else sentence(finding)
 
 

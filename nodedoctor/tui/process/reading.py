@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import nodedoctor
 from nodedoctor.children import child_process
-from nodedoctor.cli.compare import CompareError, read_report
+from nodedoctor.children.programs import nodedoctor_again
+from nodedoctor.cli.compare import CompareError, read_report, report_of
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document as json_document
 from nodedoctor.json_shapes import loaded
@@ -24,10 +21,6 @@ READ_TIMEOUT_S = 30.0
 TRIAGE_TIMEOUT_S = 300.0
 """Seconds that reading the logs of a dead job may take: they are gigabytes at times."""
 
-_RUN = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from nodedoctor.cli.main import main; sys.exit(main())"
-)
-
 
 async def document(path: str) -> Report:
     """The report in a JSON file, or the diagnosis of a recorded node; CompareError when there is none."""
@@ -35,7 +28,7 @@ async def document(path: str) -> Report:
         seen = await text(path)
     else:
         seen = await child_process.run(
-            "recorded node", Command(_ourselves("--replay", path, "--json")), READ_TIMEOUT_S
+            "recorded node", Command(nodedoctor_again("--replay", path, "--json")), READ_TIMEOUT_S
         )
     if not seen.answered or (seen.rc or 0) >= 64 or not seen.text:
         raise CompareError(seen.note.strip() or f"{path}: nothing came back")
@@ -53,7 +46,7 @@ async def triage(path: str) -> dict[str, Any]:
 
 async def triage_again(words: Sequence[str]) -> dict[str, Any]:
     """The document of `nodedoctor triage` with these words; CompareError when there is none."""
-    argv = _ourselves("triage", *words, "--json")
+    argv = nodedoctor_again("triage", *words, "--json")
     seen = await child_process.run("triage", Command(argv), TRIAGE_TIMEOUT_S)
     document = _triage_document(seen.text) if seen.answered else None
     if document is None:
@@ -63,10 +56,10 @@ async def triage_again(words: Sequence[str]) -> dict[str, Any]:
 
 async def pasted(path: str) -> Report | None:
     """The report that `nodedoctor read` makes of outputs or a bundle; None where it makes none."""
-    argv = _ourselves("read", path, "--json")
+    argv = nodedoctor_again("read", path, "--json")
     seen = await child_process.run("read", Command(argv), TRIAGE_TIMEOUT_S)
     report = (json_document(seen) or {}).get("report")
-    return read_report(json.dumps(report).encode(), path) if isinstance(report, dict) else None
+    return report_of(report, path) if isinstance(report, dict) else None
 
 
 async def lines(path: str, first: int, last: int) -> list[tuple[int, str]]:
@@ -89,8 +82,3 @@ def _triage_document(said: str) -> dict[str, Any] | None:
 async def text(path: str) -> Observation:
     """The text of a file."""
     return await child_process.run(path, Command(("cat", "--", path)), READ_TIMEOUT_S)
-
-
-def _ourselves(*words: str) -> tuple[str, ...]:
-    """The argv that runs nodedoctor again, from wherever it was started."""
-    return (sys.executable, "-c", _RUN, str(Path(nodedoctor.__file__).parent.parent), *words)

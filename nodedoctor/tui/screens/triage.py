@@ -99,11 +99,12 @@ class TriageScreen(Screen[None]):
     def _draw(self) -> None:
         if self._document is None:
             return
-        made = diagnosis.items(self._document, self.size.width - 1, self._glyphs)
+        page = job_page(self._document)
+        made = diagnosis.items(self._document, page, self.size.width - 1, self._glyphs)
         self._items = {item.row.key: item for item in made}
-        first, second = diagnosis.head(self._document)
+        first, second = diagnosis.head(self._document, page)
         self.query_one("#head", Lines).show([(*first, (self._read_at, QUIET)), second])
-        self.post_message(Mark("triage", job_page(self._document).status.word))
+        self.post_message(Mark("triage", page.status.word))
         self.query_one(Hints).show(self._hints())
         self.panes.listing.show([item.row for item in made])
         self.on_listing_moved()
@@ -161,7 +162,7 @@ class TriageScreen(Screen[None]):
             where = f"the first row and {' and '.join(which)} have them" if which else "this job has none"
             self.notify(f"no command to copy here; {where}", markup=False)
             return
-        behind = diagnosis.behind(self._document or {})
+        behind = diagnosis.behind(job_page(self._document or {}))
         self.app.push_screen(StepsScreen(item.row.text or item.row.name, item.steps, self._glyphs, behind))
 
     def _has_steps(self, word: str) -> Iterator[bool]:
