@@ -6,6 +6,7 @@ The order is headline, owner, since, check, why, proof, fix, steps, ticket, veri
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from nodedoctor.knowledge.ownership import action_words, carries_out, owner_word
 from nodedoctor.model import Status
@@ -203,8 +204,11 @@ def moment(report: Report) -> str:
     """How long a run took, or when it was recorded that is judged again."""
     if report["source"] == "live":
         return f"in {report['seconds']:.1f} s"
-    when = inert(str(report["started"])[:16].replace("T", " "))
-    return f"recorded {when} UTC" if when else ""
+    try:
+        started = datetime.fromisoformat(report["started"].replace("Z", "+00:00"))
+    except ValueError:
+        return "recorded at an unknown time"
+    return f"recorded {started:%Y-%m-%d %H:%M} UTC"
 
 
 def tally(report: Report) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 
 from rich.cells import cell_len
 
@@ -26,7 +25,7 @@ from nodedoctor.report.document import (
     worst,
 )
 from nodedoctor.report.inert import inert, inert_lines
-from nodedoctor.report.page import FIX, PROOF, SEE_IT, WHY, after_steps, headline, sentence
+from nodedoctor.report.page import FIX, PROOF, SEE_IT, WHY, after_steps, headline, moment, sentence
 from nodedoctor.report.steps import StepText, advice, interrupted, repair_steps
 from nodedoctor.tui.state import CheckInfo, State, Waiting
 from nodedoctor.tui.theme import DANGER, LABEL, QUIET, RUN, STYLE, Para, Part, Row
@@ -218,8 +217,6 @@ def _when(state: State) -> tuple[str, ...]:
     """Seconds of a live run; of a recording, when it was made: the most telling wording first."""
     if state.report["source"] == "live":
         return (f"{state.report['seconds']:.1f} s",)
-    try:
-        started = datetime.fromisoformat(state.report["started"].replace("Z", "+00:00"))
-    except ValueError:
-        return ("recorded at an unknown time",)
-    return f"recorded {started:%Y-%m-%d %H:%M} UTC", f"recorded {started:%Y-%m-%d}", "recorded"
+    when = moment(state.report)
+    day = when.rsplit(" ", 2)[0]
+    return (when, day, "recorded") if when.endswith(" UTC") else (when,)
