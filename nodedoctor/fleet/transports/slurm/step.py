@@ -130,9 +130,13 @@ class SlurmStep:
         elif word == "!" and task in self._packed:
             self._said[task] = (self._said[task] + value + "\n")[-MOST_SAID:]
         elif word == "end" and task in self._packed:
-            text, rc = self._packed.pop(task).unpacked()
-            host = self.begun[task]
-            return NodeAnswer(host, text, rc, self._said[task].strip(), truncated=rc is None)
+            packed, host = self._packed.pop(task), self.begun[task]
+            text, rc = packed.unpacked()
+            if rc is None and not packed.flooded:
+                # Its sh outlives what Slurm ends inside it, and says so behind half an answer.
+                self.ended.setdefault(host, "its answer came only in part")
+                return None
+            return NodeAnswer(host, text, rc, self._said[task].strip(), truncated=packed.flooded)
         return None
 
     def _of_srun(self, line: str) -> None:
@@ -165,7 +169,12 @@ class _Packed:
             return
         self._size += len(data)
         self._pieces.append(data)
-        self._broken = self._size > MOST
+        self._broken = self.flooded
+
+    @property
+    def flooded(self) -> bool:
+        """Whether more came than any report has."""
+        return self._size > MOST
 
     def unpacked(self) -> tuple[str, int | None]:
         """The text and the exit code behind it; None for the code when the answer is not whole."""
