@@ -16,6 +16,7 @@ from nodedoctor.fleet.model import Fleet, Node, NodeState, Oddity
 from nodedoctor.knowledge.ownership import owner_column
 from nodedoctor.model import Severity, Status
 from nodedoctor.report.inert import inert
+from nodedoctor.report.page import FIX, FOLLOWS, WHY
 from nodedoctor.report.writer import INDENT, Writer
 from nodedoctor.wording import about, sentences
 
@@ -210,14 +211,13 @@ class _Page:
             self.to.wrapped(INDENT, f"{nodes(hosts)}: {words_there}")
         if rest := [host for _, hosts in others[ALIKE - 1 :] for host in hosts]:
             self.to.wrapped(INDENT, f"{nodes(rest)}: the same with other numbers")
-        self._labelled("fix", self._shortened(group.fix))
-        if group.follows:
-            self.to.wrapped(f"{INDENT}follows from it: ", ", ".join(group.follows))
+        self.to.labelled(FIX, self._shortened(group.fix))
+        self.to.labelled(FOLLOWS, ", ".join(group.follows))
 
     def _oddity(self, oddity: Oddity) -> None:
         self.to.status(oddity.status, f"{oddity.title}: {oddity.summary}")
-        self._labelled("why", oddity.why)
-        self._labelled("fix", oddity.fix)
+        self.to.labelled(WHY, oddity.why)
+        self.to.labelled(FIX, oddity.fix)
 
     def _family(self, ones: list[GroupedProblem]) -> None:
         """Problems that differ in numbers at most, with one fix."""
@@ -231,12 +231,12 @@ class _Page:
             )
         told = fix(ones)
         if told and told in self._fixes:
-            self._labelled("fix", f"as for {self._fixes[told]}, above")
+            self.to.labelled(FIX, f"as for {self._fixes[told]}, above")
         else:
-            self._labelled("fix", told)
+            self.to.labelled(FIX, told)
             self._fixes[told] = first.check
             if first.action not in ("none", "investigate"):
-                self._labelled("action", first.action)
+                self.to.labelled("action", first.action)
 
     def _shortened(self, fix: str) -> str:
         """The first sentences of a fix, as many as fit; the report of each node has all of them."""
@@ -245,10 +245,6 @@ class _Page:
         while others and len(f"{first}. {others[0]}.") <= room:
             first = f"{first}. {others.pop(0)}"
         return f"{first}." if first else ""
-
-    def _labelled(self, label: str, text: str) -> None:
-        if text:
-            self.to.wrapped(f"{INDENT}{label:<7} ", text)
 
     def _head(self, title: str) -> None:
         self.to.line("", title)

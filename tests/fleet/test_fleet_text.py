@@ -49,7 +49,7 @@ def test_nodes_with_one_cause_are_one_entry_with_the_first_command():
         "     3 nodes s[1-2,9], first on s1:",
         "     $ nvidia-smi",
     ]
-    assert lines[8] == "     follows from it: kernel.xid"
+    assert lines[8] == "     follows  kernel.xid"
     assert "wrong on the nodes" not in shown and shown.count("lost 2 NVLinks") == 1
 
 
@@ -82,7 +82,7 @@ def test_a_long_fix_ends_with_a_sentence():
 def test_no_serial_of_one_node_is_told_for_another():
     shown = text(links("s1", fix=TICKET.format("111")), links("s2", fix=TICKET.format("222")))
     assert "111" not in shown and "222" not in shown
-    assert f"fix     Reset the GPUs. In a cloud, ask for another one. {CUT_FIX}" in shown
+    assert f"fix      Reset the GPUs. In a cloud, ask for another one. {CUT_FIX}" in shown
     assert "serial 111" in text(links("s1", fix=TICKET.format("111")))
 
 

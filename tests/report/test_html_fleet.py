@@ -134,7 +134,7 @@ def test_the_page_begins_with_causes_owner_nodes_and_the_first_command() -> None
     first, second = text.partition("Causes 2")[2].split("FAIL")[1:3]
     assert first.startswith(" GPU 0 has <uncorrected> errors")
     assert "ownerprovider; request a replacement" in first and "firstnvidia-smi -q -d ECC -i 0on s2" in first
-    assert "nodess[0-3] 4 nodes, others with other numbers" in first and "follows from itkernel.xid" in first
+    assert "nodess[0-3] 4 nodes, others with other numbers" in first and "followskernel.xid" in first
     assert "nodess9" in second and "first" not in second.partition("check")[0]
     document["causes"] = [cause] * 30
     assert "10 more causes" in told(document).text

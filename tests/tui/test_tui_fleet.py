@@ -168,7 +168,7 @@ def test_nodes_with_the_same_cause_are_one_line_with_a_command_to_type():
     members = ["gpu-003", "gpu-007", "gpu-008"]
     assert [line.split()[2] for line in lines[first + 1 : first + 4]] == members
     assert "GPU 5 lost 2 NVLinks" in lines[first + 3]
-    assert "> FAIL PROV    gpu-007" in node and "follows from it  kernel.xid" in node
+    assert "> FAIL PROV    gpu-007" in node and "follows   kernel.xid" in node
     assert "$ nvidia-smi nvlink -s -i 3\n          on gpu-007" in node
     assert "  gpu-003  " not in again and "> FAIL PROV  ► 3 nodes" in again
     assert app.copied == ["gpu-[003,007-008]"]

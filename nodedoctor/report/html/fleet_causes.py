@@ -11,6 +11,7 @@ from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks
 from nodedoctor.report.html.fleet_nodes import breaking
 from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, prose
+from nodedoctor.report.page import CHECK, FIX, FOLLOWS, OWNER
 
 OPEN = 20
 """Causes that are open; more of them are folded. Ours."""
@@ -42,11 +43,11 @@ def _cause(cause: Mapping[str, Any]) -> Markup:
     return element(
         "article",
         element("h3", blocks.word(status), " ", prose(f"{words(cause.get('headline'))}{mark}")),
-        blocks.labelled("owner", f"{owner}; {todo}" if todo else owner),
+        blocks.labelled(OWNER, f"{owner}; {todo}" if todo else owner),
         blocks.labelled("nodes", element("span", nodes, many)),
         blocks.labelled("first", join_pieces(blocks.command(command), where), "div") if command else None,
-        blocks.labelled("fix", prose(words(cause.get("fix")))),
-        blocks.labelled("follows from it", ", ".join(texts(cause, "follows"))),
-        blocks.labelled("check", element("code", words(cause.get("check")))),
+        blocks.labelled(FIX, prose(words(cause.get("fix")))),
+        blocks.labelled(FOLLOWS, ", ".join(texts(cause, "follows"))),
+        blocks.labelled(CHECK, element("code", words(cause.get("check")))),
         class_=f"item problem {status.value}",
     )

@@ -9,6 +9,7 @@ from nodedoctor.fleet.model import Fleet, Node, NodeCause, Oddity, ValueGroup
 from nodedoctor.knowledge.ownership import action_words, owner_word
 from nodedoctor.nodeset import fold
 from nodedoctor.report.inert import inert
+from nodedoctor.report.page import FIX, FOLLOWS, OWNER, WHY
 from nodedoctor.tui.lines.nodes import Entry, standing, value_of
 from nodedoctor.tui.theme import LABEL, QUIET, STYLE, Para
 from nodedoctor.wording import about, capitalised
@@ -76,7 +77,7 @@ def _beside(node: Node, oddities: Sequence[Oddity], shown: NodeCause | None) -> 
         yield Para()
         yield Para(inert(problem.check), f"{problem.status.word}  ", LABEL, STYLE[problem.status])
         yield Para(inert(about(problem.subject, problem.said)))
-        yield Para(inert(problem.fix) or problem.action, "fix       ", most=3)
+        yield Para(inert(problem.fix) or problem.action, f"{FIX:<10}", most=3)
     if strange := [oddity for oddity in oddities if node.host in oddity.odd]:
         yield Para()
         yield from (Para(inert(value_of(node, oddity)), "ODD  ") for oddity in strange)
@@ -94,7 +95,7 @@ def _cause(cause: NodeCause, host: str, command: str) -> Iterator[Para]:
     yield Para(inert(cause.title), f"{cause.status.word}  ", LABEL, STYLE[cause.status])
     todo = action_words(cause.action, cause.owner, cause.subjects)
     if cause.owner:
-        yield Para("; ".join(filter(None, (owner_word(cause.owner), todo))), "owner     ")
+        yield Para("; ".join(filter(None, (owner_word(cause.owner), todo))), f"{OWNER:<10}")
     if command:
         yield Para(inert(command), "first     $ ", "bold cyan", "cyan", verbatim=True)
         yield Para(f"on {inert(host)}", " " * 10, QUIET)
@@ -102,9 +103,9 @@ def _cause(cause: NodeCause, host: str, command: str) -> Iterator[Para]:
 
 def _rest(fix: str, follows: Iterable[str]) -> Iterator[Para]:
     if fix:
-        yield Para(inert(fix), "fix       ")
+        yield Para(inert(fix), f"{FIX:<10}")
     if shown := ", ".join(follows):
-        yield Para(inert(shown), "follows from it  ", QUIET)
+        yield Para(inert(shown), f"{FOLLOWS:<10}", QUIET)
 
 
 def _oddity(oddity: Oddity) -> Iterator[Para]:
@@ -118,9 +119,9 @@ def _oddity(oddity: Oddity) -> Iterator[Para]:
     if oddity.odd:
         yield Para(inert(fold(oddity.odd)), "look at   ")
     if oddity.fix:
-        yield Para(inert(oddity.fix), "fix       ")
+        yield Para(inert(oddity.fix), f"{FIX:<10}")
     if oddity.why:
-        yield Para(capitalised(inert(oddity.why)), "why       ")
+        yield Para(capitalised(inert(oddity.why)), f"{WHY:<10}")
 
 
 def _group(group: ValueGroup, oddity: Oddity) -> Para:
