@@ -168,13 +168,14 @@ def _nvlink5(event: LoggedXid, events: tuple[LoggedXid, ...], row: table.XidRow,
         advice = table.advice(key)
         rule = table.workflow(code.bucket)
         text = f"{advice.text} {rule.rule}" if rule else advice.text
-        meaning = f"{row.meaning} {code.unit}: {code.bucket}"
+        meaning = f"{row.meaning} {_OF_A_LINK} NVIDIA's action for {code.unit}: {code.bucket}."
         return JudgedXid(row.xid, status, meaning, advice.action, text, events)
     advice = table.advice("reset_gpu") if fatal else row.what_to_do
     status = Status.FAIL if fatal else Status.WARN
     return JudgedXid(row.xid, status, row.meaning, advice.action, advice.text, events)
 
 
+_OF_A_LINK = "Where a link is bad, collectives over it are slow or fail."
 _BUCKETS = {"IGNORE": (Status.PASS, "ignore"), "RESET_GPU": (Status.FAIL, "reset_gpu")}
 """What NVIDIA's buckets of NVLink 5 sub-codes ask for; the others restart the program."""
 

@@ -85,12 +85,12 @@ def _judge(
         return Finding.info(f"{told}: jobs over several nodes go over TCP", evidence=said)
     if found < shape.devices:
         fix = Fix(
-            "Start the machine again with all network interfaces of its type, or request another one; see "
-            f"{shape.source}.",
+            "Start the machine again with all network interfaces of its type, or request another one.",
             (look("rdma link"), look("lspci -nn")),
             "replace",
             "every job on this node",
             "nodedoctor cloud.profile",
+            f"https://{shape.source.partition(' ')[0]}",
         )
         return Finding.warn(told, evidence=said, fix=fix)
     missing = bool(shape.places) and plugins is not None and set(shape.places) <= set(plugins.absent)

@@ -47,7 +47,7 @@ class Writer:
             self.wrapped(f"{INDENT}{label:<{LABEL}} ", text, most)
 
     def prose(self, label: str, text: str, most: int = 0) -> None:
-        """Whole sentences, as many as fit; a first one that does not fit is cut."""
+        """Whole sentences, as many as fit, and always the first."""
         room = self.width - len(INDENT) - LABEL - 1
         plain = inert(text)
         if not most or len(textwrap.wrap(plain, room)) <= most:
@@ -55,7 +55,8 @@ class Writer:
             return
         ends = [end.start() for end in _SENTENCE.finditer(plain)]
         fit = [end for end in ends if len(textwrap.wrap(f"{plain[:end]} ...", room)) <= most]
-        self.labelled(label, f"{plain[: fit[-1]]} ..." if fit else plain, most)
+        shown = (fit or ends[:1])[-1:]
+        self.labelled(label, f"{plain[: shown[0]]} ..." if shown else plain)
 
     def indented(self, text: str, most: int = 0, first: str = "") -> None:
         """A text in the indent."""
