@@ -200,7 +200,8 @@ def modules(driver: Driver, pci: Pci | None, inventory: Inventory | None) -> Ite
     for gpu in rivals:
         said = device_evidence(gpu, "vendor", "device", "driver")
         summary = f"GPU {gpu.address} is bound to {gpu.driver}, not to nvidia"
-        yield Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
+        finding = Finding.fail(summary, subject=f"pci:{gpu.address}", evidence=said, fix=_RIVAL)
+        yield finding.matters_as("NVIDIA's driver cannot bind a GPU that another driver holds.")
     if rivals:
         return
     if inventory and inventory.none_here:
@@ -225,7 +226,9 @@ def _not_loaded(gpus: int, pci: Pci | None) -> Finding:
         reading("driver-files", 'files["/proc/driver/nvidia/version"]?'),
         reading("driver-files", 'files["/sys/module/nvidia/version"]?'),
     ]
-    return Finding.fail(summary, evidence=said, fix=NO_DRIVER)
+    return Finding.fail(summary, evidence=said, fix=NO_DRIVER).matters_as(
+        "Without it no CUDA program starts."
+    )
 
 
 def _loaded(driver: Driver) -> Iterator[Finding]:

@@ -132,6 +132,17 @@ _STALLS = {
 }
 
 
+_STALLED = {
+    "hung-task": "A rank that sleeps inside a driver cannot be killed and blocks all others.",
+    "soft-lockup": "The ranks on that CPU make no progress, and all others wait for them.",
+    "hard-lockup": "The ranks on that CPU make no progress, and all others wait for them.",
+    "rcu-stall": "A CPU that makes no progress delays every rank on it, and all others wait for them.",
+    "oops": "The kernel ended what it was doing there; the node may hang at any time.",
+    "dead-mount": "Ranks that read or write there wait until the server answers, and no signal ends them.",
+}
+"""What each does to training."""
+
+
 _UNINTERRUPTIBLE = look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")
 _ASLEEP = (
     _UNINTERRUPTIBLE,
@@ -162,7 +173,8 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
         fix = Fix(text, (look("coredumpctl list"),), "investigate", "nothing", "nodedoctor stack")
         if not known:
             return Finding.info(summary, subject=subject, evidence=evidence)
-        return Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        crashed = Finding.warn(summary, subject=subject, evidence=evidence, fix=fix)
+        return crashed.matters_as("A crash in a library ends its rank without a Python traceback.")
     grave = last.kind in ("hard-lockup", "oops") or trains or bool(_DRIVERS.match(where or ""))
     text = (
         "Check for a lost GPU, a dead file system or an overloaded host at that time; only a "
@@ -171,4 +183,4 @@ def _stalled(events: list[Stall], log: KernelLog) -> Finding:
     steps = _MOUNTS if last.kind == "dead-mount" else _ASLEEP
     fix = Fix(text, steps, "investigate", "every job on this node", "nodedoctor kernel host driver")
     build = Finding.fail if grave and last.when.at >= log.booted else Finding.warn
-    return build(summary, subject=subject, evidence=evidence, fix=fix)
+    return build(summary, subject=subject, evidence=evidence, fix=fix).matters_as(_STALLED[last.kind])

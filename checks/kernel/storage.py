@@ -189,6 +189,9 @@ _MEANING = {
 }
 
 
+_ERRORS = "An uncorrected error of CPU or memory kills programs or the node."
+
+
 def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) -> Finding:
     summary, subject = f"{_MEANING[kind]}{times(events)}", f"cpu:{kind}"
     spells = len({int((event.when.seconds or 0.0) // _SPELL_SECONDS) for event in now})
@@ -214,4 +217,5 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
             "every job on this node",
             "nodedoctor kernel.cpu",
         )
-    return Finding.warn(summary, subject=subject, evidence=evidence_of(events), fix=fix)
+    found = Finding.warn(summary, subject=subject, evidence=evidence_of(events), fix=fix)
+    return found.matters_as("A hot CPU delays every rank on it." if kind == "hot" else _ERRORS)

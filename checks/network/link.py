@@ -48,7 +48,8 @@ def link(net: Net, machine: Machine | None) -> Iterator[Finding]:
         said = [reading("net", f'interfaces["{one.name}"].carrier_changes')]
         summary = f"{one.name}: link changed {odd.value} times, others {odd.usual:g}"
         fix = _fix(one.name, "Reseat or replace cable and transceiver; check the switch port.")
-        findings.append(Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix))
+        finding = Finding.warn(summary, subject=f"net:{one.name}/link", evidence=said, fix=fix)
+        findings.append(finding.matters_as("A flapping link kills jobs at random."))
     slow = [one for one in real if _on_half_a_cable(one, net.default_routes)]
     if machine is not None and machine.form == "bare-metal":
         findings += map(_slow, slow)
@@ -77,7 +78,10 @@ def _slow(one: Interface) -> Finding:
     said = [reading("net", f'interfaces["{one.name}"].speed'), reading("net", "default_routes")]
     summary = f"{one.name}: the default route goes over {one.speed_mbps} Mbit/s"
     fix = _fix(one.name, "Replace the cable; check the speed that the switch port is set to.")
-    return Finding.warn(summary, subject=f"net:{one.name}/speed", evidence=said, fix=fix)
+    finding = Finding.warn(summary, subject=f"net:{one.name}/speed", evidence=said, fix=fix)
+    return finding.matters_as(
+        "On a cable with a broken pair, checkpoints, data and rendezvous pass at a tenth of the speed."
+    )
 
 
 def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
@@ -93,7 +97,8 @@ def _legs(bond: str, members: Sequence[Interface]) -> Iterator[Finding]:
     names = ", ".join(one.name for one in down)
     summary = f"{bond}: {len(down)} of {count_with_noun(len(members), 'bond member')} down ({names})"
     fix = _fix(down[0].name, "Check cable, transceiver and switch port of the member that is down.")
-    yield Finding.warn(summary, subject=f"net:{bond}", evidence=said, fix=fix)
+    finding = Finding.warn(summary, subject=f"net:{bond}", evidence=said, fix=fix)
+    yield finding.matters_as("A bond without one of its members has less bandwidth and may have no spare.")
 
 
 def _fix(interface: str, text: str) -> Fix:

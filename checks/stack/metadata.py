@@ -156,7 +156,15 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
         if asked.installed
         else f"{asked.wanted.name} is missing ({asked})"
     )
-    return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    failed = Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
+    return failed.matters_as(_WITHOUT[asked.wanted.name])
+
+
+_WITHOUT = {
+    "protobuf": 'Ray fails at import ("Descriptors cannot be created directly").',
+    "click": "Ray's command line fails.",
+}
+"""What a wrong version of them does to Ray."""
 
 
 @check(
