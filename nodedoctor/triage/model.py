@@ -113,6 +113,8 @@ class Identity:
         return replace(self, world=world, **gaps)
 
 
+TASK_LABEL = "label"
+"""Kind of the number in `3: `, as `srun --label` puts it in front of what task 3 prints."""
 RANK_LABEL = "stated"
 """The label of a line whose prefix calls its number a rank, as launchers do around all that a task prints."""
 

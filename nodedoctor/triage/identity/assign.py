@@ -18,7 +18,7 @@ from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus,
 from nodedoctor.triage.identity.paths import identities_from_paths
 from nodedoctor.triage.identity.processes import BusTable, GpuTable, ProcessTable, rank_communicators
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
-from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, Event, Identity
+from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.machine import XidReported
@@ -29,6 +29,7 @@ _log = Log(__name__)
 
 def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
     """The events with the ranks that labels, files and hosts prove, without labels."""
+    events = _without_launcher_tasks(events, sources)
     world = world_size(events)
     owners = identities_from_paths(sources, world)
     for source, host in hosts_of(sources, owners).items():
@@ -73,7 +74,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
 
 def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     """The events of one run, with ranks by process id, GPU or list."""
-    events = rank_communicators(_without_launcher_tasks(events))
+    events = rank_communicators(events)
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     one_node = is_one_node((event.who for event in events), world_size(events))
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
@@ -112,9 +113,17 @@ def identify_waiting(who: Identity) -> Identity:
     return who if who.rank is not None else replace(who, rank=who.group_rank)
 
 
-def _without_launcher_tasks(events: Sequence[Event[Any]]) -> list[Event[Any]]:
-    """Remove the ranks of Slurm's tasks where a task launches several ranks."""
+def _without_launcher_tasks(events: Sequence[Event[Any]], sources: Sources) -> list[Event[Any]]:
+    """Remove the ranks of Slurm's tasks where a task launches several ranks.
+
+    It does so where a launcher is heard, or where the lines of a task name other ranks than its number.
+    """
     launched = {event.place.source for event in events if _is_of_launcher(event)}
+    launched |= {
+        source
+        for source, stats in sources.items()
+        if TASK_LABEL in stats.labels and stats.labels[TASK_LABEL].agrees() is False
+    }
 
     def is_task(event: Event[Any]) -> bool:
         return event.place.source in launched and _SRUN.search(event.text) is not None

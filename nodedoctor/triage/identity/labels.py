@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nodedoctor.triage.identity.world import RankLocation
-from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, Line
+from nodedoctor.triage.model import DEFAULT_WORLD, LOCAL_RANK_LABEL, RANK_LABEL, TASK_LABEL, Line
 
 KINDS_AT_MOST = 4096
 """Different values of one kind of number that are kept."""
@@ -146,7 +146,7 @@ def is_rank(kind: str, stats: LabelStats, world: int | None, lines: int) -> bool
     line_or_step = stats.rising and stats.lines > 2
     if stats.launcher or line_or_step or 2 * stats.lines < lines:
         return False
-    if kind == "label":
+    if kind == TASK_LABEL:
         return set(stats.values) != {0}  # a launcher's, or the only task's: it separates no ranks
     several = stats.lines > len(stats.values) and stats.falls
     return several and is_permutation(stats.values, world)

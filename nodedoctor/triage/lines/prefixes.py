@@ -16,7 +16,16 @@ from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, with_identity
 from nodedoctor.triage.lines.redraws import split_redraws
 from nodedoctor.triage.lines.required_literals import required_literals
-from nodedoctor.triage.model import DEFAULT_WORLD, NOBODY, RANK_LABEL, SERIOUS, Identity, Line, Place
+from nodedoctor.triage.model import (
+    DEFAULT_WORLD,
+    NOBODY,
+    RANK_LABEL,
+    SERIOUS,
+    TASK_LABEL,
+    Identity,
+    Line,
+    Place,
+)
 from nodedoctor.whole_numbers import whole_number
 
 LONGEST = 16384
@@ -258,7 +267,7 @@ def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: Pre
 
 
 def _read_label(match: re.Match[str], prefix: PrefixInfo) -> None:
-    prefix.labels = (("label", int(match[1])),)
+    prefix.labels = ((TASK_LABEL, int(match[1])),)
 
 
 _READERS: tuple[Reader, ...] = (

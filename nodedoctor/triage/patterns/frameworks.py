@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_WORLD, Event, Identity, Line
+from nodedoctor.triage.model import LARGEST_WORLD, TASK_LABEL, Event, Identity, Line
 from nodedoctor.triage.patterns.log_pattern import ranks_in
 from nodedoctor.triage.patterns.rows import read_rows
 from nodedoctor.triage.patterns.store import BarrierMissed, StoreWait
@@ -121,7 +121,7 @@ class StallReports:
         if line.text.startswith("Missing ranks:"):
             self._open = True
             return
-        label = dict(line.who.labels).get("label")
+        label = dict(line.who.labels).get(TASK_LABEL)
         self._open = self._open and label is not None and line.text.startswith("[")
         if self._open and label is not None and label < LARGEST_WORLD:
             missed = BarrierMissed((label,), _OF_HOROVOD, passing=True)

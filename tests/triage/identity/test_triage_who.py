@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from say import caught, elastic, judged, raised, status, steps
+from say import as_document, caught, elastic, judged, raised, status, steps
 
 Told = Callable[[int, int], str]
 
@@ -231,6 +231,15 @@ def test_a_task_that_is_a_launcher_is_no_rank(end: str, tmp_path: Path) -> None:
         " signal SIGTERM\n"
     )
     assert _named(tmp_path, text + agent) == set()
+
+
+@pytest.mark.parametrize("per_task", [2, 4, 8])
+def test_a_task_that_prints_for_other_ranks_is_no_rank(per_task: int, tmp_path: Path) -> None:
+    """What srun says of such a task is about a node."""
+    ranks = [task * per_task + per_task - 1 for task in range(3)]
+    text = "".join(f"{task}: {caught(rank)}" for task, rank in enumerate(ranks))
+    examined = judged(tmp_path, text + "srun: error: n2: task 2: Aborted (core dumped)\n")
+    assert [standing["rank"] for standing in as_document(examined)["ranks"]] == ranks
 
 
 def test_who_tells_of_others_is_a_messenger(tmp_path: Path) -> None:
