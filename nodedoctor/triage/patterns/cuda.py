@@ -81,13 +81,13 @@ def _gpu_full(match: re.Match[str]) -> GpuFull:
 
 SIGNS = read_rows(
     r"""
-# torch, CUDA and its libraries, nccl-tests, XLA, which compiles for a TPU, too
+# torch, CUDA and its libraries (driver_types.h: error 2), nccl-tests, XLA, which compiles for a TPU, too
 _gpu_full
     (?:(?:torch\.(?:cuda\.)?OutOfMemoryError: )?(?:CUDA|HIP|NPU
     |XPU) out of memory(?:\. Tried to allocate (?P<wanted>[\d.]+ [KMGT]iB))?
     (?:.{0,12}\b[GNX]PU (?P<gpu>\d+))?|torch\.(?:cuda\.)?OutOfMemoryError|^OutOfMemoryError +Traceback
     |(?:CUDA [Ee]rror|(?:[Cc][Uu][Dd][Aa]|HIP) failure(?: \d+)?):? '?out of memory|hipErrorOutOfMemory
-    |Test CUDA failure \w{1,40}\.\w{1,4}:\d{1,6} 'out of memory
+    |\bCuda failure 2\b|Test CUDA failure \w{1,40}\.\w{1,4}:\d{1,6} 'out of memory
     |\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED
     |Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY
     |RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)

@@ -74,8 +74,21 @@ class Symptom:
 def quoted_text(match: re.Match[str]) -> str:
     """The text of a line from a match on, for a headline."""
     quote = shorten(match.string[match.start() :], WORDS, placeholder=" ...").rstrip(" .,;:")
-    whole_quotes = quote.count("'") % 2 == 0 and quote.count('"') % 2 == 0
-    return quote if whole_quotes else quote.rstrip("'\"")
+    while quote and _closes_nothing(quote):
+        quote = quote[:-1]
+    return quote
+
+
+_OPENS = {")": "(", "]": "[", "}": "{", "'": "'", '"': '"', "`": "`"}
+
+
+def _closes_nothing(quote: str) -> bool:
+    """Whether its last mark closes what began in front of it."""
+    last = quote[-1]
+    opens = _OPENS.get(last)
+    if opens == last:
+        return quote.count(last) % 2 == 1
+    return opens is not None and quote.count(last) > quote.count(opens)
 
 
 def identify_speaker(who: Identity, match: re.Match[str]) -> Identity:

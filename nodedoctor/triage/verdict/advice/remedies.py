@@ -483,6 +483,11 @@ _BY_FAMILY: dict[str, Fixes] = {
 }
 """By the kind of failure that a line or an exception tells of."""
 
+_GLOO_INTERFACE = _fix_steps(
+    "Find the interface that reaches the other nodes, and name it in GLOO_SOCKET_IFNAME.",
+    "ip -br addr",
+    "ip route",
+)
 _BY_NAME: dict[str, Callable[[str], Fixes]] = {
     "port-in-use": _fix_port_in_use,
     "port-taken": lambda text: _fix_port_in_use(text)[:1],
@@ -557,11 +562,8 @@ _BY_NAME: dict[str, Callable[[str], Fixes]] = {
         "The line shows where it gave up, and the next one why: look at what was given to it."
     ),
     "not-begun": _fix_text("Correct the command: the line says which argument or file it is."),
-    "mesh-failed": _fix_steps(
-        "Find the interface that reaches the other nodes, and name it in GLOO_SOCKET_IFNAME.",
-        "ip -br addr",
-        "ip route",
-    ),
+    "interface-missing": _GLOO_INTERFACE,
+    "mesh-failed": _GLOO_INTERFACE,
     "name-unresolved": _fix_text(
         "Compare the name in that line with those that the node resolves: in Kubernetes the service of a"
         " worker may be younger than who asks for it."
