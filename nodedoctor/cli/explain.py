@@ -5,13 +5,12 @@ Plain text of 80 columns that ends with where it comes from.
 
 from __future__ import annotations
 
-import inspect
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from typing import get_args, get_type_hints
 
 from nodedoctor.cli.check_page import SampleFinding, error_texts, samples, sections
+from nodedoctor.cli.explain_fact import fact_lines
+from nodedoctor.cli.explain_lines import label_lines, source_lines, step_lines, text_lines, wrapped
 from nodedoctor.declare.registry import Check, Fact
 from nodedoctor.demo import DEMOS, folder
 from nodedoctor.knowledge import causes, env_vars, kinds, xids
@@ -19,22 +18,6 @@ from nodedoctor.knowledge.ownership import owner_word
 from nodedoctor.model import Status
 from nodedoctor.report.inert import inert_lines
 from nodedoctor.report.page import sentence
-
-WIDTH = 80
-LABEL = 12
-_UNITS = {
-    "_gib": "GiB",
-    "_mib": "MiB",
-    "_gbps": "Gb/s",
-    "_mhz": "MHz",
-    "_seconds": "seconds",
-    "_ms": "ms",
-    "_us": "microseconds",
-    "_percent": "%",
-    "_w": "W",
-    "_c": "degrees Celsius",
-}
-"""Units by the end of a field's name, as the records of facts have them."""
 
 CULPRITS = {
     "app": "the program",
@@ -119,30 +102,30 @@ def _code(word: str) -> Iterator[str] | None:
 
 def _xid(row: xids.XidRow) -> Iterator[str]:
     yield f"Xid {row.xid}: {row.mnemonic}"
-    yield from _text(row.meaning)
+    yield from text_lines(row.meaning)
     yield ""
-    yield from _label("Severity", "depends on the message" if row.level == "decode" else row.level)
-    yield from _label("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
-    yield from _label("Do", row.what_to_do.text)
-    yield from _label("Action", row.action)
+    yield from label_lines("Severity", "depends on the message" if row.level == "decode" else row.level)
+    yield from label_lines("Culprit", ", then ".join(CULPRITS.get(name, name) for name in row.fault))
+    yield from label_lines("Do", row.what_to_do.text)
+    yield from label_lines("Action", row.action)
     buckets = dict.fromkeys(part for part in (row.bucket, row.investigate) if part)
-    yield from _label("NVIDIA", ", then ".join(buckets))
+    yield from label_lines("NVIDIA", ", then ".join(buckets))
     rule = xids.workflow(row.bucket) or xids.workflow(row.investigate)
-    yield from _label("Rule", rule.rule if rule else "")
-    yield from _label("Seen on", ", ".join(row.families))
-    yield from _label("Note", row.note)
-    yield from _end(row.source, row.unverified)
+    yield from label_lines("Rule", rule.rule if rule else "")
+    yield from label_lines("Seen on", ", ".join(row.families))
+    yield from label_lines("Note", row.note)
+    yield from source_lines(row.source, row.unverified)
 
 
 def _sxid(row: xids.SxidRow) -> Iterator[str]:
     kind = xids.sxid_kind(row.kind)
     yield f"SXid {row.sxid} (NVSwitch): {row.name}"
-    yield from _text(kind.meaning)
+    yield from text_lines(kind.meaning)
     yield ""
-    yield from _label("Severity", row.kind)
-    yield from _label("Do", kind.advice)
-    yield from _label("Action", kind.action)
-    yield from _end(row.source, row.unverified)
+    yield from label_lines("Severity", row.kind)
+    yield from label_lines("Do", kind.advice)
+    yield from label_lines("Action", kind.action)
+    yield from source_lines(row.source, row.unverified)
 
 
 def _cause(word: str) -> Iterator[str] | None:
@@ -152,12 +135,12 @@ def _cause(word: str) -> Iterator[str] | None:
 
 def _cause_lines(row: causes.KnownCause) -> Iterator[str]:
     yield f"{row.cause}: {row.title}"
-    yield from _text(row.means)
-    yield from _steps("How to confirm", row.confirm)
-    yield from _steps("Fix", row.fix)
+    yield from text_lines(row.means)
+    yield from step_lines("How to confirm", row.confirm)
+    yield from step_lines("Fix", row.fix)
     yield ""
-    yield from _label("See also", ", ".join(row.see))
-    yield from _end(row.source, row.unverified)
+    yield from label_lines("See also", ", ".join(row.see))
+    yield from source_lines(row.source, row.unverified)
 
 
 def _kind(word: str) -> Iterator[str] | None:
@@ -167,19 +150,19 @@ def _kind(word: str) -> Iterator[str] | None:
 
 def _kind_lines(row: kinds.Kind) -> Iterator[str]:
     yield f"{row.kind}: {row.title}"
-    yield from _text(row.reason)
+    yield from text_lines(row.reason)
     yield ""
-    yield from _label("Decision", DECISIONS[row.decision])
-    yield from _label("Again", RECURRENCE[row.same_nodes, row.other_nodes])
-    yield from _label("Owner", owner_word(row.owner))
-    yield from _label("Differs", row.differs)
+    yield from label_lines("Decision", DECISIONS[row.decision])
+    yield from label_lines("Again", RECURRENCE[row.same_nodes, row.other_nodes])
+    yield from label_lines("Owner", owner_word(row.owner))
+    yield from label_lines("Differs", row.differs)
     cause = causes.cause(row.cause)
-    yield from _label("Seen by", ", ".join(name.replace("_", " ") for name in row.events))
+    yield from label_lines("Seen by", ", ".join(name.replace("_", " ") for name in row.events))
     if cause is not None:
-        yield from _steps("Fix", cause.fix)
+        yield from step_lines("Fix", cause.fix)
         yield ""
-        yield from _label("See also", row.cause)
-    yield from _end(row.source, False)
+        yield from label_lines("See also", row.cause)
+    yield from source_lines(row.source, False)
 
 
 def _variable(word: str) -> Iterator[str] | None:
@@ -189,20 +172,20 @@ def _variable(word: str) -> Iterator[str] | None:
 
 def _variable_lines(row: env_vars.EnvVar) -> Iterator[str]:
     yield f"{row.name}: nothing reads it" if row.phantom else row.name
-    yield from _text(row.effect)
-    yield from _text(row.note)
+    yield from text_lines(row.effect)
+    yield from text_lines(row.note)
     yield ""
-    yield from _label("Read by", "" if row.phantom else OWNERS.get(row.owner, row.owner))
-    yield from _label("Versions", _versions(row))
-    yield from _label("Unit", row.unit)
-    yield from _label("Default", row.default)
+    yield from label_lines("Read by", "" if row.phantom else OWNERS.get(row.owner, row.owner))
+    yield from label_lines("Versions", _versions(row))
+    yield from label_lines("Unit", row.unit)
+    yield from label_lines("Default", row.default)
     renamed = f" since {row.renamed_since}" if row.renamed_since else ""
-    yield from _label("New name", f"{row.renamed_to}{renamed}" if row.renamed_to else "")
-    yield from _label("Production", SAFETY[row.production_safe])
-    yield from _label("Instead", row.instead)
+    yield from label_lines("New name", f"{row.renamed_to}{renamed}" if row.renamed_to else "")
+    yield from label_lines("Production", SAFETY[row.production_safe])
+    yield from label_lines("Instead", row.instead)
     if row.phantom and "timeout=" in row.instead:
         yield from _timeouts()
-    yield from _end(row.source, row.unverified)
+    yield from source_lines(row.source, row.unverified)
 
 
 def _versions(row: env_vars.EnvVar) -> str:
@@ -219,11 +202,11 @@ def _timeouts() -> Iterator[str]:
     for row in settings:
         unit = f" (given in {row.unit})" if row.unit == "minutes" else ""
         setting = f"{row.setting}: {row.default_seconds} s{unit}"
-        yield from _wrapped(f"  {row.framework:<{width - 2}}{setting}", " " * (width + 2))
-        yield from _text(row.note, indent=width)
+        yield from wrapped(f"  {row.framework:<{width - 2}}{setting}", " " * (width + 2))
+        yield from text_lines(row.note, indent=width)
     thorough = " and ".join(row.framework for row in settings if row.reaches_subgroups)
     yield ""
-    yield from _text(
+    yield from text_lines(
         f"{thorough} pass it on to sub-groups; elsewhere these keep torch's default. The log "
         "shows the one that applies as Timeout(ms)=. A timeout means that some rank did not "
         "arrive: find that rank before raising it.",
@@ -240,7 +223,7 @@ def _misspelled(word: str) -> Iterator[str] | None:
 
 
 def _explain_word(word: str, row: env_vars.EnvVar) -> Iterator[str]:
-    yield from _text(f"{word} is not a known variable; did you mean {row.name}?", indent=0)
+    yield from text_lines(f"{word} is not a known variable; did you mean {row.name}?", indent=0)
     yield ""
     yield from _variable_lines(row)
 
@@ -254,20 +237,20 @@ def _check_lines(check: Check) -> Iterator[str]:
     stage = " (preview)" if check.stage == "preview" else ""
     yield f"{check.id}: {check.title}{stage}"
     for text in error_texts(check):
-        yield from _text(f'"{text}"', hang=1)
+        yield from text_lines(f'"{text}"', hang=1)
     for section in sections(check):
         yield ""
         yield section.heading
         for paragraph in section.paragraphs:
-            yield from _text(paragraph)
+            yield from text_lines(paragraph)
         for item in section.items:
-            yield from _text(f"- {item}", hang=2)
+            yield from text_lines(f"- {item}", hang=2)
     yield from _sample_lines(samples(map(folder, DEMOS), (check,)).get(check.id))
     yield ""
-    yield from _label("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
-    yield from _label("Tags", ", ".join(sorted(check.tags)))
-    yield from _label("Run", f"nodedoctor {check.id}")
-    yield from _end(check.where)
+    yield from label_lines("Needs", ", ".join(need.cls.__name__ for need in check.needs()))
+    yield from label_lines("Tags", ", ".join(sorted(check.tags)))
+    yield from label_lines("Run", f"nodedoctor {check.id}")
+    yield from source_lines(check.where)
 
 
 def _sample_lines(found: SampleFinding | None) -> Iterator[str]:
@@ -276,7 +259,7 @@ def _sample_lines(found: SampleFinding | None) -> Iterator[str]:
         return
     yield ""
     yield f"Example, from `nodedoctor demo {found.node}`"
-    yield from _text(f"{Status(found.finding['status']).word} {sentence(found.finding)}", hang=5)
+    yield from text_lines(f"{Status(found.finding['status']).word} {sentence(found.finding)}", hang=5)
     for evidence in found.finding["evidence"][:2]:
         for line in inert_lines(evidence["text"].strip("\n"))[:2]:
             yield f"  | {line}"
@@ -291,83 +274,10 @@ def _subject_lines(subject: str, checks: list[Check]) -> Iterator[str]:
     yield f"{subject}: {len(checks)} checks, run them with `nodedoctor {subject}`"
     width = max(len(check.id) for check in checks) + 2
     for check in checks:
-        yield from _wrapped(f"  {check.id:<{width}}{check.title}", " " * (width + 2))
-    yield from _end("; ".join(sorted({check.where for check in checks})))
+        yield from wrapped(f"  {check.id:<{width}}{check.title}", " " * (width + 2))
+    yield from source_lines("; ".join(sorted({check.where for check in checks})))
 
 
 def _fact(word: str, facts: tuple[Fact, ...]) -> Iterator[str] | None:
     found = next((fact for fact in facts if word.lower() in (fact.name, fact.cls.__name__.lower())), None)
-    return None if found is None else _fact_lines(found)
-
-
-def _fact_lines(fact: Fact) -> Iterator[str]:
-    sources = [source if isinstance(source, str) else source.__name__ for source in fact.sources]
-    yield f"{fact.name}: a fact of the node"
-    yield from _text(fact.about)
-    yield from _fields(fact.cls)
-    yield ""
-    yield from _label("Read from", ", ".join(sources))
-    yield from _end(fact.cls.__module__)
-
-
-def _fields(cls: type, known: tuple[type, ...] = ()) -> Iterator[str]:
-    """Each field of a fact with its type and unit, each property with what it says, then its parts."""
-    types = get_type_hints(cls)
-    names = [name for name in getattr(cls, "__slots__", ()) or types if name in types and name[:1] != "_"]
-    yield ""
-    yield f"Fields of {cls.__name__}"
-    for name in names:
-        unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
-        kind = types[name].__name__ if isinstance(types[name], type) else str(types[name])
-        plain = re.sub(r"(?<![\w.])(?:[a-z_]+\.)+(?=\w)", "", kind).replace("NoneType", "None")
-        yield from _wrapped(f"  {name}: {plain}{f', in {unit}' if unit else ''}", "    ")
-    for name, value in vars(cls).items():
-        if isinstance(value, property) and value.__doc__ and name[:1] != "_":
-            yield from _wrapped(f"  {name}: {' '.join(value.__doc__.split(chr(10) * 2)[0].split())}", "    ")
-    parts = dict.fromkeys(part for name in names for part in _records(types[name]))
-    for part in parts:
-        if part not in (cls, *known):
-            yield ""
-            yield from _text(inspect.getdoc(part) or "", indent=0)
-            yield from _fields(part, (cls, *known, *parts))
-
-
-def _records(kind: object) -> Iterator[type]:
-    """The records of ours in a type: Gpu in `tuple[Gpu, ...]`."""
-    if isinstance(kind, type) and kind.__module__.startswith("nodedoctor.facts") and get_type_hints(kind):
-        yield kind
-    for inner in get_args(kind):
-        yield from _records(inner)
-
-
-def _text(text: str, indent: int = 2, hang: int = 0) -> Iterator[str]:
-    """A paragraph, nothing for an empty text."""
-    if text:
-        yield from _wrapped(" " * indent + text, " " * (indent + hang))
-
-
-def _label(name: str, text: str) -> Iterator[str]:
-    """A labelled line, nothing for an empty text."""
-    if text:
-        yield from _wrapped(f"{name:<{LABEL}}{text}", " " * LABEL)
-
-
-def _steps(heading: str, steps: Iterable[str]) -> Iterator[str]:
-    yield ""
-    yield heading
-    for number, step in enumerate(steps, 1):
-        yield from _wrapped(f"  {number}. {step}", " " * 5)
-
-
-def _end(source: str, unverified: bool = False) -> Iterator[str]:
-    if unverified:
-        yield from _label("Caution", "not every entry was verified against its source")
-    yield ""
-    for part in source.split("; "):
-        # The first word, usually an address, stays beside its label however long it is.
-        yield from (line.replace("\0", " ") for line in _wrapped(f"Source:\0{part}", " " * 8))
-
-
-def _wrapped(text: str, later: str) -> list[str]:
-    """Lines of at most 80 columns; a word that is longer stands alone, so that it can be copied."""
-    return textwrap.wrap(text, WIDTH, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
+    return None if found is None else fact_lines(found)

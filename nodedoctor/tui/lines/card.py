@@ -19,6 +19,7 @@ from nodedoctor.tui.lines.home import title_of
 from nodedoctor.tui.lines.ticket import keyed, steps_of
 from nodedoctor.tui.state import State
 from nodedoctor.tui.theme import DANGER, LABEL, QUIET, STYLE, Para, height
+from nodedoctor.wording import count_with_noun
 
 _AMPLE = 16
 """Lines of proof where everything fits with them; ours."""
@@ -100,7 +101,7 @@ def _proof(page: CausePage, room: Size | None, most: int, tall: int) -> Iterator
     """So many lines of the evidence at most, each so tall on the screen."""
     shown = page.proof[:most]
     for number, line in enumerate(shown, 1):
-        more = f"   (+{len(page.proof) - number} lines: enter)"
+        more = f"   (+{count_with_noun(len(page.proof) - number, 'line')}: enter)"
         more = more if number == len(shown) < len(page.proof) else ""
         if room and 10 + len(line) + len(more) > room.width * tall:
             more = ""  # it is cut, which says that there is more
