@@ -35,6 +35,9 @@ def test_an_error_is_of_the_one_process_that_ended(fault: str, first: bool, tmp_
         ("**Error:** no space", "Error: no space"),
         ("fn(*args, **kwargs) and fn(**a, **b)", "fn(*args, **kwargs) and fn(**a, **b)"),
         ("2**3 + 4**5", "2**3 + 4**5"),
+        ("address: [10.0.1.7](http://10.0.1.7/) port", "address: 10.0.1.7 port"),
+        ("mail [ml@a.org](mailto:ml@a.org)", "mail ml@a.org"),
+        ("index[0](x) and [rank0](http://n1/)", "index[0](x) and [rank0](http://n1/)"),
         ("***** Running training *****", "***** Running training *****"),
         (
             "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED ***",
@@ -42,7 +45,7 @@ def test_an_error_is_of_the_one_process_that_ended(fault: str, first: bool, tmp_
         ),
     ],
 )
-def test_bold_words_are_words(marked: str, shown: str) -> None:
+def test_marks_of_a_page_are_none_of_the_text(marked: str, shown: str) -> None:
     assert plain_text(marked) == shown
 
 

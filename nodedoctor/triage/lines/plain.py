@@ -25,6 +25,8 @@ _NUMBER = re.compile(rf"^(?:{_TAG})*<(a|b|span|div|td)(?: [^<>]{{0,200}})?>\s*\d
 _CELLS = re.compile(r"</td>\s*<td(?: [^<>]{0,200})?>")
 _BOLD = re.compile(r"(?<![\w*])\*\*(?=[\w`\[(])([^*\n]{1,80})(?<=[\w`\]).:!])\*\*(?![\w*])")
 """Words that a chat or an issue shows in bold."""
+_LINK = re.compile(r"\[([^\[\]\s]{1,200})\]\((?:https?://|mailto:)?\1/?\)")
+"""An address that a chat or an issue made a link to itself."""
 _UNSEEN = "\ufeff\0\u200b\u200c\u200d\u200e\u2060"
 """Characters of no width, which pages and chats put between what is copied from them."""
 
@@ -43,6 +45,8 @@ def plain_text(text: str) -> str:
     if "&" in text:
         text = _ENTITIES.sub(lambda match: html.unescape(match[0]).replace("\xa0", " "), text)
         text = _COLOUR.sub("", text) if "\x1b" in text else text
+    if "](" in text:
+        text = _LINK.sub(r"\1", text)
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
     return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "`" else text
