@@ -233,6 +233,30 @@ def test_a_task_that_is_a_launcher_is_no_rank(end: str, tmp_path: Path) -> None:
     assert _named(tmp_path, text + agent) == set()
 
 
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "srun: Terminating job step 17.0",
+        "srun: launch/slurm: _step_signal: Terminating StepId=17.0",
+        "slurmstepd: error: *** STEP 17.0 ON n1 CANCELLED AT 2026-07-14T08:00:36 ***",
+    ],
+)
+@pytest.mark.parametrize("guilty", [0, 5])
+@pytest.mark.parametrize("listed", [False, True])
+def test_what_slurm_kills_behind_an_exit_is_not_guilty(
+    listed: bool, guilty: int, stop: str, tmp_path: Path
+) -> None:
+    others = _others(guilty, 8)
+    killed = [f"tasks {others[0]},{others[1]}", f"tasks {others[2]}-{others[2] + 1}"] if listed else []
+    killed += [f"task {rank}" for rank in others]
+    text = f"srun: error: n1: task {guilty}: Exited with exit code 1\n{stop}\n"
+    text += "".join(f"srun: error: n1: {which}: Killed\n" for which in killed)
+    verdict = judged(tmp_path, text).verdict
+    assert [who.rank for who in verdict.culprits] in ([guilty], [])
+    assert [who.rank for who in verdict.culprits or verdict.parties] == [guilty]
+    assert "SIGKILL" not in verdict.headline
+
+
 @pytest.mark.parametrize("per_task", [2, 4, 8])
 def test_a_task_that_prints_for_other_ranks_is_no_rank(per_task: int, tmp_path: Path) -> None:
     """What srun says of such a task is about a node."""

@@ -11,6 +11,7 @@ from nodedoctor.triage.describe import blameable_identities, describe_identities
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
 from nodedoctor.triage.patterns.ray import ActorDied
@@ -54,6 +55,8 @@ def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     if not deaths:
         return
     first = _first_look(deaths) or _before_stop(timeline, deaths)
+    if not first:
+        return
     hard = [event for event in first if event.what.signal != 6]
     chosen = hard or first
     signal = chosen[0].what.signal
@@ -330,12 +333,25 @@ def _first_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
 
 
 def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
-    """Deaths before the launcher stopped the others; all when it never says so."""
-    stops = [stop for stop in timeline.of_kind(PeersTerminated) if "closing signal" not in stop.text]
+    """Deaths before the launcher stopped the others; all when it never says so.
+
+    Behind the stop nobody is named, and a SIGKILL is the stop's own where a process had exited before it.
+    """
+    stops: list[Event[Any]] = [
+        stop
+        for stop in (*timeline.of_kind(PeersTerminated), *timeline.of_kind(CancelledByUser))
+        if "closing signal" not in stop.text
+    ]
     early = before_stop(deaths, stops)
     early_ids = {id(event) for event in early}
     early += [event for event in crashes.self_reported(deaths, early) if id(event) not in early_ids]
-    return early or [Event(e.what, e.place, Identity(), e.time, e.text) for e in deaths]
+    if early:
+        return early
+    exits = [
+        exited for exited in timeline.of_kind(ProcessExit) if exited.what.code and not exited.what.signal
+    ]
+    late = [event for event in deaths if event.what.signal != 9] if before_stop(exits, stops) else deaths
+    return [replace(event, what=replace(event.what, tasks=()), who=Identity()) for event in late]
 
 
 RULES = (

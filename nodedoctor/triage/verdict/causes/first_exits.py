@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.describe import blameable_identities
@@ -102,9 +103,9 @@ def _is_lowest(event: Event[ProcessExit]) -> bool:
     return "local_rank: " in event.text and not event.what.at and not _is_entry(event)
 
 
-def before_stop(
-    ends: list[Event[ProcessExit]], stops: Sequence[Event[PeersTerminated]]
-) -> list[Event[ProcessExit]]:
-    """The ends before their launcher began to stop the others, where it says so."""
-    first = {event.place.source: event.place.offset for event in reversed(stops)}
+def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[Any]]) -> list[Event[ProcessExit]]:
+    """The ends before their launcher or scheduler began to stop the others, where it says so."""
+    first: dict[str, int] = {}
+    for stop in stops:
+        first[stop.place.source] = min(stop.place.offset, first.get(stop.place.source, stop.place.offset))
     return [e for e in ends if e.place.offset < first.get(e.place.source, e.place.offset + 1)]
