@@ -91,6 +91,18 @@ def test_what_a_program_retells_last_is_its_end(frame, tmp_path):
         assert judged(tmp_path, f"loading the model\n{line}\n{end}").verdict.cause == "peer_cuda_oom"
 
 
+@pytest.mark.parametrize(("function", "cause"), [("<module>", "peer_cuda_oom"), ("evaluate", "undetermined")])
+def test_what_leaves_the_program_itself_is_its_end(function, cause, tmp_path):
+    """loguru catches what a decorated function raises; behind the one that a program begins with comes nothing."""
+    text = (
+        f"2026-05-23 19:40:43 | ERROR    | __main__:138 - An error has been caught in function '{function}',"
+        " process 'MainProcess' (5705), thread 'MainThread' (1399):\nTraceback (most recent call last):\n"
+        '  File "train.py", line 138, in <module>\n    main(exp, args)\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    )
+    assert judged(tmp_path, f"loading the model\n{text}").verdict.cause == cause
+
+
 @pytest.mark.parametrize("frame", some(FRAMES, 4))
 def test_a_healthy_log_stays_healthy_beside_handled_errors(frame, tmp_path):
     steps = "".join(f"step {n}/100 loss: 2.{n:02}\n" for n in range(1, 101))

@@ -98,6 +98,8 @@ _IGNORED = re.compile(r"Exception ignored in|Error in atexit|(?:-{3} )?Logging e
 them and goes on."""
 _IN_THREAD = re.compile(r"Exception in thread \S")
 """How `threading.excepthook` begins: the thread ends, and its process goes on."""
+_LEFT_MAIN = re.compile(r"An error has been caught in function '<module>', process '")
+"""loguru's `catch` (loguru/_logger.py) around what the program itself called: nothing of it is left."""
 _WARNS = re.compile(r"\bwarn|\braise\b")
 """Source at which a traceback ends in a warning: with `-W error` Python raises them."""
 
@@ -107,8 +109,8 @@ def _announced_manner(line: Line | None) -> Assertion:
 
     Python goes on after `__del__` and a logged warning.
     """
-    if line is None or line.severity:  # a library of C++ says nothing of a traceback of Python
-        return "plain"
+    if line is None or line.severity or _LEFT_MAIN.search(line.text):
+        return "plain"  # a library of C++ says nothing of a traceback of Python
     if _IGNORED.match(line.text):
         return "handled"
     leads = line.text.endswith(":") or (line.level in ("W", "I", "D") and counts_tries(line.text))
