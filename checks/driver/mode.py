@@ -46,16 +46,7 @@ _PERSIST = Fix(
 )
 
 
-@check(
-    "driver.persistence",
-    "Persistence mode",
-    tags={"fast"},
-    without=(
-        Machine,
-        Services,
-        Container,
-    ),
-)
+@check("driver.persistence", "Persistence mode", tags={"fast"}, without=(Machine, Services, Container))
 def persistence(
     gpus: Gpus, machine: Machine | None, services: Services | None, container: Container | None
 ) -> Iterator[Finding]:

@@ -26,16 +26,7 @@ _RAY = ("raylet", "ray-worker", "gcs-server")
 _NEAR_THE_LIMIT = 0.8  # of the open files allowed; sockets of one more communicator come in hundreds
 
 
-@check(
-    "limits.shm",
-    "Shared memory (/dev/shm)",
-    tags={"fast"},
-    without=(
-        Container,
-        Pci,
-        Driver,
-    ),
-)
+@check("limits.shm", "Shared memory (/dev/shm)", tags={"fast"}, without=(Container, Pci, Driver))
 def shm(
     limits: Limits,
     container: Container | None,
@@ -240,16 +231,7 @@ def _judge_memlock(
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 
-@check(
-    "limits.nofile",
-    "Open files (RLIMIT_NOFILE)",
-    tags={"fast"},
-    without=(
-        Container,
-        Pci,
-        Driver,
-    ),
-)
+@check("limits.nofile", "Open files (RLIMIT_NOFILE)", tags={"fast"}, without=(Container, Pci, Driver))
 def nofile(
     limits: Limits,
     processes: Processes | None,

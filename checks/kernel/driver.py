@@ -165,9 +165,5 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
         )
     advice = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power-cycle the node."
     return Fix(
-        advice,
-        (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")),
-        "investigate",
-        "nothing",
-        "nodedoctor driver",
+        advice, (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")), "investigate", "nothing", "nodedoctor driver"
     )

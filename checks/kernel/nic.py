@@ -71,21 +71,13 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "Update driver and firmware together; check the switch for pause frames.",
         "investigate",
     ),
-    "module": (
-        "its cable module reports an error",
-        "Reseat or replace cable and transceiver.",
-        "replace",
-    ),
+    "module": ("its cable module reports an error", "Reseat or replace cable and transceiver.", "replace"),
     "power": (
         "too little power for it or its cable module",
         "Check the slot's power limit and the module's power class.",
         "investigate",
     ),
-    "temperature": (
-        "it or its cable module is too hot",
-        "Check air flow and fans.",
-        "investigate",
-    ),
+    "temperature": ("it or its cable module is too hot", "Check air flow and fans.", "investigate"),
 }
 
 

@@ -137,10 +137,7 @@ _ASLEEP = (
     _UNINTERRUPTIBLE,
     look("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
 )
-_MOUNTS = (
-    look("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
-    _UNINTERRUPTIBLE,
-)
+_MOUNTS = (look("findmnt -t nfs,nfs4,cifs,lustre,ceph"), _UNINTERRUPTIBLE)
 
 
 def _stalled(events: list[Stall], log: KernelLog) -> Finding:

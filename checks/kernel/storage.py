@@ -42,11 +42,7 @@ _STORAGE: dict[StorageKind, tuple[str, str, Action]] = {
         "Check the disk's SMART data and replace the disk if it has errors.",
         "investigate",
     ),
-    "timeout": (
-        "commands timed out",
-        "Update the disk's firmware; replace it if it returns.",
-        "investigate",
-    ),
+    "timeout": ("commands timed out", "Update the disk's firmware; replace it if it returns.", "investigate"),
     "interrupt": ("completions arrived without interrupt", "Update kernel and disk firmware.", "investigate"),
 }
 
@@ -126,10 +122,7 @@ def _look_at_disk(device: str) -> tuple[Step, ...]:
 
 
 _NAMES = {"lustre": "Lustre", "ceph": "Ceph"}
-_SERVERS = {
-    "lustre": (look("lfs check servers"),),
-    "ceph": (look("findmnt -t ceph"),),
-}
+_SERVERS = {"lustre": (look("lfs check servers"),), "ceph": (look("findmnt -t ceph"),)}
 
 
 def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
@@ -198,11 +191,7 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
     if kind == "hot":
         steps = (look("sudo ipmitool sdr type Temperature"), look("sudo ipmitool sdr type Fan"))
         fix = Fix(
-            "Check fans, filters and CPU coolers.",
-            steps,
-            "investigate",
-            "nothing",
-            "nodedoctor kernel.cpu",
+            "Check fans, filters and CPU coolers.", steps, "investigate", "nothing", "nodedoctor kernel.cpu"
         )
     else:
         steps = (look("sudo ras-mc-ctl --errors"), look("sudo ipmitool sel list | tail -20"))

@@ -42,15 +42,7 @@ _NAMED: Mapping[int, tuple[str, ...]] = {
 """Checks that see, on the same GPU, what an error is about (NVIDIA's catalogue, resolution buckets)."""
 
 
-@check(
-    "kernel.xid",
-    "GPU errors (Xid)",
-    tags={"fast"},
-    without=(
-        Gpus,
-        Pci,
-    ),
-)
+@check("kernel.xid", "GPU errors (Xid)", tags={"fast"}, without=(Gpus, Pci))
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: its meaning in NVIDIA's catalogue, its GPU and its process.
 

@@ -14,12 +14,7 @@ from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 
-@check(
-    "ib.sm",
-    "InfiniBand subnet manager",
-    tags={"fast", "ib"},
-    explained_by=("ib.ports",),
-)
+@check("ib.sm", "InfiniBand subnet manager", tags={"fast", "ib"}, explained_by=("ib.ports",))
 def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """State Initializing, and the subnet manager's address (LID), of InfiniBand rails with a link.
 

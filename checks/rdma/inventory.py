@@ -22,12 +22,7 @@ _ODD_PART = 4
 """At most one GPU in so many may have fewer adapters than the others, or the machine is built like that."""
 
 
-@check(
-    "nic.inventory",
-    "NICs present and linked",
-    tags={"fast", "ib", "pcie"},
-    stage="preview",
-)
+@check("nic.inventory", "NICs present and linked", tags={"fast", "ib", "pcie"}, stage="preview")
 def inventory(
     pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -131,11 +126,7 @@ def _lost_adapters() -> Fix:
     return Fix(
         "A NIC may have fallen off the bus: check the kernel log and the firmware's device list, then "
         "power-cycle the node. If it is still missing, replace the NIC, its riser or cable.",
-        (
-            look("lspci -tv"),
-            look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
-            keep("sudo lspci -vvv"),
-        ),
+        (look("lspci -tv"), look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"), keep("sudo lspci -vvv")),
         "drain",
         "every job on this node",
         "nodedoctor nic.inventory",

@@ -26,12 +26,7 @@ PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80",
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check(
-    "stack.nccl-loaded",
-    "NCCL loaded by running ranks",
-    tags={"fast"},
-    without=(Libraries,),
-)
+@check("stack.nccl-loaded", "NCCL loaded by running ranks", tags={"fast"}, without=(Libraries,))
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
     """The libnccl mapped by every running rank, Ray worker and inference engine, and its version.
 
@@ -60,10 +55,7 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
         yield Finding.info(
             f"running: NCCL {only}; new processes load {won[1].version}",
             subject="library:libnccl",
-            evidence=[
-                *_line(loaded.mapped[0]),
-                *resolved_said(won[0]),
-            ],
+            evidence=[*_line(loaded.mapped[0]), *resolved_said(won[0])],
         )
 
 

@@ -159,12 +159,7 @@ def _of_ray(target: TargetPython, asked: Requirement) -> Finding:
     return Finding.fail(summary, subject=subject, evidence=evidence, fix=fix)
 
 
-@check(
-    "stack.lambda",
-    "Lambda Stack and torch",
-    tags={"fast"},
-    without=(Container,),
-)
+@check("stack.lambda", "Lambda Stack and torch", tags={"fast"}, without=(Container,))
 def lambda_stack(
     system: SystemPackages,
     target: TargetPython | None,

@@ -170,11 +170,7 @@ NO_DEVICES = Fix(
 )
 NODES = Fix(
     "Give the user access to the device nodes: usually all users can read and write them.",
-    (
-        look("ls -l /dev/nvidia*"),
-        look("grep DeviceFile /proc/driver/nvidia/params"),
-        look("id"),
-    ),
+    (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,

@@ -304,11 +304,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
     ),
     "network_ib": (
         ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
-        (
-            "Exclude the NIC or the node until it is repaired.",
-            (),
-            "config",
-        ),
+        ("Exclude the NIC or the node until it is repaired.", (), "config"),
     ),
     "network_socket_interface": (
         (
@@ -316,11 +312,7 @@ _FIXES: dict[Cause, tuple[Row, ...]] = {
             ("ip -br addr", "ip route"),
             "investigate",
         ),
-        (
-            "Check address, port and firewall of the rendezvous.",
-            (),
-            "investigate",
-        ),
+        ("Check address, port and firewall of the rendezvous.", (), "investigate"),
     ),
     "p2p_pcie_acs_iommu": (
         (

@@ -99,10 +99,7 @@ def _fix_xid(what: XidReported) -> Fixes:
     meaning = Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),))
     if of_program(what):
         return (*_CUDA_FAULT, meaning)
-    return (
-        meaning,
-        Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
-    )
+    return (meaning, Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"))
 
 
 def _fix_unjoined(what: ClientsMissing) -> Fixes:
@@ -110,7 +107,7 @@ def _fix_unjoined(what: ClientsMissing) -> Fixes:
     return (
         Fix(
             f"Find the {absent} missing: no log of its own, an error before torch.distributed"
-            " began, or a node that cannot reach the store's address.",
+            " began, or a node that cannot reach the store's address."
         ),
         Fix(f"Compare WORLD_SIZE ({what.expected}) with the processes that the launchers start together."),
     )
@@ -196,10 +193,7 @@ def _fix_exit(signal: int | None) -> Fixes:
     if signal == 7:
         text = "It accessed mapped memory without backing: most often /dev/shm is full."
         return (
-            Fix(
-                text,
-                (look("df -h /dev/shm"), look("dmesg -T | grep -iE 'memory failure|mce|hardware'")),
-            ),
+            Fix(text, (look("df -h /dev/shm"), look("dmesg -T | grep -iE 'memory failure|mce|hardware'"))),
         )
     if signal not in (4, 8, 11):
         return ()
@@ -370,11 +364,7 @@ _UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slu
     Fix(
         "Read the log of slurmd on that node, compare its clock with the others', and diagnose it before the"
         " next job.",
-        (
-            look("journalctl -u slurmd -n 50 --no-pager"),
-            look("timedatectl"),
-            look("nodedoctor"),
-        ),
+        (look("journalctl -u slurmd -n 50 --no-pager"), look("timedatectl"), look("nodedoctor")),
         "drain",
     ),
 )
@@ -450,7 +440,7 @@ _BY_FAMILY: dict[str, Fixes] = {
     ),
     "incomplete-file": _make_fix(
         "The file is not complete, as after a save or a download that was cut off: load the checkpoint before"
-        " it, or fetch it again.",
+        " it, or fetch it again."
     ),
     "other-checkpoint": _make_fix(
         "The checkpoint is of another model or another split of it: compare the names and shapes in the"
