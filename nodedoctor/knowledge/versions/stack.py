@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows, rows
 from nodedoctor.record import field, record
 
 
@@ -92,28 +92,13 @@ class PackageNote:
     unverified: bool = False
 
 
-@cache
-def releases() -> tuple[PackageRelease, ...]:
-    """All releases of all packages, newest first within a package."""
-    return rows("stack_pins", "packages", PackageRelease)
-
-
-@cache
-def ray_ranges() -> tuple[RayRange, ...]:
-    """All ranges of Ray releases, oldest first."""
-    return rows("stack_pins", "ray", RayRange)
-
-
-@cache
-def cupy_packages() -> tuple[Cupy, ...]:
-    """All CuPy distributions."""
-    return rows("stack_pins", "cupy", Cupy)
-
-
-@cache
-def build_tags() -> tuple[BuildTag, ...]:
-    """All grammars of local versions."""
-    return rows("stack_pins", "build_tags", BuildTag)
+releases = cached_rows("stack_pins", "packages", PackageRelease)
+"""All releases of all packages, newest first within a package."""
+ray_ranges = cached_rows("stack_pins", "ray", RayRange)
+"""All ranges of Ray releases, oldest first."""
+cupy_packages = cached_rows("stack_pins", "cupy", Cupy)
+build_tags = cached_rows("stack_pins", "build_tags", BuildTag)
+"""All grammars of local versions."""
 
 
 @cache
