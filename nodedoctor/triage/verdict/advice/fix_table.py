@@ -1,35 +1,30 @@
 """The fixes of triage that are the same for any line, as text tables, and the reader of their rows.
 
-A row is one fix. It begins at the margin with the names that it repairs and, behind two blanks, its action,
-which is to investigate where none is given. Its text is indented by two blanks, its commands by four, one a
-line. Several rows of one name are its fixes in order, least effort first. Lines behind `#` give a reason.
+A row is one fix (`text_table`): its name is all the names that it repairs, its flag the action, which is
+to investigate where none is given, its sentence the text, and its lines are commands. Several rows of one
+name are its fixes in order, least effort first.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import cast, get_args
 
 from nodedoctor.model import Action, Fix, Step
 from nodedoctor.steps import as_steps, drastic, looks
+from nodedoctor.text_table import table_rows
 
 Fixes = tuple[Fix, ...]
-
-_ROW = re.compile(r"^(?!#)\S.*(?:\n .*)*", re.MULTILINE)
 
 
 def read_fixes(table: str) -> dict[str, Fixes]:
     """The fixes of a table, by the names of what they repair."""
     fixes: dict[str, Fixes] = {}
-    for row in _ROW.findall(table):
-        head, *below = row.splitlines()
-        names, _, action = head.partition("  ")
-        assert action in ("", *get_args(Action)), head
-        text = " ".join(line.strip() for line in below if not line.startswith("    "))
-        commands = [line.strip() for line in below if line.startswith("    ")]
-        fix = Fix(text, steps_of(commands), cast(Action, action or "investigate"))
-        for name in names.split():
+    for row in table_rows(table):
+        action = next(iter(row.flags), "investigate")
+        assert action in get_args(Action), row.name
+        fix = Fix(row.sentence, steps_of(row.lines), cast(Action, action))
+        for name in row.name.split():
             fixes[name] = (*fixes.get(name, ()), fix)
     return fixes
 
