@@ -50,8 +50,8 @@ def driver(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -
     - NV_ERR_RESET_REQUIRED
     """
     told: dict[tuple[object, ...], list[DriverEvent]] = {}
-    for event in log.driver:
-        if event.kind in ("boot", "loaded", "reset", "bound") or not log.counts(event.when, moment):
+    for event in log.since(log.driver, moment):
+        if event.kind in ("boot", "loaded", "reset", "bound"):
             continue
         if event.kind not in _SYMPTOMS or not _has_xid(event, log):
             told.setdefault((event.kind, event.device, event.gpu, _helper(event)), []).append(event)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import CpuEvent, StorageEvent, StorageKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
 from nodedoctor.steps import look
 
@@ -63,10 +64,7 @@ def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - nvme nvme0: controller is down
     - EXT4-fs error
     """
-    by_device: dict[str, list[StorageEvent]] = {}
-    for event in log.storage:
-        if log.counts(event.when, moment):
-            by_device.setdefault(event.device, []).append(event)
+    by_device = group_by(log.since(log.storage, moment), lambda event: event.device)
     findings = [
         one.explained_by(*_failures_of(device))
         for device, events in by_device.items()
@@ -162,7 +160,7 @@ def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - mce: [Hardware Error]: Machine check events logged
     """
-    events = [event for event in log.cpus if log.counts(event.when, moment)]
+    events = log.since(log.cpus, moment)
     now = [event for event in events if event.when.at >= log.booted]
     findings: list[Finding] = []
     for kind in _MEANING:

@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.infiniband import rails_of
 from nodedoctor.model import Finding, Fix, file_reading, reading
 from nodedoctor.steps import keep, look
@@ -179,9 +180,7 @@ def _other_link(
         for hca in rdma.hcas
         if hca.physfn is None and hca.ports and hca.pci_address in (places or _all(nics))
     ]
-    kinds: dict[str | None, list[Hca]] = {}
-    for hca in rails:
-        kinds.setdefault(hca.hca_type, []).append(hca)
+    kinds = group_by(rails, lambda hca: hca.hca_type)
     for like in kinds.values():
         if not gpus or len(like) != gpus:
             continue

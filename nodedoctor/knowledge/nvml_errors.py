@@ -256,17 +256,3 @@ WAIT = Fix(
     disturbs="nothing",
     verify=VERIFY,
 )
-FABRIC = Fix(
-    "Restart the fabric manager: without it no CUDA program starts on a board with NVSwitches.",
-    (
-        look("nodedoctor fabric"),
-        last_resort(
-            "sudo systemctl restart nvidia-fabricmanager",
-            when="no job runs on this node",
-            disturbs=_EVERY_JOB,
-        ),
-    ),
-    action="restart-service",
-    disturbs=_EVERY_JOB,
-    verify="nodedoctor fabric",
-)

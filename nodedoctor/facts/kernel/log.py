@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
@@ -30,6 +30,8 @@ from nodedoctor.json_shapes import answer
 from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import as_dict, field, record, replace
 from nodedoctor.wording import count_with_noun
+
+E = TypeVar("E", bound=LogEvent)
 
 WAY_OUT = (
     "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
@@ -168,11 +170,13 @@ class KernelLog:
         """Where in the log the running kernel starts, 0 when it holds one boot only."""
         return max((event.when.at for event in self.driver if event.kind == "boot"), default=0)
 
-    def counts(self, when: When, moment: Moment) -> bool:
-        """Whether a line is not older than --since, as far as its time can be told."""
-        if moment.since is None or not when.absolute or when.seconds is None:
-            return True
-        return when.seconds >= moment.since.timestamp()
+    def since(self, events: Iterable[E], moment: Moment) -> list[E]:
+        """Those that are not older than --since, as far as their times can be told."""
+        if moment.since is None:
+            return list(events)
+        begin = moment.since.timestamp()
+        dated = ((event, event.when.seconds if event.when.absolute else None) for event in events)
+        return [event for event, seconds in dated if seconds is None or seconds >= begin]
 
     def starts(self, device: str | None = None, *, any_device: bool = False) -> tuple[When, ...]:
         """When kernel, driver or that device, or any, started anew."""
