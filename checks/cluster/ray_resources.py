@@ -37,15 +37,7 @@ _ROOTS = {"no-descriptors": tuple(f"limits.nofile@{role}" for role in ("raylet",
 """Checks that look at the same trouble where it comes from."""
 
 
-@check(
-    "ray.resources",
-    "Ray resources and pending work",
-    tags={"ray"},
-    without=(
-        Pci,
-        Driver,
-    ),
-)
+@check("ray.resources", "Ray resources and pending work", tags={"ray"}, without=(Pci, Driver))
 def ray_resources(
     session: RaySession | None,
     cluster: RayCluster | None,
@@ -131,11 +123,7 @@ def _store(session: RaySession, limits: Limits | None) -> Iterator[Finding]:
     if store > shm.size_gib:
         text = "Increase the size of /dev/shm, or start Ray with a smaller --object-store-memory."
         fix = Fix(
-            text,
-            (look("df -h /dev/shm"),),
-            "restart-service",
-            RESTART,
-            "nodedoctor ray.resources limits.shm",
+            text, (look("df -h /dev/shm"),), "restart-service", RESTART, "nodedoctor ray.resources limits.shm"
         )
         summary = f"object store {store:.1f} GiB, larger than /dev/shm ({shm.size_gib:.1f} GiB)"
         yield Finding.warn(summary, subject="ray:object-store", evidence=evidence, fix=fix)

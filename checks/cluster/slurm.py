@@ -15,13 +15,7 @@ _SERVICES = ("persistenced", "fabricmanager", "dcgm")
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
-@check(
-    "slurm.gres",
-    "Slurm GPUs (GRES)",
-    tags={"slurm"},
-    without=(Processes,),
-    stage="preview",
-)
+@check("slurm.gres", "Slurm GPUs (GRES)", tags={"slurm"}, without=(Processes,), stage="preview")
 def gres(
     node: SlurmNode | None, env: Env | None, gpus: Gpus | None, processes: Processes | None
 ) -> Iterator[Finding]:

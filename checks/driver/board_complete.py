@@ -19,12 +19,7 @@ from nodedoctor.steps import look, repair
 from nodedoctor.wording import count_with_noun
 
 
-@check(
-    "driver.board-complete",
-    "GPU count of the board",
-    tags={"fast", "gpu"},
-    stage="preview",
-)
+@check("driver.board-complete", "GPU count of the board", tags={"fast", "gpu"}, stage="preview")
 def board_complete(board: Board, inventory: Inventory) -> Iterator[Finding]:
     """The number of GPUs on the PCI bus against the numbers that boards of their model ship with.
 

@@ -15,13 +15,7 @@ from nodedoctor.facts.host.machine import Machine
 from nodedoctor.facts.pci.pci import slot_said
 from nodedoctor.knowledge.error_codes import nvml_error
 from nodedoctor.knowledge.gpus import gpu_model, platforms_of
-from nodedoctor.knowledge.nvml_errors import (
-    DEVICES_LOST,
-    GIVE_GPUS,
-    NO_DRIVER,
-    OFF_THE_BUS,
-    OPEN_MODULES,
-)
+from nodedoctor.knowledge.nvml_errors import DEVICES_LOST, GIVE_GPUS, NO_DRIVER, OFF_THE_BUS, OPEN_MODULES
 from nodedoctor.model import Evidence, Expect, Finding, Fix
 from nodedoctor.wording import clause, count_with_noun
 
@@ -34,16 +28,8 @@ _HANGS = ("stuck", "timeout")
     "driver.gpus-present",
     "GPUs present and usable",
     tags={"fast"},
-    without=(
-        Machine,
-        Container,
-        Env,
-    ),
-    explained_by=(
-        "driver.answers",
-        "driver.module-userspace",
-        "driver.modules",
-    ),
+    without=(Machine, Container, Env),
+    explained_by=("driver.answers", "driver.module-userspace", "driver.modules"),
 )
 def gpus_present(
     inventory: Inventory,

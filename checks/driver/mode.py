@@ -1,6 +1,6 @@
 """Are the GPUs in a mode that fits training: persistence, MIG, compute mode, and no reset outstanding?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.services import Services
@@ -15,6 +15,8 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Finding, Fix, Reason
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import clause, count_with_noun, numbered, singular_or_plural
+
+from ..unavailable import all_of
 
 _MIG_GUIDE = "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"
 _UNSUPPORTED = frozenset({"NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "ARGUMENT_VERSION_MISMATCH", "NOT_ASKED"})
@@ -46,16 +48,7 @@ _PERSIST = Fix(
 )
 
 
-@check(
-    "driver.persistence",
-    "Persistence mode",
-    tags={"fast"},
-    without=(
-        Machine,
-        Services,
-        Container,
-    ),
-)
+@check("driver.persistence", "Persistence mode", tags={"fast"}, without=(Machine, Services, Container))
 def persistence(
     gpus: Gpus, machine: Machine | None, services: Services | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -76,7 +69,7 @@ def persistence(
     elif not told:
         yield _untold("persistence mode", [gpu.errors.get("persistence_mode") for gpu in gpus.gpus])
     elif not off:
-        yield _all_as_expected(gpus, f"persistence mode is on for {_all(told)}")
+        yield _all_as_expected(gpus, f"persistence mode is on for {all_of(told)}")
     else:
         said = [one for gpu in off for one in values(gpus.source, gpu, "persistence_mode")]
         said += [daemon.said] if daemon else []
@@ -125,7 +118,7 @@ def recovery_action(gpus: Gpus) -> Iterator[Finding]:
     elif len(silent) == len(gpus.gpus):
         yield _untold("a recovery action", [gpu.errors.get("recovery_action") for gpu in silent])
     elif not wanting:
-        yield _all_as_expected(gpus, f"no recovery action requested for {_all(gpus.gpus)}")
+        yield _all_as_expected(gpus, f"no recovery action requested for {all_of(gpus.gpus)}")
 
 
 def _wanted(gpu: Gpu) -> str | None:
@@ -156,7 +149,7 @@ def mode(gpus: Gpus) -> Iterator[Finding]:
     findings = [*_mig(gpus), *_compute(gpus), *_special(gpus)]
     yield from findings
     if not findings:
-        yield _all_as_expected(gpus, f"default mode on {_all(gpus.gpus)}")
+        yield _all_as_expected(gpus, f"default mode on {all_of(gpus.gpus)}")
 
 
 def _mig(gpus: Gpus) -> Iterator[Finding]:
@@ -252,11 +245,7 @@ def _untold(what: str, errors: list[str | None]) -> Finding:
     return Finding.skip(f"this driver or source does not report {what}")
 
 
-def _all(gpus: Sequence[Gpu]) -> str:
-    return f"all {len(gpus)} GPUs" if len(gpus) > 1 else "the GPU"
-
-
 def _which(some: list[Gpu], of: list[Gpu]) -> str:
     if len(some) == len(of):
-        return _all(of)
+        return all_of(of)
     return f"{numbered('GPU', (gpu.index for gpu in some))} ({len(some)} of {len(of)})"

@@ -3,14 +3,7 @@
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.driver.driver import (
-    LIBRARIES,
-    RIVALS,
-    UPGRADES_ON,
-    Driver,
-    module_line,
-    module_version,
-)
+from nodedoctor.facts.driver.driver import LIBRARIES, RIVALS, UPGRADES_ON, Driver, module_line, module_version
 from nodedoctor.facts.driver.nvidia_presence import NONE_HERE
 from nodedoctor.facts.driver.packages import DriverPackage, DriverPackages
 from nodedoctor.facts.gpu.evidence import init_evidence
@@ -66,12 +59,7 @@ _RIVAL = Fix(
     "driver.module-userspace",
     "Driver module and library versions",
     tags={"fast"},
-    without=(
-        DriverPackages,
-        Container,
-        Inventory,
-        Gpus,
-    ),
+    without=(DriverPackages, Container, Inventory, Gpus),
 )
 def module_userspace(
     driver: Driver | None,
@@ -246,15 +234,7 @@ def _loaded(driver: Driver) -> Iterator[Finding]:
         yield Finding.ok(f"{', '.join(name for name in known)} loaded{kind}")
 
 
-@check(
-    "driver.branch",
-    "Driver branch support",
-    tags={"fast"},
-    without=(
-        Driver,
-        Gpus,
-    ),
-)
+@check("driver.branch", "Driver branch support", tags={"fast"}, without=(Driver, Gpus))
 def branch(driver: Driver | None, gpus: Gpus | None, expect: Expect, moment: Moment) -> Iterator[Finding]:
     """The driver's branch against its end-of-life month, as NVIDIA publishes it.
 

@@ -31,12 +31,7 @@ _FOR_GUESTS = ("host-vgpu", "host-vsga")
 _LAUNCHED = ("rank", "ray-worker")
 
 
-@check(
-    "driver.processes",
-    "Stuck and leftover GPU processes",
-    tags={"fast"},
-    without=(Container,),
-)
+@check("driver.processes", "Stuck and leftover GPU processes", tags={"fast"}, without=(Container,))
 def processes(
     inventory: Inventory,
     gpus: Gpus | None,

@@ -23,8 +23,7 @@ _FIX = Fix(
         look("nvidia-imex-ctl -N"),
         look("sudo tail -50 /var/log/nvidia-imex.log"),
         repair(
-            "sudo systemctl start nvidia-imex",
-            when="its version and nodes_config.cfg are those of all trays",
+            "sudo systemctl start nvidia-imex", when="its version and nodes_config.cfg are those of all trays"
         ),
     ),
     "restart-service",
@@ -103,9 +102,6 @@ def _versions(packages: DriverPackages | None, driver: Driver | None) -> Iterato
         if package.name.startswith(_UNIT) and package.driver and loaded and package.driver != loaded:
             if packages is not None and packages.drivers() == (package.driver,):
                 continue  # both were upgraded and wait for a reboot: driver.module-userspace tells it
-            said = [
-                package.said,
-                module_version(),
-            ]
+            said = [package.said, module_version()]
             summary = f"{package.name} {package.driver}, driver {loaded}"
             yield Finding.warn(summary, subject="package:nvidia-imex", evidence=said, fix=_FIX)

@@ -28,10 +28,7 @@ _MODULE = Fix(
 )
 _MANAGER = Fix(
     "Install nvlsm of the driver's version beside the fabric manager, whose start script starts it.",
-    (
-        look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"),
-        look("ls /opt/nvidia/nvlsm/sbin"),
-    ),
+    (look("sudo journalctl -u nvidia-fabricmanager -b | tail -50"), look("ls /opt/nvidia/nvlsm/sbin")),
     "restart-service",
     "every job on the board's GPUs",
     "nodedoctor fabric",

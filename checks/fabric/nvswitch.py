@@ -14,12 +14,7 @@ from nodedoctor.wording import count_with_noun
 from .manager import GUIDE
 
 
-@check(
-    "fabric.nvswitch",
-    "NVSwitches present",
-    tags={"fast", "nvlink", "pcie"},
-    stage="preview",
-)
+@check("fabric.nvswitch", "NVSwitches present", tags={"fast", "nvlink", "pcie"}, stage="preview")
 def nvswitch(pci: Pci, board: Board) -> Iterator[Finding]:
     """The number of NVSwitches on the host's PCI bus against the board's, and whether each one responds.
 

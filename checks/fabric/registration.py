@@ -89,10 +89,7 @@ def _without_fabric(gpus: Gpus, board: Board | None) -> Finding:
 
 
 def _fabric(gpu: Gpu, source: str, young: bool) -> Iterator[Finding]:
-    said = [
-        *values(source, gpu, "fabric_state", "fabric_status"),
-        *identity_evidence(source, gpu),
-    ]
+    said = [*values(source, gpu, "fabric_state", "fabric_status"), *identity_evidence(source, gpu)]
     fix = look_at(
         gpu,
         f"{START.text} Check the kernel log for SXid and Xid, then reset all GPUs or reboot.",

@@ -103,10 +103,7 @@ def _same_version(driving: str, packages: DriverPackages | None, machine: Machin
     if tool == "apt":
         bare = installed and not installed[-1].isdecimal()
         name = _UNIT if bare else f"{_UNIT}-{branch}"
-        steps += (
-            look("apt-cache madison {}", name),
-            repair("sudo apt-get install {}", f"{name}={driving}*"),
-        )
+        steps += (look("apt-cache madison {}", name), repair("sudo apt-get install {}", f"{name}={driving}*"))
         steps.append(repair("sudo apt-mark hold {}", name, disturbs="its upgrades, until apt-mark unhold"))
     elif tool:
         steps.append(repair("sudo {} install {}", tool, f"{installed or _UNIT}-{driving}"))

@@ -169,10 +169,7 @@ def _slow(gpu: Gpu, clock: int, usual: float, source: str) -> Finding:
     said = values(source, gpu, "clock_sm_mhz", "clock_event_reasons", "power_draw_w", "temperature_c")
     summary = f"SM clock {clock} MHz, median of its peers {usual:.0f} MHz"
     text = "Check its power limit, temperature and processes; watch it next to the others under load."
-    steps = (
-        look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index),
-        look("nodedoctor watch"),
-    )
+    steps = (look("nvidia-smi -q -d CLOCK,PERFORMANCE,POWER -i {}", gpu.index), look("nodedoctor watch"))
     fix = look_at(gpu, text, "clock.outlier", steps)
     evidence = [*said, *identity_evidence(source, gpu)]
     return Finding.warn(summary, subject=gpu.subject, evidence=evidence, fix=fix)

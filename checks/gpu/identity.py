@@ -10,6 +10,7 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.evidence import identity_evidence, values
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Action, Evidence, Finding, Step
@@ -111,9 +112,7 @@ def identity(gpus: Gpus, board: Board | None) -> Iterator[Finding]:
         return
     models = list(odd_ones(gpus.gpus, MODEL))
     findings = [_other_model(odd, gpus.source) for odd in models]
-    kinds: dict[str | None, list[Gpu]] = {}
-    for gpu in gpus.gpus:
-        kinds.setdefault(gpu.name, []).append(gpu)
+    kinds = group_by(gpus.gpus, lambda gpu: gpu.name)
     looked: list[str] = []
     for like in kinds.values():
         looked += [name for name in compared(like, (*FUNCTIONS, *PARTS)) if name not in looked]

@@ -27,10 +27,7 @@ _COUNTS = ("ecc_volatile_uncorrectable", "ecc_aggregate_uncorrectable")
 _FLAGS = ("ecc_mode", "sram_threshold_exceeded", *_COUNTS)
 _SRAM_LIMIT = limit("ecc_sram_uncorrected_rma")
 _ROWS_LIMIT = limit("remapped_rows_max")
-_CORRECTED = (
-    ("sram", limit("ecc_sram_corrected_warn")),
-    ("dram", limit("ecc_dram_corrected_warn")),
-)
+_CORRECTED = (("sram", limit("ecc_sram_corrected_warn")), ("dram", limit("ecc_dram_corrected_warn")))
 
 
 @check("memory.ecc", "GPU memory errors (ECC)", tags={"fast", "gpu"}, explained_by=("memory.remap",))
@@ -85,10 +82,7 @@ def _off(gpu: Gpu, source: str, model: str) -> Finding:
     later = ", on after the next reset" if gpu.ecc_mode_pending else ""
     fix = Fix(
         "Enable ECC, unless it is off on purpose: without it a flipped bit corrupts weights silently.",
-        (
-            repair("sudo nvidia-smi -i {} -e 1", gpu.index),
-            *gpu_reset(gpu.handle),
-        ),
+        (repair("sudo nvidia-smi -i {} -e 1", gpu.index), *gpu_reset(gpu.handle)),
         "config",
         "processes on this GPU, at the reset that applies it",
         "nodedoctor memory.ecc",
@@ -161,12 +155,7 @@ def _memory_evidence(gpu: Gpu, source: str) -> list[Evidence]:
     return values(source, gpu, *(name for name in names if getattr(gpu, name) is not None))
 
 
-@check(
-    "memory.growth",
-    "GPU memory error rate",
-    tags={"gpu"},
-    explained_by=("memory.remap", "memory.ecc"),
-)
+@check("memory.growth", "GPU memory error rate", tags={"gpu"}, explained_by=("memory.remap", "memory.ecc"))
 def growth(gpus: Gpus, growth: ErrorGrowth) -> Iterator[Finding]:
     """Corrected memory errors that appear within a second.
 

@@ -92,10 +92,7 @@ def _judge(gpu: GpuLinks, source: str, gpus: Gpus | None, growth: ErrorGrowth | 
         "Reset the GPUs and watch the counters; if they grow again, request a replacement. Limits: "
         f"{CRC_PER_SECOND.source}."
     )
-    steps = (
-        look("nvidia-smi nvlink -e -i {}", gpu.index),
-        look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"),
-    )
+    steps = (look("nvidia-smi nvlink -e -i {}", gpu.index), look("sudo dmesg | grep -iE 'xid|sxid|nvlink'"))
     fix = look_at(known, text, "nvlink.errors", steps, "reset-gpu", "all GPUs of the board, during the reset")
     if growing:
         summary = f"error counters grow on {count_with_noun(len(growing), 'NVLink')}"

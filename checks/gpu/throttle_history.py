@@ -37,11 +37,7 @@ def _seconds(reason: str) -> Attribute[Gpu]:
     )
 
 
-@check(
-    "thermal.history",
-    "Throttling since boot",
-    tags={"fast", "gpu"},
-)
+@check("thermal.history", "Throttling since boot", tags={"fast", "gpu"})
 def history(gpus: Gpus, machine: Machine | None) -> Iterator[Finding]:
     """Time each GPU was throttled by heat or power since driver load, against uptime and peers.
 

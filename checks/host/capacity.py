@@ -138,15 +138,7 @@ def _swap(memory: Memory, cold: bool) -> Finding:
     return Finding.info(summary, subject="swap", evidence=evidence, fix=fix)
 
 
-@check(
-    "limits.disk",
-    "File systems",
-    tags={"fast"},
-    without=(
-        Processes,
-        Container,
-    ),
-)
+@check("limits.disk", "File systems", tags={"fast"}, without=(Processes, Container))
 def disk(disk: Disk, processes: Processes | None, container: Container | None) -> Iterator[Finding]:
     """The file systems behind /, /tmp, HOME, caches and Ray's files, and every network mount.
 
@@ -212,10 +204,7 @@ def _stopped(volume: Volume, subject: str, evidence: list[Evidence]) -> Finding:
     fix = Fix(
         "The kernel stopped writing after a device error: read its log, then drain the node, check "
         "the file system unmounted, and replace the disk if it reports errors.",
-        (
-            look("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"),
-            look("findmnt {}", volume.point),
-        ),
+        (look("sudo dmesg | grep -iE 'ext4|xfs|nvme|I/O error' | tail"), look("findmnt {}", volume.point)),
         action="drain",
         disturbs="every job on this node",
         verify="nodedoctor limits.disk",

@@ -25,15 +25,7 @@ _BLOCKED = 4
 """Processes asleep in the kernel at once from which it is no coincidence."""
 
 
-@check(
-    "host.pressure",
-    "Host pressure (CPU, memory, I/O)",
-    tags={"fast"},
-    without=(
-        Machine,
-        Processes,
-    ),
-)
+@check("host.pressure", "Host pressure (CPU, memory, I/O)", tags={"fast"}, without=(Machine, Processes))
 def pressure(limits: Limits, machine: Machine | None, processes: Processes | None) -> Iterator[Finding]:
     """Pressure stall information (PSI) of memory, I/O and CPU, load average, and processes in state D.
 

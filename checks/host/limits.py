@@ -1,6 +1,6 @@
 """Do shared memory, locked memory and open files suffice for training?"""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver
@@ -12,6 +12,7 @@ from nodedoctor.facts.host.limits import SHM, Bound, Limits, Memory, Shm, memory
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.facts.rdma.ports import Rails
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.fixes.limits import more_shm, raise_limit
 from nodedoctor.knowledge.limits import limit
 from nodedoctor.model import Evidence, Finding, Fix, Status, file_reading
@@ -26,16 +27,7 @@ _RAY = ("raylet", "ray-worker", "gcs-server")
 _NEAR_THE_LIMIT = 0.8  # of the open files allowed; sockets of one more communicator come in hundreds
 
 
-@check(
-    "limits.shm",
-    "Shared memory (/dev/shm)",
-    tags={"fast"},
-    without=(
-        Container,
-        Pci,
-        Driver,
-    ),
-)
+@check("limits.shm", "Shared memory (/dev/shm)", tags={"fast"}, without=(Container, Pci, Driver))
 def shm(
     limits: Limits,
     container: Container | None,
@@ -176,7 +168,9 @@ def memlock(
     if container is not None and container.inside and host is not None and not host.uverbs:
         needed = False
     runtime = container.runtime if container else None
-    for role, group in _by_role(processes.training if processes else ()).items():
+    for role, group in group_by(
+        processes.training if processes else (), lambda process: process.role
+    ).items():
         process = min(group, key=lambda one: _soft(one, "memlock_bytes"))
         bound = process.limits.get("memlock_bytes")
         fix = raise_limit("memlock", runtime, ray=role in _RAY)
@@ -240,16 +234,7 @@ def _judge_memlock(
     return Finding.warn(summary, subject=who, evidence=[evidence], fix=fix)
 
 
-@check(
-    "limits.nofile",
-    "Open files (RLIMIT_NOFILE)",
-    tags={"fast"},
-    without=(
-        Container,
-        Pci,
-        Driver,
-    ),
-)
+@check("limits.nofile", "Open files (RLIMIT_NOFILE)", tags={"fast"}, without=(Container, Pci, Driver))
 def nofile(
     limits: Limits,
     processes: Processes | None,
@@ -271,7 +256,7 @@ def nofile(
     """
     runtime = container.runtime if container else None
     training = processes.training if processes else ()
-    for group in _by_role(training).values():
+    for group in group_by(training, lambda process: process.role).values():
         process = min(group, key=_room)
         finding = _judge_nofile(process, process.limits.get("nofile"), len(group), runtime)
         yield finding.explained_by(*_started_by(process, "limits.nofile"))
@@ -348,13 +333,6 @@ def _whole_system(limits: Limits) -> Iterator[Finding]:
         evidence = [file_reading("limits", f"/proc/sys/fs/{name}") for name in ("file-nr", "file-max")]
         summary = f"{opened} of {most} open files used on the whole node"
         yield Finding.fail(summary, subject="node", evidence=evidence, fix=fix)
-
-
-def _by_role(processes: Iterable[Process]) -> dict[str, list[Process]]:
-    groups: dict[str, list[Process]] = {}
-    for process in processes:
-        groups.setdefault(process.role, []).append(process)
-    return groups
 
 
 def _soft(process: Process, name: str) -> tuple[bool, float]:

@@ -96,10 +96,7 @@ def _nproc(process: Process, soft: int) -> Finding:
     )
     evidence = [process.limit_said("Max processes")]
     return Finding.warn(
-        f"{process.label}: limit of {soft} tasks per user",
-        subject="rlimit:nproc",
-        evidence=evidence,
-        fix=fix,
+        f"{process.label}: limit of {soft} tasks per user", subject="rlimit:nproc", evidence=evidence, fix=fix
     )
 
 

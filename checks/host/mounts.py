@@ -11,13 +11,7 @@ from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look, repair
 
 
-@check(
-    "host.mounts",
-    "File systems of /etc/fstab",
-    tags={"fast"},
-    without=(Container,),
-    stage="preview",
-)
+@check("host.mounts", "File systems of /etc/fstab", tags={"fast"}, without=(Container,), stage="preview")
 def mounts(fstab: Fstab, container: Container | None) -> Iterator[Finding]:
     """File systems with data that /etc/fstab has for boot, against what is mounted; noauto ones are left out.
 

@@ -50,8 +50,8 @@ def driver(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -
     - NV_ERR_RESET_REQUIRED
     """
     told: dict[tuple[object, ...], list[DriverEvent]] = {}
-    for event in log.driver:
-        if event.kind in ("boot", "loaded", "reset", "bound") or not log.counts(event.when, moment):
+    for event in log.since(log.driver, moment):
+        if event.kind in ("boot", "loaded", "reset", "bound"):
             continue
         if event.kind not in _SYMPTOMS or not _has_xid(event, log):
             told.setdefault((event.kind, event.device, event.gpu, _helper(event)), []).append(event)
@@ -165,9 +165,5 @@ def _driver_fix(kind: str, text: str = "") -> Fix:
         )
     advice = "Collect nvidia-bug-report.sh; reinstall the driver for this kernel, or power-cycle the node."
     return Fix(
-        advice,
-        (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")),
-        "investigate",
-        "nothing",
-        "nodedoctor driver",
+        advice, (KERNEL_LOG, keep("sudo nvidia-bug-report.sh")), "investigate", "nothing", "nodedoctor driver"
     )

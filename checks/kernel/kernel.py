@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.kernel.events import IommuFault, PcieError, RamError, evidence_of, times
+from nodedoctor.facts.kernel.events import IommuFault, PcieError, evidence_of, times
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
@@ -45,10 +46,7 @@ def pcie(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     - PCIe Bus Error: severity=
     - AER: Uncorrected (Fatal) error received
     """
-    by_device: dict[str | None, list[PcieError]] = {}
-    for event in log.pcie:
-        if log.counts(event.when, moment):
-            by_device.setdefault(event.device, []).append(event)
+    by_device = group_by(log.since(log.pcie, moment), lambda event: event.device)
     for device, events in by_device.items():
         vendor = next((event.vendor for event in events if event.vendor), None)
         owner = role(device, vendor, log, pci) or _owner(events)
@@ -112,10 +110,7 @@ def iommu(log: KernelLog, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     - DMAR: [DMA Read]
     - AMD-Vi: Event logged [IO_PAGE_FAULT
     """
-    by_device: dict[str | None, list[IommuFault]] = {}
-    for event in log.iommu:
-        if log.counts(event.when, moment):
-            by_device.setdefault(event.device, []).append(event)
+    by_device = group_by(log.since(log.iommu, moment), lambda event: event.device)
     for device, events in by_device.items():
         owner = role(device, None, log, pci) or _named_owner(events)
         summary = (
@@ -156,10 +151,7 @@ def memory(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - EDAC MC0: 1 UE
     """
-    groups: dict[tuple[bool, str | None], list[RamError]] = {}
-    for event in log.ram:
-        if log.counts(event.when, moment):
-            groups.setdefault((event.corrected, event.place), []).append(event)
+    groups = group_by(log.since(log.ram, moment), lambda event: (event.corrected, event.place))
     for (corrected, place), events in groups.items():
         what = "corrected" if corrected else "uncorrected"
         summary = f"{place or 'the host memory'}: {what} error{times(events)}"

@@ -54,7 +54,7 @@ def network(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - neighbor table overflow!
     - TCP: out of memory -- consider tuning tcp_mem
     """
-    events = [event for event in log.full if log.counts(event.when, moment)]
+    events = log.since(log.full, moment)
     for kind, (meaning, advice, steps) in _FULL.items():
         same = [event for event in events if event.kind == kind]
         if not same:

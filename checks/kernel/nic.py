@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import NicEvent, NicKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
 from nodedoctor.steps import look, reboot
 from nodedoctor.wording import count_with_noun
@@ -38,10 +39,8 @@ def nic(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - mlx5_core: Port module event
     """
-    events = [event for event in log.nics if event.kind != "plugged" and log.counts(event.when, moment)]
-    by_subject: dict[str, list[NicEvent]] = {}
-    for event in events:
-        by_subject.setdefault(_subject(event), []).append(event)
+    events = [event for event in log.since(log.nics, moment) if event.kind != "plugged"]
+    by_subject = group_by(events, _subject)
     for subject, told in by_subject.items():
         yield from _adapter(subject, told, log)
     if not events:
@@ -71,21 +70,13 @@ _NIC: dict[NicKind, tuple[str, str, Action]] = {
         "Update driver and firmware together; check the switch for pause frames.",
         "investigate",
     ),
-    "module": (
-        "its cable module reports an error",
-        "Reseat or replace cable and transceiver.",
-        "replace",
-    ),
+    "module": ("its cable module reports an error", "Reseat or replace cable and transceiver.", "replace"),
     "power": (
         "too little power for it or its cable module",
         "Check the slot's power limit and the module's power class.",
         "investigate",
     ),
-    "temperature": (
-        "it or its cable module is too hot",
-        "Check air flow and fans.",
-        "investigate",
-    ),
+    "temperature": ("it or its cable module is too hot", "Check air flow and fans.", "investigate"),
 }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import OomKill, Stall, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.patterns import regex
 from nodedoctor.steps import look
@@ -41,12 +42,12 @@ def oom(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - Memory cgroup out of memory: Killed process
     - page allocation failure
     """
-    killed = [kill for kill in log.oom if log.counts(kill.when, moment)]
-    for name, victims in _by_name(killed).items():
+    killed = log.since(log.oom, moment)
+    for name, victims in group_by(killed, lambda kill: kill.name).items():
         yield _killed(name, victims)
     if not killed:
         yield Finding.ok(f"no OOM kill in {log.span}")
-    unmet = [stall for stall in log.stalls if stall.kind == "no-block" and log.counts(stall.when, moment)]
+    unmet = [stall for stall in log.since(log.stalls, moment) if stall.kind == "no-block"]
     if unmet:
         yield _unmet(unmet)
 
@@ -57,13 +58,6 @@ def _unmet(unmet: list[Stall]) -> Finding:
     inside = f" for {comma_list(drivers)}" if drivers else ""
     summary = f"page allocation failure{inside}{times(unmet)}"
     return Finding.info(summary, subject="kernel:pages", evidence=evidence_of(unmet))
-
-
-def _by_name(killed: Iterable[OomKill]) -> dict[str, list[OomKill]]:
-    groups: dict[str, list[OomKill]] = {}
-    for kill in killed:
-        groups.setdefault(kill.name, []).append(kill)
-    return groups
 
 
 def _killed(name: str, victims: list[OomKill]) -> Finding:
@@ -110,7 +104,7 @@ def hung(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - blocked for more than 120 seconds
     - watchdog: BUG: soft lockup
     """
-    stalls = [s for s in log.stalls if s.kind != "no-block" and log.counts(s.when, moment)]
+    stalls = [stall for stall in log.since(log.stalls, moment) if stall.kind != "no-block"]
     groups: dict[tuple[str, str | None], list[Stall]] = {}
     for stall in stalls:
         what = stall.where if stall.kind == "dead-mount" else stall.name
@@ -148,10 +142,7 @@ _ASLEEP = (
     _UNINTERRUPTIBLE,
     look("sudo dmesg -T | grep -A20 -iE 'blocked for more|lockup|rcu.*stall|Oops|BUG:'"),
 )
-_MOUNTS = (
-    look("findmnt -t nfs,nfs4,cifs,lustre,ceph"),
-    _UNINTERRUPTIBLE,
-)
+_MOUNTS = (look("findmnt -t nfs,nfs4,cifs,lustre,ceph"), _UNINTERRUPTIBLE)
 
 
 def _stalled(events: list[Stall], log: KernelLog) -> Finding:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import CpuEvent, StorageEvent, StorageKind, evidence_of, times
 from nodedoctor.facts.kernel.log import KernelLog
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Action, Finding, Fix, Moment, Step
 from nodedoctor.steps import look
 
@@ -42,11 +43,7 @@ _STORAGE: dict[StorageKind, tuple[str, str, Action]] = {
         "Check the disk's SMART data and replace the disk if it has errors.",
         "investigate",
     ),
-    "timeout": (
-        "commands timed out",
-        "Update the disk's firmware; replace it if it returns.",
-        "investigate",
-    ),
+    "timeout": ("commands timed out", "Update the disk's firmware; replace it if it returns.", "investigate"),
     "interrupt": ("completions arrived without interrupt", "Update kernel and disk firmware.", "investigate"),
 }
 
@@ -67,10 +64,7 @@ def storage(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - nvme nvme0: controller is down
     - EXT4-fs error
     """
-    by_device: dict[str, list[StorageEvent]] = {}
-    for event in log.storage:
-        if log.counts(event.when, moment):
-            by_device.setdefault(event.device, []).append(event)
+    by_device = group_by(log.since(log.storage, moment), lambda event: event.device)
     findings = [
         one.explained_by(*_failures_of(device))
         for device, events in by_device.items()
@@ -126,10 +120,7 @@ def _look_at_disk(device: str) -> tuple[Step, ...]:
 
 
 _NAMES = {"lustre": "Lustre", "ceph": "Ceph"}
-_SERVERS = {
-    "lustre": (look("lfs check servers"),),
-    "ceph": (look("findmnt -t ceph"),),
-}
+_SERVERS = {"lustre": (look("lfs check servers"),), "ceph": (look("findmnt -t ceph"),)}
 
 
 def _connection(device: str, events: Sequence[StorageEvent]) -> Finding:
@@ -169,7 +160,7 @@ def cpu(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - mce: [Hardware Error]: Machine check events logged
     """
-    events = [event for event in log.cpus if log.counts(event.when, moment)]
+    events = log.since(log.cpus, moment)
     now = [event for event in events if event.when.at >= log.booted]
     findings: list[Finding] = []
     for kind in _MEANING:
@@ -201,11 +192,7 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
     if kind == "hot":
         steps = (look("sudo ipmitool sdr type Temperature"), look("sudo ipmitool sdr type Fan"))
         fix = Fix(
-            "Check fans, filters and CPU coolers.",
-            steps,
-            "investigate",
-            "nothing",
-            "nodedoctor kernel.cpu",
+            "Check fans, filters and CPU coolers.", steps, "investigate", "nothing", "nodedoctor kernel.cpu"
         )
     else:
         steps = (look("sudo ras-mc-ctl --errors"), look("sudo ipmitool sel list | tail -20"))

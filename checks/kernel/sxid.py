@@ -10,6 +10,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.kernel.events import LoggedXid, Sxid, line_of
 from nodedoctor.facts.kernel.lines import When
 from nodedoctor.facts.kernel.log import KernelLog, is_over
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge import xids as table
 from nodedoctor.model import Finding, Fix, Moment
 from nodedoctor.steps import look
@@ -38,10 +39,7 @@ def sxid(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     Error texts:
     - nvidia-nvswitch: SXid (PCI:
     """
-    by_switch: dict[tuple[str, int], list[Sxid]] = {}
-    for event in log.sxids:
-        if log.counts(event.when, moment):
-            by_switch.setdefault((event.switch, event.code), []).append(event)
+    by_switch = group_by(log.since(log.sxids, moment), lambda event: (event.switch, event.code))
     for (switch, code), events in by_switch.items():
         yield _switch(switch, code, events, log)
     if not by_switch:

@@ -12,6 +12,7 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.kernel.events import LoggedXid, line_of
 from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
@@ -42,15 +43,7 @@ _NAMED: Mapping[int, tuple[str, ...]] = {
 """Checks that see, on the same GPU, what an error is about (NVIDIA's catalogue, resolution buckets)."""
 
 
-@check(
-    "kernel.xid",
-    "GPU errors (Xid)",
-    tags={"fast"},
-    without=(
-        Gpus,
-        Pci,
-    ),
-)
+@check("kernel.xid", "GPU errors (Xid)", tags={"fast"}, without=(Gpus, Pci))
 def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> Iterator[Finding]:
     """Every Xid since boot or --since: its meaning in NVIDIA's catalogue, its GPU and its process.
 
@@ -66,10 +59,7 @@ def xid(log: KernelLog, gpus: Gpus | None, pci: Pci | None, moment: Moment) -> I
     Error texts:
     - NVRM: Xid (PCI:
     """
-    by_device: dict[str | None, list[LoggedXid]] = {}
-    for event in log.xids:
-        if log.counts(event.when, moment):
-            by_device.setdefault(event.device, []).append(event)
+    by_device = group_by(log.since(log.xids, moment), lambda event: event.device)
     programs = of_programs(event for events in by_device.values() for event in events)
     wide = of_wide_jobs(programs)
     excused: list[LoggedXid] = []

@@ -137,10 +137,7 @@ def _recovery(events: tuple[LoggedXid, ...]) -> JudgedXid | None:
         return None
     if wanted is None:
         number = "an action" if value is None else f"recovery action 0x{value:x}"
-        what, advice = (
-            f"{number} unknown to this version",
-            "Run `nvidia-smi -q`: it shows the action.",
-        )
+        what, advice = (f"{number} unknown to this version", "Run `nvidia-smi -q`: it shows the action.")
         return JudgedXid(154, Status.FAIL, f"the driver requests {what}", "investigate", advice, events)
     text = recovery_fix(wanted.word, 0).text
     meaning = f"the driver requests a recovery action: {wanted.name}"

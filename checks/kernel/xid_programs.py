@@ -33,10 +33,7 @@ def of_wide_jobs(programs: frozenset[LoggedXid]) -> frozenset[LoggedXid]:
 
 
 def excusable(
-    events: list[LoggedXid],
-    gpu: Gpu | None,
-    programs: frozenset[LoggedXid],
-    wide: frozenset[LoggedXid],
+    events: list[LoggedXid], gpu: Gpu | None, programs: frozenset[LoggedXid], wide: frozenset[LoggedXid]
 ) -> set[LoggedXid]:
     """The errors of one GPU that say nothing of it; `programs` and `wide` are those of the whole log.
 

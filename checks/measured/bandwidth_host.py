@@ -7,14 +7,13 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.measured.bandwidth import DEEP, Bandwidth, HostCopy
-from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, UNSTARTED, WRONG
+from nodedoctor.knowledge.fixes.bandwidth import HOST, SLOW, SYSTEM, WRONG
 from nodedoctor.knowledge.floors import BELOW_PEERS, host_copy_floors, share_of
 from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import count_with_noun
 
-BROKEN = 0.5
-"""Of the median of the peers; ours: what lost half its lanes."""
+from .bandwidth import BROKEN, busy, unstarted
 
 
 @check(
@@ -40,7 +39,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     copies = [copy for copy in bandwidth.host if copy.kind == "near"]
     good = [copy for copy in copies if not copy.error]
     encrypted = gpus is not None and gpus.encrypted
-    findings = [*_unstarted(bandwidth), *_host_errors(bandwidth)]
+    findings = [*unstarted(bandwidth), *_host_errors(bandwidth)]
     if bandwidth.cut_short:
         findings.append(Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}"))
     for copy in [copy for copy in bandwidth.host if copy.wrong]:
@@ -60,7 +59,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         )
     elif not findings and not bandwidth.left_out:
         yield Finding.unknown("crash", "no host-GPU copy was measured")
-    yield from _busy(bandwidth)
+    yield from busy(bandwidth)
 
 
 @check(
@@ -163,14 +162,3 @@ def _both_ways(copy: HostCopy) -> tuple[float, float]:
 
 def _host_lines(bandwidth: Bandwidth, copies: Iterable[HostCopy]) -> list[Evidence]:
     return [one for copy in copies for one in bandwidth.host_said(copy, "h2d_gbytes_s", "d2h_gbytes_s")]
-
-
-def _unstarted(bandwidth: Bandwidth) -> Iterator[Finding]:
-    if bandwidth.unstarted:
-        said = bandwidth.start_said()
-        yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=said, fix=UNSTARTED)
-
-
-def _busy(bandwidth: Bandwidth) -> Iterator[Finding]:
-    for index, why in bandwidth.left_out.items():
-        yield Finding.skip(f"not measured: {why}", subject=f"gpu:{index}")

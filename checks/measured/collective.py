@@ -39,12 +39,7 @@ _WRONG = Fix(
 )
 
 
-@check(
-    "collective.smoke",
-    "NCCL smoke test",
-    tags={"gpu", "deep"},
-    stage="preview",
-)
+@check("collective.smoke", "NCCL smoke test", tags={"gpu", "deep"}, stage="preview")
 def smoke(job: Collective) -> Iterator[Finding]:
     """All-reduce, all-gather, reduce-scatter and broadcast in the target Python; on fewer ranks if all fail.
 
@@ -91,11 +86,7 @@ def isolate(isolation: Isolation) -> Iterator[Finding]:
     for run in cured:
         path, command = _SUSPECTS.get(run.setting.partition("=")[0], (run.setting, "nodedoctor"))
         fix = Fix(
-            f"Repair this transport. {DIAGNOSIS_ONLY}",
-            (look(command),),
-            "investigate",
-            "nothing",
-            docs=_ENV,
+            f"Repair this transport. {DIAGNOSIS_ONLY}", (look(command),), "investigate", "nothing", docs=_ENV
         )
         summary = f"the fault is in {path}: the job runs with {run.setting}"
         yield Finding.fail(summary, subject=f"path:{run.setting.partition('=')[0]}", evidence=said, fix=fix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.network.net import Interface, Net
+from nodedoctor.facts.network.net import Net
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 
@@ -21,10 +22,7 @@ def mtu(net: Net) -> Iterator[Finding]:
     Threshold: No threshold: values are compared.
     False positives: None known.
     """
-    bundles: dict[str, list[Interface]] = {}
-    for one in net.interfaces:
-        if one.master and one.physical:
-            bundles.setdefault(one.master, []).append(one)
+    bundles = group_by((one for one in net.interfaces if one.master and one.physical), lambda one: one.master)
     odd = {name: parts for name, parts in bundles.items() if len({part.mtu for part in parts}) > 1}
     for name, parts in odd.items():
         told = ", ".join(f"{part.name} {part.mtu}" for part in parts)

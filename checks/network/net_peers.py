@@ -48,9 +48,7 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
         yield Finding.warn(summary, subject=_subject(peer), evidence=evidence, fix=fix)
     elif not peer.answers and _tried(peer, peers):
         fix = _fix(
-            peer,
-            "Check that it is up, and the route to it.",
-            look("ip route get {}", peer.addresses[0]),
+            peer, "Check that it is up, and the route to it.", look("ip route get {}", peer.addresses[0])
         )
         summary = f"{peer.host} ({peer.addresses[0]}) does not respond: {_reached_peers(peer)}"
         yield Finding.fail(summary, subject=_subject(peer), evidence=evidence, fix=fix)
@@ -60,9 +58,7 @@ def _way(peer: Peer, peers: Peers) -> Iterator[Finding]:
         lost = f"{peer.ping.sent - peer.ping.received} of {peer.ping.sent} packets to {peer.host} lost"
         build = Finding.fail if peer.ping.loss >= _LOSS_FAILS else Finding.warn
         fix = _fix(
-            peer,
-            "Check interfaces and cables at both ends, and the switch, for errors.",
-            look("ip -s link"),
+            peer, "Check interfaces and cables at both ends, and the switch, for errors.", look("ip -s link")
         )
         yield build(lost, subject=_subject(peer), evidence=evidence, fix=fix)
 

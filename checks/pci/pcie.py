@@ -107,10 +107,7 @@ def _gpu_width(
     wanted = expected or max(most, full, widest)
     if now >= wanted:
         return None
-    said = [
-        *values(source, gpu, "pcie_width", "pcie_width_max"),
-        *identity_evidence(source, gpu),
-    ]
+    said = [*values(source, gpu, "pcie_width", "pcie_width_max"), *identity_evidence(source, gpu)]
     fix = look_at(gpu, _RESEAT, "pcie.width", link_steps(gpu.bus_id), "drain", "every job on this node")
     summary = f"x{now} of x{wanted}"
     if not expected and (why := _by_design(model, now, most, peers)):
@@ -215,10 +212,7 @@ def _grace(gpu: Gpu) -> bool:
 def _generation(gpu: Gpu, told: Sequence[Gpu], source: str, expected: int) -> Finding | None:
     now, most = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
     peers = [peer for peer in told if peer is not gpu and peer.name == gpu.name and gpu.name]
-    said = [
-        *values(source, gpu, "pcie_generation", "pcie_generation_max"),
-        *identity_evidence(source, gpu),
-    ]
+    said = [*values(source, gpu, "pcie_generation", "pcie_generation_max"), *identity_evidence(source, gpu)]
     text = f"Check the slot's speed in the BIOS. {_RESEAT}"
     fix = look_at(gpu, text, "pcie.speed", link_steps(gpu.bus_id), "drain", "every job on this node")
     if expected and (most or now) < expected:

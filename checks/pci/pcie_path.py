@@ -30,11 +30,7 @@ _PASS_THROUGH = Fix(
             disturbs="nothing",
         ),
         repair("sudo update-grub", when="this is Debian or Ubuntu", disturbs="nothing"),
-        repair(
-            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg",
-            when="this is SUSE",
-            disturbs="nothing",
-        ),
+        repair("sudo grub2-mkconfig -o /boot/grub2/grub.cfg", when="this is SUSE", disturbs="nothing"),
         repair(
             "sudo grubby --update-kernel=ALL --args=iommu=pt",
             when="this is a Red Hat system or Amazon Linux",
@@ -49,13 +45,7 @@ _PASS_THROUGH = Fix(
 )
 
 
-@check(
-    "pcie.acs",
-    "PCIe ACS redirection",
-    tags={"fast", "pcie"},
-    without=(Machine,),
-    stage="preview",
-)
+@check("pcie.acs", "PCIe ACS redirection", tags={"fast", "pcie"}, without=(Machine,), stage="preview")
 def acs(tree: PcieTree, machine: Machine | None) -> Iterator[Finding]:
     """The ACS control register of every bridge above GPUs and RDMA NICs (needs root).
 
@@ -164,13 +154,7 @@ def _redirected(bridges: Sequence[Bridge]) -> Iterator[Finding]:
         yield finding if bridge is first else finding.explained_by(f"pcie.acs@pci:{first.address}")
 
 
-@check(
-    "pcie.iommu",
-    "IOMMU translation",
-    tags={"fast", "pcie"},
-    without=(Machine,),
-    stage="preview",
-)
+@check("pcie.iommu", "IOMMU translation", tags={"fast", "pcie"}, without=(Machine,), stage="preview")
 def iommu(iommu: Iommu, pci: Pci, machine: Machine | None) -> Iterator[Finding]:
     """IOMMU units, the type of the IOMMU groups of GPUs and NICs, and kernel parameters.
 

@@ -29,10 +29,7 @@ _REPLAY_LIMITS = {gen: limit(f"pcie_replays_gen{gen}_per_minute") for gen in (3,
     "pcie.replays",
     "PCIe replays",
     tags={"gpu", "pcie"},
-    without=(
-        ErrorGrowth,
-        Machine,
-    ),
+    without=(ErrorGrowth, Machine),
     explained_by=("pcie.width", "pcie.speed", "driver.answers", "driver.gpus-present"),
 )
 def replays(gpus: Gpus, growth: ErrorGrowth | None, machine: Machine | None) -> Iterator[Finding]:

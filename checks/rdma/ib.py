@@ -233,10 +233,7 @@ def _unreadable(name: str) -> Finding:
 def _silent(name: str) -> Finding:
     fix = Fix(
         "Reset the NIC or reboot; update its firmware.",
-        (
-            look("sudo dmesg | grep -i {}", name),
-            look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'"),
-        ),
+        (look("sudo dmesg | grep -i {}", name), look("ps -eo pid,stat,wchan:32,comm | awk '$2 ~ /D/'")),
         "reboot",
         "every job on this node",
         "nodedoctor ib",
@@ -287,8 +284,6 @@ def _expected(wanted: str, rails: Rails) -> Finding:
     summary = f"{len(have)} of {wanted} expected ports active"
     if len(have) < count:
         return Finding.fail(
-            summary,
-            subject="ib:expected",
-            fix=port_fix("Find the missing ports.", (look("ibstat"),)),
+            summary, subject="ib:expected", fix=port_fix("Find the missing ports.", (look("ibstat"),))
         ).explained_by("ib.ports@any", "ib.rate@any")
     return Finding.ok(summary, subject="ib:expected")

@@ -145,13 +145,7 @@ def _not_recognised(version: str, where: str, evidence: list[Evidence]) -> Findi
     return Finding.warn(summary, subject="nccl:peermem", evidence=evidence, fix=fix)
 
 
-@check(
-    "ib.roce",
-    "RoCE addresses and MTU",
-    tags={"fast", "ib"},
-    explained_by=("ib.ports",),
-    stage="preview",
-)
+@check("ib.roce", "RoCE addresses and MTU", tags={"fast", "ib"}, explained_by=("ib.ports",), stage="preview")
 def roce(ib: Ib, rails: Rails, env: Env | None) -> Iterator[Finding]:
     """GID table, NCCL_IB_GID_INDEX and MTU of the rails whose link layer is Ethernet.
 

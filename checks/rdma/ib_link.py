@@ -59,9 +59,7 @@ def _slow(port: IbPort, top: float, full: int, slow: int, ib: Ib, sure: bool) ->
     evidence = ib.evidence(port)
     if full in _SETS and slow < full / 2:
         return Finding.info(
-            f"{summary}; all {full} rails have it without this port",
-            subject=port.subject,
-            evidence=evidence,
+            f"{summary}; all {full} rails have it without this port", subject=port.subject, evidence=evidence
         )
     fix = cable(port.hca, port.number)
     build = Finding.warn if slow >= full or full < 3 or not sure else Finding.fail
@@ -79,13 +77,7 @@ def _uniform(known: list[IbPort], top: float) -> Finding:
     return Finding.ok(f"{count_with_noun(len(known), 'port')} at {top:g} Gb/s")
 
 
-@check(
-    "ib.width",
-    "RDMA link width",
-    tags={"fast", "ib"},
-    explained_by=("ib.ports",),
-    stage="preview",
-)
+@check("ib.width", "RDMA link width", tags={"fast", "ib"}, explained_by=("ib.ports",), stage="preview")
 def width(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """The link width of each active rail (4X, 2X, 1X) against its peers.
 

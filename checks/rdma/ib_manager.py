@@ -8,18 +8,14 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.rdma.port import IbPort
 from nodedoctor.facts.rdma.ports import Ib, Rails
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.fixes.rdma import subnet_manager
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 
-@check(
-    "ib.sm",
-    "InfiniBand subnet manager",
-    tags={"fast", "ib"},
-    explained_by=("ib.ports",),
-)
+@check("ib.sm", "InfiniBand subnet manager", tags={"fast", "ib"}, explained_by=("ib.ports",))
 def sm(ib: Ib, rails: Rails) -> Iterator[Finding]:
     """State Initializing, and the subnet manager's address (LID), of InfiniBand rails with a link.
 
@@ -60,10 +56,7 @@ def firmware(ib: Ib, rails: Rails) -> Iterator[Finding]:
     Threshold: No threshold: versions are compared within the model.
     False positives: Adapters for storage or management, which may have their own firmware.
     """
-    by_model: dict[str, list[IbPort]] = {}
-    for port in rails.ports:
-        if port.firmware:
-            by_model.setdefault(port.model or "adapter", []).append(port)
+    by_model = group_by((port for port in rails.ports if port.firmware), lambda port: port.model or "adapter")
     if not by_model:
         yield ib.nothing(rails, "no firmware version reported")
     for model, ports in by_model.items():

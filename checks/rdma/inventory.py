@@ -11,6 +11,7 @@ from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.pci.pci import DEVICES, Pci, PciDevice, device_evidence
 from nodedoctor.facts.rdma.sysfs import CLASS, Hca, Rdma
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.infiniband import rails_of
 from nodedoctor.model import Finding, Fix, file_reading, reading
 from nodedoctor.steps import keep, look
@@ -22,12 +23,7 @@ _ODD_PART = 4
 """At most one GPU in so many may have fewer adapters than the others, or the machine is built like that."""
 
 
-@check(
-    "nic.inventory",
-    "NICs present and linked",
-    tags={"fast", "ib", "pcie"},
-    stage="preview",
-)
+@check("nic.inventory", "NICs present and linked", tags={"fast", "ib", "pcie"}, stage="preview")
 def inventory(
     pci: Pci, rdma: Rdma | None, board: Board | None, container: Container | None
 ) -> Iterator[Finding]:
@@ -131,11 +127,7 @@ def _lost_adapters() -> Fix:
     return Fix(
         "A NIC may have fallen off the bus: check the kernel log and the firmware's device list, then "
         "power-cycle the node. If it is still missing, replace the NIC, its riser or cable.",
-        (
-            look("lspci -tv"),
-            look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"),
-            keep("sudo lspci -vvv"),
-        ),
+        (look("lspci -tv"), look("sudo dmesg | grep -iE 'pcieport|mlx5_core|aer'"), keep("sudo lspci -vvv")),
         "drain",
         "every job on this node",
         "nodedoctor nic.inventory",
@@ -188,9 +180,7 @@ def _other_link(
         for hca in rdma.hcas
         if hca.physfn is None and hca.ports and hca.pci_address in (places or _all(nics))
     ]
-    kinds: dict[str | None, list[Hca]] = {}
-    for hca in rails:
-        kinds.setdefault(hca.hca_type, []).append(hca)
+    kinds = group_by(rails, lambda hca: hca.hca_type)
     for like in kinds.values():
         if not gpus or len(like) != gpus:
             continue

@@ -25,16 +25,7 @@ WITH_PTX = (2, 12)
 FOR_OLD_GPUS, OLDEST, TURING = "cu126", (5, 0), (7, 5)
 
 
-@check(
-    "stack.torch-arch",
-    "GPU architectures in torch",
-    without=(
-        ImportedTorch,
-        Driver,
-        Gpus,
-        Pci,
-    ),
-)
+@check("stack.torch-arch", "GPU architectures in torch", without=(ImportedTorch, Driver, Gpus, Pci))
 def torch_arch(
     target: TargetPython,
     torch: Torch,

@@ -32,13 +32,7 @@ Fit = Literal["native", "minor", "forward", "none"]
 @check(
     "stack.torch-driver",
     "torch's CUDA against the driver",
-    without=(
-        ImportedTorch,
-        Gpus,
-        Pci,
-        Driver,
-        Libraries,
-    ),
+    without=(ImportedTorch, Gpus, Pci, Driver, Libraries),
 )
 def torch_driver(
     target: TargetPython,
@@ -88,9 +82,7 @@ def _no_torch(target: TargetPython, expect: Expect) -> Finding:
         return Finding.skip(summary + hint)
     text = "Install torch there, or pass the Python that has it with --python."
     return Finding.fail(
-        summary,
-        subject="package:torch",
-        fix=Fix(text, (target.install("torch"),), "config", "nothing"),
+        summary, subject="package:torch", fix=Fix(text, (target.install("torch"),), "config", "nothing")
     )
 
 

@@ -16,6 +16,7 @@ from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_u
 from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
 from nodedoctor.facts.stack.torch_build import Torch
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.versions.nccl import BadVersion, Effect, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
@@ -26,12 +27,7 @@ PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80",
 """Traits of what a program does; nothing on the node tells them."""
 
 
-@check(
-    "stack.nccl-loaded",
-    "NCCL loaded by running ranks",
-    tags={"fast"},
-    without=(Libraries,),
-)
+@check("stack.nccl-loaded", "NCCL loaded by running ranks", tags={"fast"}, without=(Libraries,))
 def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Finding]:
     """The libnccl mapped by every running rank, Ray worker and inference engine, and its version.
 
@@ -47,9 +43,7 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
     for line in loaded.unread:
         fix = Fix("Run as root or as the job's user.", (look("sudo nodedoctor stack.nccl-loaded"),), "none")
         yield Finding.unknown("denied", f"memory map not read: {line}", subject="maps", fix=fix)
-    jobs: dict[str, list[Mapped]] = {}
-    for one in loaded.mapped:
-        jobs.setdefault(one.job, []).append(one)
+    jobs = group_by(loaded.mapped, lambda one: one.job)
     for job, mapped in jobs.items():
         yield from _one_job(f"job:{job}" if job else "ranks", mapped)
     if not jobs and not loaded.unread:
@@ -60,10 +54,7 @@ def nccl_loaded(loaded: LoadedNccl, libraries: Libraries | None) -> Iterator[Fin
         yield Finding.info(
             f"running: NCCL {only}; new processes load {won[1].version}",
             subject="library:libnccl",
-            evidence=[
-                *_line(loaded.mapped[0]),
-                *resolved_said(won[0]),
-            ],
+            evidence=[*_line(loaded.mapped[0]), *resolved_said(won[0])],
         )
 
 
@@ -72,9 +63,7 @@ def _one_job(subject: str, mapped: list[Mapped]) -> Iterator[Finding]:
     by_process: dict[int, set[str]] = {}
     for one in mapped:
         by_process.setdefault(one.pid, set()).add(one.version or one.path)
-    kinds: dict[str, list[Mapped]] = {}
-    for one in mapped:
-        kinds.setdefault(one.version or one.path, []).append(one)
+    kinds = group_by(mapped, lambda one: one.version or one.path)
     evidence = [said for one in mapped[:16] for said in _line(one)]
     fix = Fix(
         "Start all ranks from one environment with one LD_LIBRARY_PATH; compare the two.",

@@ -167,12 +167,7 @@ _WITHOUT = {
 """What a wrong version of them does to Ray."""
 
 
-@check(
-    "stack.lambda",
-    "Lambda Stack and torch",
-    tags={"fast"},
-    without=(Container,),
-)
+@check("stack.lambda", "Lambda Stack and torch", tags={"fast"}, without=(Container,))
 def lambda_stack(
     system: SystemPackages,
     target: TargetPython | None,

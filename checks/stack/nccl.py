@@ -61,9 +61,7 @@ def _not_told(target: TargetPython, torch: Torch) -> Finding:
         "of official wheels has no such build",
         subject="package:nccl",
         fix=Fix(
-            "Run nodedoctor where that Python is installed.",
-            (look("nodedoctor stack.nccl-pin"),),
-            "none",
+            "Run nodedoctor where that Python is installed.", (look("nodedoctor stack.nccl-pin"),), "none"
         ),
     )
 

@@ -104,9 +104,7 @@ class EvidenceResolver:
             made = None
         if made is None:
             _log.debug(
-                "evidence is not in what %s printed: %s",
-                draft.probe,
-                draft.path or draft.like or draft.text,
+                "evidence is not in what %s printed: %s", draft.probe, draft.path or draft.like or draft.text
             )
         return made
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 
@@ -23,10 +21,7 @@ class KnownCause:
     unverified: bool = False
 
 
-@cache
-def causes() -> tuple[KnownCause, ...]:
-    """All causes."""
-    return rows("causes", "causes", KnownCause)
+causes = cached_rows("causes", "causes", KnownCause)
 
 
 def cause(name: str) -> KnownCause | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal
 
-from nodedoctor.knowledge.table import raw_rows, rows, typed
+from nodedoctor.knowledge.table import cached_rows, raw_rows, rows, typed
 from nodedoctor.record import record
 
 Safety = Literal["yes", "workaround", "no", "no-effect"]
@@ -107,10 +107,8 @@ def _by_length() -> dict[int, list[tuple[str, frozenset[str]]]]:
     return found
 
 
-@cache
-def timeout_settings() -> tuple[TimeoutSetting, ...]:
-    """The settings behind the timeout of collectives, one per framework."""
-    return rows("env_vars", "timeouts", TimeoutSetting)
+timeout_settings = cached_rows("env_vars", "timeouts", TimeoutSetting)
+"""The settings behind the timeout of collectives, one per framework."""
 
 
 @cache

@@ -1,8 +1,7 @@
-"""The error codes of NVIDIA's libraries and tools that a probe can meet: the one table of what each means.
+"""The error codes of NVIDIA's library and tools that a probe can meet: the one table of what each means.
 
-Names are those of nvmlReturn_t in nvml.h and of CUresult in cuda.h, the sources of the meanings; nvidia-smi
-ends with NVML's number as its exit code (nvidia-smi(1), RETURN VALUE). Whose move it is follows from the
-action of the fix (moves.py).
+Names are those of nvmlReturn_t in nvml.h, the source of the meanings; nvidia-smi ends with NVML's number as
+its exit code (nvidia-smi(1), RETURN VALUE). Whose move it is follows from the action of the fix (moves.py).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.nvml_errors import (
     CORRUPT,
     DEVICES_LOST,
-    FABRIC,
     GIVE_GPUS,
     HUNG,
     INVESTIGATE,
@@ -41,7 +39,6 @@ Weight = Literal["fail", "warn", "unseen", "quiet"]
 no trouble, because this GPU or driver has no such value."""
 
 NVML_H = "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
-CUDA_H = "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"
 
 _RANK = "A rank on this GPU fails, and all other ranks wait for it until their watchdog fires."
 _NO_CUDA = "No CUDA program can start on this node until the driver initialises."
@@ -178,42 +175,3 @@ def nvml_error(name: str) -> ErrorCode:
     return _BY_NAME.get(name) or ErrorCode(
         name, None, f"the driver reports {name}", _SICK, "warn", INVESTIGATE
     )
-
-
-def _cuda(name: str, number: int, meaning: str, fix: Fix, weight: Weight = "fail") -> ErrorCode:
-    training = _RANK if weight == "fail" else _SICK
-    return ErrorCode(f"CUDA_ERROR_{name}", number, meaning, training, weight, fix, source=CUDA_H)
-
-
-CUDA: tuple[ErrorCode, ...] = (
-    _cuda("OUT_OF_MEMORY", 2, "the GPU has no memory left for it", WAIT, "warn"),
-    _cuda("NOT_INITIALIZED", 3, "CUDA was not started", INVESTIGATE),
-    _cuda("STUB_LIBRARY", 34, "a stub of libcuda.so.1 was loaded", STUB),
-    _cuda("DEVICE_UNAVAILABLE", 46, "the GPU is in use, or set to exclusive use", WAIT, "warn"),
-    _cuda("NO_DEVICE", 100, "CUDA finds no GPU", NO_DEVICES),
-    _cuda("INVALID_DEVICE", 101, "CUDA does not have this GPU", NO_DEVICES),
-    _cuda("DEVICE_NOT_LICENSED", 102, "the vGPU has no licence", NODES),
-    _cuda("MAP_FAILED", 205, "memory could not be mapped", RESET),
-    _cuda("ECC_UNCORRECTABLE", 214, "memory of the GPU has an error that ECC cannot correct", RESET),
-    _cuda("NVLINK_UNCORRECTABLE", 220, "an NVLink has an error that cannot be corrected", RESET),
-    _cuda("CONTAINED", 226, "the GPU contained an error in its memory", RESET),
-    _cuda("OPERATING_SYSTEM", 304, "the operating system refused a call of the driver", NODES),
-    _cuda("ILLEGAL_ADDRESS", 700, "the GPU read or wrote where it may not", RESET),
-    _cuda("LAUNCH_TIMEOUT", 702, "the GPU did not finish in time", RESET),
-    _cuda("HARDWARE_STACK_ERROR", 714, "the GPU had a hardware error", RESET),
-    _cuda("LAUNCH_FAILED", 719, "the GPU failed while it worked", RESET),
-    _cuda("NOT_PERMITTED", 800, "this user may not do it", NODES, "unseen"),
-    _cuda("NOT_SUPPORTED", 801, "this GPU or driver cannot do it", UPDATE, "quiet"),
-    _cuda("SYSTEM_NOT_READY", 802, "the fabric of the GPUs has not started", FABRIC),
-    _cuda("SYSTEM_DRIVER_MISMATCH", 803, "libcuda and the kernel module are of different versions", RELOAD),
-    _cuda("COMPAT_NOT_SUPPORTED_ON_DEVICE", 804, "this GPU cannot use CUDA's compatibility libraries", STUB),
-    _cuda("MPS_CONNECTION_FAILED", 805, "the MPS service does not answer", INVESTIGATE),
-    _cuda("UNKNOWN", 999, "CUDA fails with an unknown error", INVESTIGATE),
-)
-_CUDA_BY_NAME: Mapping[str, ErrorCode] = {row.name: row for row in CUDA}
-
-
-def cuda_error(name: str) -> ErrorCode:
-    """The row of an error of CUDA; one the table does not know is to be investigated."""
-    known = _CUDA_BY_NAME.get(name)
-    return known or ErrorCode(name, None, f"CUDA reports {name}", _RANK, "fail", INVESTIGATE, source=CUDA_H)

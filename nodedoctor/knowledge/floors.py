@@ -6,10 +6,9 @@ that no smaller board, other link or shorter message borrows one.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Literal
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record, replace
 
 BELOW_PEERS = 0.9
@@ -64,16 +63,8 @@ class Share:
     source: str
 
 
-@cache
-def floors() -> tuple[Floor, ...]:
-    """All gates."""
-    return rows("floors", "floors", Floor)
-
-
-@cache
-def shares() -> tuple[Share, ...]:
-    """All floors that are shares."""
-    return rows("floors", "shares", Share)
+floors = cached_rows("floors", "floors", Floor)
+shares = cached_rows("floors", "shares", Share)
 
 
 def fitting_floors(

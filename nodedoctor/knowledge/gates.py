@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.model import Schedulable, Status
 from nodedoctor.record import record
 
@@ -35,10 +35,7 @@ class GateRow:
         return self.id.partition("@")[0]
 
 
-@cache
-def gates() -> tuple[GateRow, ...]:
-    """Every row, in the order of the table."""
-    return rows("gates", "gates", GateRow)
+gates = cached_rows("gates", "gates", GateRow)
 
 
 def gate_row(id: str, action: str = "") -> GateRow | None:

@@ -6,9 +6,9 @@ Bandwidths are GB/s (10^9 bytes) in one direction. A number that is None is not 
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 _MIG_SUFFIX = re.compile(r"(?<!\s)\s+MIG\s+\S+$")
@@ -133,40 +133,16 @@ class NcclLink:
     unverified: bool = False
 
 
-@cache
-def models() -> tuple[GpuModel, ...]:
-    """All models."""
-    return rows("gpus", "models", GpuModel)
-
-
-@cache
-def platforms() -> tuple[Platform, ...]:
-    """All boards."""
-    return rows("gpus", "platforms", Platform)
-
-
-@cache
-def layouts() -> tuple[Layout, ...]:
-    """The known places of eight GPUs."""
-    return rows("gpus", "layouts", Layout)
-
-
-@cache
-def nvswitches() -> tuple[NvSwitch, ...]:
-    """The switch chips a host can see."""
-    return rows("gpus", "nvswitches", NvSwitch)
-
-
-@cache
-def pcie_gens() -> tuple[PcieGen, ...]:
-    """All PCIe generations, oldest first."""
-    return rows("gpus", "pcie", PcieGen)
-
-
-@cache
-def nccl_links() -> tuple[NcclLink, ...]:
-    """NCCL's figure per link, oldest architecture first."""
-    return rows("gpus", "nccl_links", NcclLink)
+models = cached_rows("gpus", "models", GpuModel)
+platforms = cached_rows("gpus", "platforms", Platform)
+layouts = cached_rows("gpus", "layouts", Layout)
+"""The known places of eight GPUs."""
+nvswitches = cached_rows("gpus", "nvswitches", NvSwitch)
+"""The switch chips a host can see."""
+pcie_gens = cached_rows("gpus", "pcie", PcieGen)
+"""All PCIe generations, oldest first."""
+nccl_links = cached_rows("gpus", "nccl_links", NcclLink)
+"""NCCL's figure per link, oldest architecture first."""
 
 
 @lru_cache(maxsize=64)  # a run asks for the same few hundreds of times

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 
@@ -105,46 +105,18 @@ class IbRule:
     unverified: bool = False
 
 
-@cache
-def rates() -> tuple[Rate, ...]:
-    """All generations, slowest first."""
-    return rows("ib", "rates", Rate)
-
-
-@cache
-def rate_texts() -> tuple[RateText, ...]:
-    """Rate strings that are easily misread."""
-    return rows("ib", "rate_texts", RateText)
-
-
-@cache
-def port_states() -> tuple[PortState, ...]:
-    """All logical states, by number."""
-    return rows("ib", "port_states", PortState)
-
-
-@cache
-def phys_states() -> tuple[PortState, ...]:
-    """All physical states, by number."""
-    return rows("ib", "phys_states", PortState)
-
-
-@cache
-def counters() -> tuple[Counter, ...]:
-    """All counters, those of the standard before those of the adapter."""
-    return rows("ib", "counters", Counter)
-
-
-@cache
-def adapters() -> tuple[Adapter, ...]:
-    """All adapters."""
-    return rows("ib", "adapters", Adapter)
-
-
-@cache
-def platforms() -> tuple[RdmaPlatform, ...]:
-    """What platforms carry."""
-    return rows("ib", "platforms", RdmaPlatform)
+rates = cached_rows("ib", "rates", Rate)
+"""All generations, slowest first."""
+rate_texts = cached_rows("ib", "rate_texts", RateText)
+"""Rate strings that are easily misread."""
+port_states = cached_rows("ib", "port_states", PortState)
+"""All logical states, by number."""
+phys_states = cached_rows("ib", "phys_states", PortState)
+"""All physical states, by number."""
+counters = cached_rows("ib", "counters", Counter)
+"""All counters, those of the standard before those of the adapter."""
+adapters = cached_rows("ib", "adapters", Adapter)
+platforms = cached_rows("ib", "platforms", RdmaPlatform)
 
 
 @cache
@@ -153,10 +125,7 @@ def rails_of(model: str) -> tuple[RdmaPlatform, ...]:
     return tuple(row for row in platforms() if model in row.models)
 
 
-@cache
-def rules() -> tuple[IbRule, ...]:
-    """Rules in words."""
-    return rows("ib", "rules", IbRule)
+rules = cached_rows("ib", "rules", IbRule)
 
 
 def rate(gen: str) -> Rate | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 Decision = Literal["none", "restart", "restart-without", "stop", "look"]
@@ -43,10 +43,8 @@ class Kind:
         return self.kind.partition("/")[0]
 
 
-@cache
-def kinds() -> tuple[Kind, ...]:
-    """All kinds, those of a cause one after the other."""
-    return rows("kinds", "kinds", Kind)
+kinds = cached_rows("kinds", "kinds", Kind)
+"""All kinds, those of a cause one after the other."""
 
 
 @cache

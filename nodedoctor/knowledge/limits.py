@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 
@@ -33,10 +33,7 @@ class Limit:
         return self.value
 
 
-@cache
-def limits() -> tuple[Limit, ...]:
-    """All limits."""
-    return rows("limits", "limits", Limit)
+limits = cached_rows("limits", "limits", Limit)
 
 
 @cache

@@ -170,11 +170,7 @@ NO_DEVICES = Fix(
 )
 NODES = Fix(
     "Give the user access to the device nodes: usually all users can read and write them.",
-    (
-        look("ls -l /dev/nvidia*"),
-        look("grep DeviceFile /proc/driver/nvidia/params"),
-        look("id"),
-    ),
+    (look("ls -l /dev/nvidia*"), look("grep DeviceFile /proc/driver/nvidia/params"), look("id")),
     action="config",
     disturbs="nothing",
     verify=VERIFY,
@@ -259,18 +255,4 @@ WAIT = Fix(
     action="investigate",
     disturbs="nothing",
     verify=VERIFY,
-)
-FABRIC = Fix(
-    "Restart the fabric manager: without it no CUDA program starts on a board with NVSwitches.",
-    (
-        look("nodedoctor fabric"),
-        last_resort(
-            "sudo systemctl restart nvidia-fabricmanager",
-            when="no job runs on this node",
-            disturbs=_EVERY_JOB,
-        ),
-    ),
-    action="restart-service",
-    disturbs=_EVERY_JOB,
-    verify="nodedoctor fabric",
 )

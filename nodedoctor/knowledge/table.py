@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,11 @@ def raw_rows(table: str, section: str) -> list[dict[str, Any]]:
 def rows(table: str, section: str, row_type: type[Row]) -> tuple[Row, ...]:
     """The rows of one section as frozen rows; callers keep them, this builds them anew."""
     return tuple(typed(table, raw, row_type) for raw in raw_rows(table, section))
+
+
+def cached_rows(table: str, section: str, row_type: type[Row]) -> Callable[[], tuple[Row, ...]]:
+    """A function that builds the rows of one section when it is first called, and keeps them."""
+    return cache(lambda: rows(table, section, row_type))
 
 
 def typed(table: str, raw: Mapping[str, Any], row_type: type[Row]) -> Row:

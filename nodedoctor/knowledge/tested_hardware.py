@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.model import Provenance
 from nodedoctor.record import record
 
@@ -35,16 +33,10 @@ class WithoutHardware:
     checks: tuple[str, ...]
 
 
-@cache
-def without_hardware() -> tuple[WithoutHardware, ...]:
-    """The checks that are the same on every machine."""
-    return rows("seen_on", "without_hardware", WithoutHardware)
-
-
-@cache
-def outputs() -> tuple[SeenOutput, ...]:
-    """Every output that made a check stable."""
-    return rows("seen_on", "outputs", SeenOutput)
+without_hardware = cached_rows("seen_on", "without_hardware", WithoutHardware)
+"""The checks that are the same on every machine."""
+outputs = cached_rows("seen_on", "outputs", SeenOutput)
+"""Every output that made a check stable."""
 
 
 def seen_on(check: str) -> tuple[SeenOutput, ...]:

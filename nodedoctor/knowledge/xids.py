@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from nodedoctor.knowledge.table import raw_rows, rows, typed
+from nodedoctor.knowledge.table import cached_rows, raw_rows, rows, typed
 from nodedoctor.model import Action
 from nodedoctor.record import record
 
@@ -154,40 +154,18 @@ def _advice_rows() -> dict[str, Advice]:
     return {row.key: row for row in rows("xids", "advice", Advice)}
 
 
-@cache
-def sxids() -> tuple[SxidRow, ...]:
-    """All NVSwitch codes, lowest first."""
-    return rows("xids", "sxids", SxidRow)
-
-
-@cache
-def sxid_kinds() -> tuple[SxidKind, ...]:
-    """The kinds of NVSwitch errors."""
-    return rows("xids", "sxid_kinds", SxidKind)
-
-
-@cache
-def workflows() -> tuple[Workflow, ...]:
-    """The rules behind NVIDIA's buckets."""
-    return rows("xids", "workflows", Workflow)
-
-
-@cache
-def recovery_actions() -> tuple[RecoveryAction, ...]:
-    """The values of the GPU recovery action."""
-    return rows("xids", "recovery_actions", RecoveryAction)
-
-
-@cache
-def xid74_bits() -> tuple[Xid74Bit, ...]:
-    """The register bits of Xid 74."""
-    return rows("xids", "xid74_bits", Xid74Bit)
-
-
-@cache
-def nvlink5_codes() -> tuple[NvLink5, ...]:
-    """The sub-codes of Xid 144 to 150."""
-    return rows("xids", "nvlink5", NvLink5)
+sxids = cached_rows("xids", "sxids", SxidRow)
+"""All NVSwitch codes, lowest first."""
+sxid_kinds = cached_rows("xids", "sxid_kinds", SxidKind)
+"""The kinds of NVSwitch errors."""
+workflows = cached_rows("xids", "workflows", Workflow)
+"""The rules behind NVIDIA's buckets."""
+recovery_actions = cached_rows("xids", "recovery_actions", RecoveryAction)
+"""The values of the GPU recovery action."""
+xid74_bits = cached_rows("xids", "xid74_bits", Xid74Bit)
+"""The register bits of Xid 74."""
+nvlink5_codes = cached_rows("xids", "nvlink5", NvLink5)
+"""The sub-codes of Xid 144 to 150."""
 
 
 def xids() -> tuple[XidRow, ...]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from nodedoctor.triage.model import Identity
+from nodedoctor.wording import comma_list
+
+LISTED = 12
+"""Names of a list that are written out."""
 
 
 def distinct_ranks(people: Iterable[Identity]) -> list[Identity]:
@@ -43,7 +47,7 @@ def describe_briefly(people: Iterable[Identity]) -> str:
     hosts = sorted({who.host for who in people if who == Identity(host=who.host) and who.host is not None})
     if not hosts:
         return describe_identities(people)
-    return f"node {hosts[0]}" if len(hosts) == 1 else f"nodes {comma_list(hosts)}"
+    return f"node {hosts[0]}" if len(hosts) == 1 else f"nodes {comma_list(hosts, LISTED)}"
 
 
 def describe_identities(people: Iterable[Identity]) -> str:
@@ -59,7 +63,7 @@ def describe_identities(people: Iterable[Identity]) -> str:
         return f"{role}ranks {rank_ranges(ranks)}"
     pids = sorted({who.pid for who in people if who.pid is not None})
     if pids:
-        return f"process {pids[0]}" if len(pids) == 1 else f"processes {comma_list(pids)}"
+        return f"process {pids[0]}" if len(pids) == 1 else f"processes {comma_list(pids, LISTED)}"
     gpus = sorted({who.gpu for who in people if who.gpu is not None})
     if not gpus:
         hosts = sorted({who.host for who in people if who.host is not None})
@@ -72,12 +76,4 @@ def rank_ranges(ranks: Iterable[int]) -> str:
     ranks = sorted(ranks)
     if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
         return f"{ranks[0]}-{ranks[-1]}"
-    return comma_list(ranks)
-
-
-def comma_list(numbers: Sequence[int | str]) -> str:
-    """`3`, `3 and 4`, `3, 4 and 9`: never as a range, as for ranks."""
-    shown = [str(number) for number in numbers[:12]]
-    if len(numbers) > 12:
-        return ", ".join(shown) + f" and {len(numbers) - 12} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return comma_list(ranks, LISTED)

@@ -434,7 +434,7 @@ BARRED = {
     "nodedoctor.report.html.blocks.mark": "takes kinds, which are ours",
     "nodedoctor.redact.addresses.names_nobody": "takes what `octets` has read",
     "nodedoctor.redact.addresses.octets": "takes four groups of up to three digits",
-    "nodedoctor.triage.verdict.advice.actions.steps_of": "takes commands of our table",
+    "nodedoctor.triage.verdict.advice.fix_table.steps_of": "takes commands of our table",
     "nodedoctor.triage.verdict.advice.timeouts.settings_in_use": "takes names of our table",
     "nodedoctor.triage.verdict.advice.timeouts.timeout_fixes": "takes names of our table",
     "nodedoctor.triage.lines.required_literals.required_literals": "takes patterns, which are ours",

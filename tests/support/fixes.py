@@ -22,7 +22,7 @@ from nodedoctor.knowledge.fixes import gpu as gpu_fixes
 from nodedoctor.knowledge.fixes import limits, rdma, recipes, recovery
 from nodedoctor.model import Fix, Report
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.verdict.advice import actions
+from nodedoctor.triage.verdict.advice import actions, fix_table
 
 REPOSITORY = Path(__file__).parents[2]
 NODES = REPOSITORY / "tests" / "nodes"
@@ -72,7 +72,7 @@ def of_rows() -> Iterator[tuple[str, Fix]]:
 
 def _of_tables() -> Iterator[tuple[str, Fix]]:
     gpu = Gpu(index=3)
-    for row in (*error_codes.NVML, *error_codes.CUDA, error_codes.nvml_error("NEVER_HEARD_OF")):
+    for row in (*error_codes.NVML, error_codes.nvml_error("NEVER_HEARD_OF")):
         for inside in (False, True):
             for index in (None, 3):
                 yield f"{row.name} {inside} {index}", row.fix_here(inside, index)
@@ -98,9 +98,10 @@ def _of_triage() -> Iterator[tuple[str, Fix]]:
         verdict = examine_job([str(log)]).verdict
         for number, fix in enumerate((*verdict.fixes, *verdict.next)):
             yield f"{log.name} {number}", fix
-    for cause, rows in actions._FIXES.items():
-        for number, (text, commands, action) in enumerate(rows):
-            yield f"{cause} {number}", Fix(text, actions.steps_of(commands), action)
+    for fixes_by_name in (fix_table.BY_CAUSE, fix_table.BY_FAMILY, fix_table.BY_NAME):
+        for name, fixes in fixes_by_name.items():
+            for number, fix in enumerate(fixes):
+                yield f"{name} {number}", fix
     for version in (None, (2, 5), (2, 9)):
         yield f"recorder {version}", actions._recorder_step(version)
 

@@ -93,7 +93,7 @@ def test_what_a_program_retells_last_is_its_end(frame, tmp_path):
 
 @pytest.mark.parametrize(("function", "cause"), [("<module>", "peer_cuda_oom"), ("evaluate", "undetermined")])
 def test_what_leaves_the_program_itself_is_its_end(function, cause, tmp_path):
-    """loguru catches what a decorated function raises; of the one that a program begins with nothing is left."""
+    """loguru catches what a decorated function raises; behind the first of a program comes nothing."""
     text = (
         f"2026-05-23 19:40:43 | ERROR    | __main__:138 - An error has been caught in function '{function}',"
         " process 'MainProcess' (5705), thread 'MainThread' (1399):\nTraceback (most recent call last):\n"

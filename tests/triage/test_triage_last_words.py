@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from say import as_document, elastic, judged, steps
 
 from nodedoctor.triage.patterns.frames import StackFrame, source_place
-from nodedoctor.triage.verdict.advice import remedies
+from nodedoctor.triage.verdict.advice.fix_table import BY_FAMILY
 from nodedoctor.triage.verdict.causes.families import FAMILIES, family_of
 from nodedoctor.triage.verdict.judge import judge_incident
 
@@ -146,9 +146,9 @@ def test_the_place_is_the_programs_own_before_that_of_a_package() -> None:
 
 
 def test_each_kind_of_failure_has_a_first_step() -> None:
-    without = {one.name for one in FAMILIES} - set(remedies._BY_FAMILY)
+    without = {one.name for one in FAMILIES} - set(BY_FAMILY)
     assert without == {"no-answer", "assertion", "code"}
-    assert set(remedies._BY_FAMILY) <= {one.name for one in FAMILIES}
+    assert set(BY_FAMILY) <= {one.name for one in FAMILIES}
     assert family_of("ValueError: bad shard") is None
 
 

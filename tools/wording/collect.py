@@ -37,7 +37,7 @@ NOT_READ = {
 _WORDS = re.compile(r"[A-Za-z]{2,}[,;:.)]* +\(?[a-z]{2,}|\{[^}]*\} [a-z]{2,}|[a-z]{3,}:? \{")
 _PATTERN = re.compile(r"\\[dwsSbnDW]|\(\?[:P<!=i]|\[\^|\.\*|\$$|^\^")
 _SENTENCES = re.compile(r"(?<=\n)  (?! )[^\n]*(?:\n  (?! )[^\n]*)*")
-"""In tables of patterns (`events/rows.py`): what stands two blanks deep."""
+"""In tables of patterns (`nodedoctor/text_table.py`): what stands two blanks deep."""
 _SILENT = frozenset(
     [
         "compile",

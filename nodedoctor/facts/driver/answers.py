@@ -60,12 +60,7 @@ class DriverAnswers:
         table_reading: SmiTable | Unseen,
     ) -> DriverAnswers | Unseen:
         """Join each observation with what was read of it; unseen only where nothing was asked."""
-        pairs = (
-            (nvml, nvml_reading),
-            (xml, xml_reading),
-            (q, q_reading),
-            (table, table_reading),
-        )
+        pairs = ((nvml, nvml_reading), (xml, xml_reading), (q, q_reading), (table, table_reading))
         asked = [pair for pair in pairs if pair[0].outcome not in _NOT_ASKED and not exhausted_in(pair[0])]
         answers = tuple(_answer(seen, reading) for seen, reading in asked)
         tripped = next((seen.note for seen, _ in pairs if _LANE_TRIPPED in seen.note), "")

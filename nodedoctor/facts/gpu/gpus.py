@@ -14,6 +14,7 @@ from nodedoctor.facts.gpu.gpu import HARMLESS, Gpu, GpuReading
 from nodedoctor.facts.gpu.nvml.nvml import NvmlReading
 from nodedoctor.facts.gpu.smi.smi import SmiQ, SmiTable, SmiXml, merged
 from nodedoctor.facts.pci.pci import Pci
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Reason, Unseen
 from nodedoctor.record import field_names, record, replace
 
@@ -146,9 +147,7 @@ def _watched(gpus: tuple[Gpu, ...]) -> Iterator[Gpu]:
 
 def _untold(gpus: tuple[Gpu, ...]) -> dict[int, tuple[str, ...]]:
     """By index, what a GPU does not tell that most others of its kind and in its mode tell."""
-    kinds: dict[tuple[object, ...], list[Gpu]] = {}
-    for gpu in gpus:
-        kinds.setdefault((gpu.name, gpu.mig_mode, gpu.virtualization_mode), []).append(gpu)
+    kinds = group_by(gpus, lambda gpu: (gpu.name, gpu.mig_mode, gpu.virtualization_mode))
     found: dict[int, tuple[str, ...]] = {}
     for like in kinds.values():
         missing = {gpu.index: _missing(gpu) for gpu in like}

@@ -214,22 +214,6 @@ class RamError:
     count: int = 1
 
 
-Event = (
-    LoggedXid
-    | Sxid
-    | DriverEvent
-    | PcieError
-    | OomKill
-    | Stall
-    | NicEvent
-    | StorageEvent
-    | CpuEvent
-    | IommuFault
-    | RamError
-    | FullTable
-)
-
-
 class LogEvent(Protocol):
     """Any event: when it was told, and how."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
@@ -13,9 +13,9 @@ from nodedoctor.facts.kernel import nvidia, storage, system
 from nodedoctor.facts.kernel.events import (
     CpuEvent,
     DriverEvent,
-    Event,
     FullTable,
     IommuFault,
+    LogEvent,
     LoggedXid,
     NicEvent,
     OomKill,
@@ -31,6 +31,8 @@ from nodedoctor.model import Moment, Observation, Unseen
 from nodedoctor.record import as_dict, field, record, replace
 from nodedoctor.wording import count_with_noun
 
+E = TypeVar("E", bound=LogEvent)
+
 WAY_OUT = (
     "Run as root, or let this user read the journal (sudo usermod -aG systemd-journal USER); a recording may"
     " hold the output of `sudo journalctl -k -o short-iso-precise`."
@@ -41,21 +43,10 @@ FOR_ROOT = (
 )
 ON_HOST = "Run on the host: the kernel's log is not visible from inside this container."
 
-# Words that lead to a line, and what reads it. A word costs one pass over the text.
-_BUS = ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible")
-_OOM = ("Killed process", "Kill process", "oom_memcg=")
 _RECORDED = "recorded text"
 _HANG = ("blocked for more than", "soft lockup", "LOCKUP", "detected stall", "detected expedited")
 _CRASH = ("segfault at", "general protection", " trap ", "BUG: ", "kernel BUG", "Oops: ", "Kernel panic")
 _STALL = (*_HANG, *_CRASH, "page allocation failure", "self-detected stall", "nfs: server ", "was evicted by")
-_RAM = ("EDAC ", "hardware memory error", "Memory failure:")
-_NIC = ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband", "efa 0", "transmit timeout: ")
-_FULL = ("table full, ", "table overflow", "tuning tcp_mem")
-_IOMMU = ("DMAR:", "AMD-Vi:", "arm-smmu")
-_NVIDIA = ("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem")
-_DISKS, _CPU = storage.STORAGE_WORDS, storage.CPU_WORDS
-_BOOT = "Linux version "
-_WORDS = (*_NVIDIA, *_BUS, *_OOM, *_STALL, *_NIC, *_FULL, *_IOMMU, *_RAM, *_DISKS, *_CPU, _BOOT)
 _STACK_LINES = 40
 _LOADING_SECONDS = 10.0
 """Eight GPUs are tried within seconds (NVIDIA/NVSentinel#155: the message came 0.2 s after the failure)."""
@@ -179,11 +170,13 @@ class KernelLog:
         """Where in the log the running kernel starts, 0 when it holds one boot only."""
         return max((event.when.at for event in self.driver if event.kind == "boot"), default=0)
 
-    def counts(self, when: When, moment: Moment) -> bool:
-        """Whether a line is not older than --since, as far as its time can be told."""
-        if moment.since is None or not when.absolute or when.seconds is None:
-            return True
-        return when.seconds >= moment.since.timestamp()
+    def since(self, events: Iterable[E], moment: Moment) -> list[E]:
+        """Those that are not older than --since, as far as their times can be told."""
+        if moment.since is None:
+            return list(events)
+        begin = moment.since.timestamp()
+        dated = ((event, event.when.seconds if event.when.absolute else None) for event in events)
+        return [event for event, seconds in dated if seconds is None or seconds >= begin]
 
     def starts(self, device: str | None = None, *, any_device: bool = False) -> tuple[When, ...]:
         """When kernel, driver or that device, or any, started anew."""
@@ -290,43 +283,43 @@ def _unseen(document: Mapping[str, Any], inside: bool) -> Unseen:
     return Unseen("denied" if denied else "not-visible-here", note, way_out, "kernel-log")
 
 
-def _event(line: KernelLine, text: str) -> Event | None:
+def _event(line: KernelLine, text: str) -> LogEvent | None:
     """The event a line tells of: what the first reader that understands it makes of it."""
-    words = set(line.words)
-    found: Event | None = None
-    if words.intersection(_NVIDIA):
-        found = _nvidia(line, text)
-    if not found and words.intersection(_BUS):
-        found = system.pcie(line, tuple(following(text, line.when.at, 12)))
-    if not found and words.intersection(_OOM):
-        found = system.oom(line)
-    if not found and words.intersection(_STALL):
-        found = system.stall(line, following(text, line.when.at, _STACK_LINES))
-    if not found and words.intersection(_RAM):
-        found = system.ram(line)
-    if not found and words.intersection(_DISKS):
-        found = storage.storage(line)
-    if not found and words.intersection(_CPU):
-        found = storage.cpu(line, tuple(following(text, line.when.at, 12)))
-    if not found and words.intersection(_IOMMU):
-        found = system.iommu(line)
-    if not found and words.intersection(_NIC):
-        found = system.nic(line)
-    if not found and words.intersection(_FULL):
-        found = system.full(line)
-    if not found and _BOOT in words:
-        found = DriverEvent(line.when, line.text[:EVIDENCE], "boot")
-    return found
+    readers = (read for words, read in _READERS if not set(words).isdisjoint(line.words))
+    return next((event for read in readers if (event := read(line, text))), None)
 
 
-def _nvidia(line: KernelLine, text: str) -> Event | None:
+def _nvidia(line: KernelLine, text: str) -> LogEvent | None:
     if "Xid" in line.words and (said := nvidia.xid(line) or nvidia.sxid(line)):
         return said
     after = " ".join(following(text, line.when.at, 3)) if "NVRM: " in line.text else ""
     return nvidia.off_bus(line, after) or nvidia.driver_event(line, after)
 
 
-def _name_driver(line: KernelLine, event: Event | None, drivers: dict[str, str]) -> None:
+_READERS: tuple[tuple[tuple[str, ...], Callable[[KernelLine, str], LogEvent | None]], ...] = (
+    (("Xid", "NVRM:", "nvidia", "NVIDIA", "nv_peer_mem"), _nvidia),
+    (
+        ("PCIe Bus Error", "DPC: containment", "pciehp", "retraining", "[Hardware Error]", "inaccessible"),
+        lambda line, text: system.pcie(line, tuple(following(text, line.when.at, 12))),
+    ),
+    (("Killed process", "Kill process", "oom_memcg="), lambda line, _: system.oom(line)),
+    (_STALL, lambda line, text: system.stall(line, following(text, line.when.at, _STACK_LINES))),
+    (("EDAC ", "hardware memory error", "Memory failure:"), lambda line, _: system.ram(line)),
+    (storage.STORAGE_WORDS, lambda line, _: storage.storage(line)),
+    (storage.CPU_WORDS, lambda line, text: storage.cpu(line, tuple(following(text, line.when.at, 12)))),
+    (("DMAR:", "AMD-Vi:", "arm-smmu"), lambda line, _: system.iommu(line)),
+    (
+        ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband", "efa 0", "transmit timeout: "),
+        lambda line, _: system.nic(line),
+    ),
+    (("table full, ", "table overflow", "tuning tcp_mem"), lambda line, _: system.full(line)),
+    (("Linux version ",), lambda line, _: DriverEvent(line.when, line.text[:EVIDENCE], "boot")),
+)
+"""Words that lead to a line, and what reads it, in this order. A word costs one pass over the text."""
+_WORDS = tuple(word for words, _ in _READERS for word in words)
+
+
+def _name_driver(line: KernelLine, event: LogEvent | None, drivers: dict[str, str]) -> None:
     """Remember whose device an address is: later lines of the bus name only the address."""
     if line.text.startswith(("nvidia ", "mlx4_core ", "mlx5_core ")):
         driver, device = system.named_device(line.text[:64])

@@ -42,10 +42,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
         "dead",
     ),
     (regex(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, completion polled"), "interrupt"),
-    (
-        regex(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, (?:aborting|reset|disable)"),
-        "timeout",
-    ),
+    (regex(r"nvme (?P<device>nvme\d{1,4}): I/O (?:tag )?\d.*timeout, (?:aborting|reset|disable)"), "timeout"),
     (regex(rf"(?:I/O|critical (?:medium|target)) error, dev (?P<device>{_DISK}), sector"), "io-error"),
     (regex(r"md/raid\w*:(?P<device>md\w{1,16}): Disk failure on (?P<part>[\w-]{1,32})"), "raid"),
     (regex(r"md/raid\w*:(?P<device>md\w{1,16}): (?:not enough operational|Cannot continue)"), "raid"),
@@ -76,10 +73,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], StorageKind], ...] = (
         ),
         "connection-back",
     ),
-    (
-        regex(r"(?P<system>Lustre): .{0,200}?Connection restored to (?P<device>\S{1,128})"),
-        "connection-back",
-    ),
+    (regex(r"(?P<system>Lustre): .{0,200}?Connection restored to (?P<device>\S{1,128})"), "connection-back"),
     (regex(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) hung$"), "connection-lost"),
     (regex(r"(?P<system>ceph): .{0,80}?(?P<device>mds\d{1,6}) came back$"), "connection-back"),
 )

@@ -96,14 +96,8 @@ _FULL: tuple[tuple[re.Pattern[str], FullKind], ...] = (
 _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (regex(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
     (regex(r"health recovery failed|device is in an unrecoverable|handling bad device here"), "dead"),
-    (
-        regex(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"),
-        "firmware",
-    ),
-    (
-        regex(r"\w\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"),
-        "firmware",
-    ),
+    (regex(r"[Ff]atal error \d|health compromised|assert_var|assert_exit_ptr|Fatal FW error"), "firmware"),
+    (regex(r"\w\(0x[0-9a-f]+\) timeout\. Will cause a leak|firmware over \d+ MS in pre-init"), "firmware"),
     # Linux, drivers/infiniband/hw/efa/efa_com.c: the adapter did not answer, or refused. After the first
     # three the driver sends it no command any more, and without the last it has not started.
     (

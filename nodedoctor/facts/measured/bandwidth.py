@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
+from nodedoctor.grouping import group_by
 from nodedoctor.json_shapes import Json, answer, loaded, number, part, text, whole_number
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
 from nodedoctor.record import field, record, replace
@@ -168,9 +169,7 @@ def _cut_short(seen: Observation) -> str:
 
 
 def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
-    kinds: dict[str, list[Json]] = {}
-    for step in steps:
-        kinds.setdefault(text(step, "step"), []).append(step)
+    kinds = group_by(steps, lambda step: text(step, "step"))
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
     under_way = seen.seconds - (number(last.get("at")) or 0.0)
     told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS

@@ -69,11 +69,7 @@ def isolate(
 
 
 def _plan(
-    name: str,
-    options: Options,
-    seen: tuple[Observation, Observation, Observation],
-    nvidia: bool,
-    *more: str,
+    name: str, options: Options, seen: tuple[Observation, Observation, Observation], nvidia: bool, *more: str
 ) -> Command | Observation:
     """The job on all GPUs; on CPU ranks only where there is no NVIDIA hardware, else it proves nothing."""
     if options.passive:

@@ -14,10 +14,7 @@ _COUNTS = regex(r"(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received
 _TIMES = regex(r"(?:rtt|round-trip) min/avg/max(?:/\w+)? = [\d.]{1,12}/(\d{1,9}(?:\.\d{1,9})?)/")
 _TOLD_MTU = regex(r"(?i)(?:frag needed|packet too big|message too long)[^\n]{0,60}?mtu ?= ?(\d{1,6})")
 _REFUSED: tuple[tuple[Refusal, re.Pattern[str]], ...] = (
-    (
-        "denied",
-        regex(r"(?i)operation not permitted|permission denied|lacking privilege|missing cap_net"),
-    ),
+    ("denied", regex(r"(?i)operation not permitted|permission denied|lacking privilege|missing cap_net")),
     ("unsupported", regex(r"(?i)(?:invalid|unrecognized|illegal) option|invalid number|bad number")),
     ("unreachable", regex(r"(?i)(?:network|host) (?:is )?unreachable|no route to host")),
 )

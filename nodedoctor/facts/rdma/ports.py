@@ -13,6 +13,7 @@ from nodedoctor.facts.rdma.ibstat import IbStat, IbStatus, IbvDevinfo, RdmaLink
 from nodedoctor.facts.rdma.port import IbPort, differs, filled, of_sysfs
 from nodedoctor.facts.rdma.roles import beside_gpus, switch_bridges
 from nodedoctor.facts.rdma.sysfs import Rdma
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.infiniband import adapter
 from nodedoctor.model import Evidence, Finding, Unseen
 from nodedoctor.record import record
@@ -210,9 +211,7 @@ def by_class(ports: tuple[IbPort, ...]) -> tuple[IbPort, ...]:
     rails of which none works is not overlooked; with no port active at all InfiniBand has no other use.
     """
     real = [port for port in ports if not port.virtual] or list(ports)
-    classes: dict[tuple[str | None, str | None, int], list[IbPort]] = {}
-    for port in real:
-        classes.setdefault((port.model, port.link_layer, _on_card(port, real)), []).append(port)
+    classes = group_by(real, lambda port: (port.model, port.link_layer, _on_card(port, real)))
     groups = list(classes.values())
     if not any(port.active for port in real) and any(port.infiniband for port in real):
         return tuple(port for port in real if port.infiniband)

@@ -10,9 +10,10 @@ from typing import Any
 
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts import shapes
-from nodedoctor.facts.stack.packages import Package, Wanted, canonical, wanted
+from nodedoctor.facts.stack.packages import Package, Wanted, wanted
 from nodedoctor.facts.stack.pastes import Pasted, collect_env, pip_list
 from nodedoctor.json_shapes import Json, document, part, parts, text, texts, whole_number
+from nodedoctor.knowledge.versions.stack import canonical
 from nodedoctor.model import Observation, Reason, Step, Unseen
 from nodedoctor.record import as_dict, field, field_names, record
 from nodedoctor.steps import look, repair

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nodedoctor.facts.stack import common_requirements
+from nodedoctor.knowledge.versions.stack import canonical
 from nodedoctor.patterns import regex
 from nodedoctor.record import record
 
@@ -59,11 +60,6 @@ class Wanted:
     def __str__(self) -> str:
         """As a requirement is written."""
         return f"{self.name}{self.versions}"
-
-
-def canonical(name: str) -> str:
-    """The name as package indexes compare it: `vllm_nccl_cu12` is `vllm-nccl-cu12`."""
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
 _FOR_AN_EXTRA = regex(r"^[^;]*;(?!.*\bor\b).*\bextra\s*==\s*['\"][^'\"]+['\"][)\s]*$")

@@ -11,8 +11,9 @@ from typing import Any
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts import shapes
-from nodedoctor.facts.stack.packages import Package, canonical
+from nodedoctor.facts.stack.packages import Package
 from nodedoctor.json_shapes import loaded
+from nodedoctor.knowledge.versions.stack import canonical
 from nodedoctor.model import Observation
 from nodedoctor.patterns import regex
 from nodedoctor.record import field, record, replace

@@ -54,10 +54,7 @@ def reset_gpu(gpu: Gpu, text: str, verify: str, docs: str = ERROR_GUIDE) -> Fix:
     return Fix(
         f"{text} Stop the processes using this GPU, then reset it, or reboot the node. If it "
         f"returns: {ticket(gpu)}",
-        (
-            look("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {}", gpu.index),
-            *gpu_reset(gpu.handle),
-        ),
+        (look("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT -i {}", gpu.index), *gpu_reset(gpu.handle)),
         action="reset-gpu",
         disturbs=ONE_GPU,
         verify=f"nodedoctor {verify}",

@@ -44,19 +44,13 @@ _SHM = {
         (repair("sudo mount -o remount,size=50% /dev/shm"),),
         "nothing",
     ),
-    "docker": Procedure(
-        f"{_MORE_SHM} {_SHM_IN_COMPOSE}",
-    ),
-    "podman": Procedure(
-        f"{_MORE_SHM} {_SHM_IN_COMPOSE}",
-    ),
-    "containerd": Procedure(
-        _MORE_SHM,
-    ),
+    "docker": Procedure(f"{_MORE_SHM} {_SHM_IN_COMPOSE}"),
+    "podman": Procedure(f"{_MORE_SHM} {_SHM_IN_COMPOSE}"),
+    "containerd": Procedure(_MORE_SHM),
     "kubernetes": Procedure(_SHM_IN_PODS, (), "the pod (it must be recreated)"),
     "enroot": Procedure(
         "Mount the host's shared memory in the container: srun's `--container-mounts=/dev/shm:/dev/shm`, or "
-        "enroot's `--mount /dev/shm:/dev/shm`.",
+        "enroot's `--mount /dev/shm:/dev/shm`."
     ),
     "apptainer": Procedure("Mount the host's shared memory in the container: `--bind /dev/shm`."),
     "lxc": Procedure(
@@ -105,7 +99,7 @@ def raise_limit(limit: str, runtime: str | None, ray: bool = False) -> Fix:
 def _limit_way(limit: str, runtime: str | None) -> Procedure:
     if runtime in ("docker", "podman"):
         return Procedure(
-            f"Start the container with the limit raised: {runtime} run's `--ulimit {_DOCKER[limit]}`.",
+            f"Start the container with the limit raised: {runtime} run's `--ulimit {_DOCKER[limit]}`."
         )
     if runtime in ("kubernetes", "containerd"):
         text = (
@@ -126,11 +120,7 @@ def _limit_way(limit: str, runtime: str | None) -> Procedure:
         f"the submitting shell to the job unless PropagateResourceLimitsExcept={limit.upper()} is set in "
         "slurm.conf, and slurmd's unit needs the same line. Jobs need a restart."
     )
-    return Procedure(
-        text,
-        (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),),
-        "nothing",
-    )
+    return Procedure(text, (repair("ulimit {}", _ULIMIT[limit], disturbs="nothing"),), "nothing")
 
 
 def _fix(way: Procedure, check: str) -> Fix:

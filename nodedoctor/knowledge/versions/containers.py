@@ -6,10 +6,9 @@ Versions are strings, CUDA is (12, 8), a driver branch is 570.
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.knowledge.versions.cuda import cuda_version
 from nodedoctor.record import record, replace
 
@@ -109,28 +108,13 @@ class ImagePromise:
     unverified: bool = False
 
 
-@cache
-def grammars() -> tuple[Grammar, ...]:
-    """All tag grammars."""
-    return rows("containers", "grammars", Grammar)
-
-
-@cache
-def skyrl_images() -> tuple[SkyrlImage, ...]:
-    """SkyRL's images, newest first."""
-    return rows("containers", "skyrl", SkyrlImage)
-
-
-@cache
-def ngc_releases() -> tuple[NgcRelease, ...]:
-    """NVIDIA's monthly releases, oldest first."""
-    return rows("containers", "ngc_pytorch", NgcRelease)
-
-
-@cache
-def markers() -> tuple[Marker, ...]:
-    """How images and container runtimes are recognised."""
-    return rows("containers", "markers", Marker)
+grammars = cached_rows("containers", "grammars", Grammar)
+skyrl_images = cached_rows("containers", "skyrl", SkyrlImage)
+"""SkyRL's images, newest first."""
+ngc_releases = cached_rows("containers", "ngc_pytorch", NgcRelease)
+"""NVIDIA's monthly releases, oldest first."""
+markers = cached_rows("containers", "markers", Marker)
+"""How images and container runtimes are recognised."""
 
 
 def ngc_release(release: str) -> NgcRelease | None:

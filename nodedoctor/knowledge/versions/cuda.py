@@ -6,10 +6,9 @@ Drivers are tuples of ints, (570, 86, 10); CUDA versions are (12, 8). Linux only
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Literal
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 Driver = tuple[int, ...]
@@ -130,52 +129,21 @@ class MinDriver:
     source: str
 
 
-@cache
-def toolkits() -> tuple[ToolkitRelease, ...]:
-    """All toolkits, newest first."""
-    return rows("cuda_driver", "toolkits", ToolkitRelease)
-
-
-@cache
-def branches() -> tuple[Branch, ...]:
-    """All driver branches, newest first."""
-    return rows("cuda_driver", "branches", Branch)
-
-
-@cache
-def minor_compat() -> tuple[MinorCompat, ...]:
-    """The oldest drivers, newest CUDA first."""
-    return rows("cuda_driver", "minor_compat", MinorCompat)
-
-
-@cache
-def lifetimes() -> tuple[Lifetime, ...]:
-    """How long each kind of branch lives."""
-    return rows("cuda_driver", "lifetimes", Lifetime)
-
-
-@cache
-def architectures() -> tuple[Architecture, ...]:
-    """All compute capabilities, oldest first."""
-    return rows("cuda_driver", "architectures", Architecture)
-
-
-@cache
-def image_requirements() -> tuple[ImageRequirement, ...]:
-    """What nvidia/cuda images require, newest first."""
-    return rows("cuda_driver", "images", ImageRequirement)
-
-
-@cache
-def observed() -> tuple[Observed, ...]:
-    """Pairs seen on real nodes; they check the other rows."""
-    return rows("cuda_driver", "observed", Observed)
-
-
-@cache
-def rules() -> tuple[CudaRule, ...]:
-    """Compatibility rules in words."""
-    return rows("cuda_driver", "rules", CudaRule)
+toolkits = cached_rows("cuda_driver", "toolkits", ToolkitRelease)
+"""All toolkits, newest first."""
+branches = cached_rows("cuda_driver", "branches", Branch)
+"""All driver branches, newest first."""
+minor_compat = cached_rows("cuda_driver", "minor_compat", MinorCompat)
+"""The oldest drivers, newest CUDA first."""
+lifetimes = cached_rows("cuda_driver", "lifetimes", Lifetime)
+"""How long each kind of branch lives."""
+architectures = cached_rows("cuda_driver", "architectures", Architecture)
+"""All compute capabilities, oldest first."""
+image_requirements = cached_rows("cuda_driver", "images", ImageRequirement)
+"""What nvidia/cuda images require, newest first."""
+observed = cached_rows("cuda_driver", "observed", Observed)
+"""Pairs seen on real nodes; they check the other rows."""
+rules = cached_rows("cuda_driver", "rules", CudaRule)
 
 
 def driver_version(text: str) -> Driver | None:

@@ -6,10 +6,9 @@ Versions are strings, `2.27.5`, compared as versions. Conditions are traits of t
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
 from typing import Literal
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import record
 
 Effect = Literal["hang", "crash", "wrong-data", "slow", "init-failure"]
@@ -41,16 +40,10 @@ class NcclTrait:
     unverified: bool = False
 
 
-@cache
-def bad_versions() -> tuple[BadVersion, ...]:
-    """All rows, the gravest first."""
-    return rows("nccl_bad", "versions", BadVersion)
-
-
-@cache
-def traits() -> tuple[NcclTrait, ...]:
-    """The vocabulary of conditions."""
-    return rows("nccl_bad", "traits", NcclTrait)
+bad_versions = cached_rows("nccl_bad", "versions", BadVersion)
+"""All rows, the gravest first."""
+traits = cached_rows("nccl_bad", "traits", NcclTrait)
+"""The vocabulary of conditions."""
 
 
 def known_bad(version: str, holds: Collection[str] = ()) -> tuple[BadVersion, ...]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows, rows
 from nodedoctor.record import field, record
 
 
@@ -92,28 +92,13 @@ class PackageNote:
     unverified: bool = False
 
 
-@cache
-def releases() -> tuple[PackageRelease, ...]:
-    """All releases of all packages, newest first within a package."""
-    return rows("stack_pins", "packages", PackageRelease)
-
-
-@cache
-def ray_ranges() -> tuple[RayRange, ...]:
-    """All ranges of Ray releases, oldest first."""
-    return rows("stack_pins", "ray", RayRange)
-
-
-@cache
-def cupy_packages() -> tuple[Cupy, ...]:
-    """All CuPy distributions."""
-    return rows("stack_pins", "cupy", Cupy)
-
-
-@cache
-def build_tags() -> tuple[BuildTag, ...]:
-    """All grammars of local versions."""
-    return rows("stack_pins", "build_tags", BuildTag)
+releases = cached_rows("stack_pins", "packages", PackageRelease)
+"""All releases of all packages, newest first within a package."""
+ray_ranges = cached_rows("stack_pins", "ray", RayRange)
+"""All ranges of Ray releases, oldest first."""
+cupy_packages = cached_rows("stack_pins", "cupy", Cupy)
+build_tags = cached_rows("stack_pins", "build_tags", BuildTag)
+"""All grammars of local versions."""
 
 
 @cache
@@ -128,13 +113,13 @@ def facts(topic: str = "") -> tuple[PackageNote, ...]:
 
 def release(package: str, version: str) -> PackageRelease | None:
     """What one release requires (`vllm`, `0.11.0`; local versions are ignored); None when not known."""
-    name, public = normalized(package), version.strip().partition("+")[0]
+    name, public = canonical(package), version.strip().partition("+")[0]
     return next((row for row in releases() if (row.package, row.version) == (name, public)), None)
 
 
 def releases_of(package: str) -> tuple[PackageRelease, ...]:
     """All known releases of a package, newest first."""
-    name = normalized(package)
+    name = canonical(package)
     return tuple(row for row in releases() if row.package == name)
 
 
@@ -150,7 +135,7 @@ def admits(release: PackageRelease, package: str, version: str) -> bool:
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 
-    wanted = release.requires.get(normalized(package))
+    wanted = release.requires.get(canonical(package))
     if wanted is None:
         return True
     try:
@@ -173,13 +158,13 @@ def ray_range(version: str) -> RayRange | None:
 
 def cupy(package: str) -> Cupy | None:
     """The CuPy distribution of that name."""
-    return next((row for row in cupy_packages() if row.package == normalized(package)), None)
+    return next((row for row in cupy_packages() if row.package == canonical(package)), None)
 
 
 def build_of(package: str, version: str) -> Build | None:
     """What a compiled package was built for, from its local version; None when it does not say."""
     for tag in build_tags():
-        found = re.match(tag.regex, version.strip()) if tag.package == normalized(package) else None
+        found = re.match(tag.regex, version.strip()) if tag.package == canonical(package) else None
         if found:
             said = found.groupdict()
             abi = None if said.get("abi") is None else said["abi"] == "TRUE"
@@ -187,6 +172,6 @@ def build_of(package: str, version: str) -> Build | None:
     return None
 
 
-def normalized(package: str) -> str:
-    """A distribution name as the tables write it: lower case, dashes."""
+def canonical(package: str) -> str:
+    """The name as package indexes compare it: `vllm_nccl_cu12` is `vllm-nccl-cu12`."""
     return re.sub(r"[-_.]+", "-", package.strip()).lower()

@@ -6,9 +6,8 @@ Versions are strings as Python packages write them; CUDA is (12, 8), a compute c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 
-from nodedoctor.knowledge.table import rows
+from nodedoctor.knowledge.table import cached_rows
 from nodedoctor.record import field, record
 
 CUDA_SUFFIXES = ("", "-cu13", "-cu12", "-cu11")
@@ -95,22 +94,12 @@ class TorchRelease:
         return wheel.pin("nccl") if wheel else None
 
 
-@cache
-def releases() -> tuple[TorchRelease, ...]:
-    """All releases, oldest first."""
-    return rows("torch_pins", "releases", TorchRelease)
-
-
-@cache
-def wheels() -> tuple[TorchWheel, ...]:
-    """All wheels, oldest first, x86_64 before aarch64."""
-    return rows("torch_pins", "wheels", TorchWheel)
-
-
-@cache
-def variants() -> tuple[TorchVariant, ...]:
-    """All other builds, oldest first."""
-    return rows("torch_pins", "variants", TorchVariant)
+releases = cached_rows("torch_pins", "releases", TorchRelease)
+"""All releases, oldest first."""
+wheels = cached_rows("torch_pins", "wheels", TorchWheel)
+"""All wheels, oldest first, x86_64 before aarch64."""
+variants = cached_rows("torch_pins", "variants", TorchVariant)
+"""All other builds, oldest first."""
 
 
 def torch_release(version: str) -> TorchRelease | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
+from nodedoctor.text_table import table_rows
 
 
 @record
@@ -21,69 +22,53 @@ class HandlingPhrase:
     example: str
 
 
-PHRASES = (
-    HandlingPhrase(
-        "ignored",
-        r"(?:will|can) (?:be )?ignore|ignor(?:ed|ing)\b|suppress(?:ed|ing)\b|swallow(?:ed|ing)\b",
-        "Ignoring error: {}",
-    ),
-    HandlingPhrase("retry", r"retry loop\b|re-?try$", "{} -> retry"),
-    HandlingPhrase(
-        "retried",
-        r"re-?trying\b|re-?try (?:in|after)\b"
-        r"|will (?:be )?(?:re-?tr(?:y|ied)|try)\b|trying (?:again|another|the next|mirror|once more)\b"
-        r"|(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b",
-        "{}; retrying in 5 s",
-    ),
-    HandlingPhrase(
-        "fallback",
-        r"(?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to\b"
-        r"|(?:using|will use) (?:the )?(?:default\b|\S{1,80}(?: \S{1,80}){0,3} instead\b)"
-        r"|fall(?:s|ing|en)?[ -]?back\b"
-        r"|disabling\b|will be disabled\b"
-        r"|(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b"
-        r"|(?:reducing|halving|lowering) (?:the )?(?:batch|micro)",
-        "{}; falling back to the CPU",
-    ),
-    HandlingPhrase(
-        "skipped",
-        r"skipping\b|will be skipped\b|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b",
-        "Skipping sample 17 because of {}",
-    ),
-    HandlingPhrase(
-        "continued",
-        r"continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b"
-        r"|non-?(?:fatal|critical)\b|not (?:fatal|critical)\b|harmless\b|tolerat(?:ed|ing)\b"
-        r"|soft (?:error|failure)\b|degraded\b"
-        r"|transient\b|(?:ok|fine|healthy) (?:now|again)\b",
-        "{} (non-fatal)",
-    ),
-    HandlingPhrase(
-        "expected",
-        r"expected (?:exception|error|failure|timeout)\b|\(expected\)|(?:as|was|is) expected\b|known issue\b"
-        r"|expecting an? (?:exception|error|failure)\b|means that\b"
-        r"|pytest\.raises\b|assertraises\b|xfail(?:ed)?\b|test\w{0,60} passed\b"
-        r"|(?:simulated|injected|mocked?|fake) (?:\w{1,30} )?(?:fault|error|failure|exception)\b",
-        "expected exception in test: {} (ok)",
-    ),
-    HandlingPhrase(
-        "caught",
-        r"(?:(?:exception|error|failure) (?:was )?|was |been )(?:handled|caught)\b"
-        r"|handled (?:an? )?(?:exception|error|failure)\b|handled:$"
-        r"|caught and \w+\b",
-        "handled exception: {}",
-    ),
-    HandlingPhrase(
-        "earlier run",
-        r"(?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b"
-        r"|(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|reconnected|succeeded) (?:after|from)\b"
-        r"|auto-?recover\w{0,4}\b",
-        "note: previous run ended with {}",
-    ),
-    HandlingPhrase(
-        "silenced", r"(?:silence|suppress|disable|hide) this warning\b", "{} (silence this warning)"
-    ),
-)
+_TABLE = r"""
+ignored
+  Ignoring error: {}
+    (?:will|can) (?:be )?ignore|ignor(?:ed|ing)\b|suppress(?:ed|ing)\b|swallow(?:ed|ing)\b
+retry
+  {} -> retry
+    retry loop\b|re-?try$
+retried
+  {}; retrying in 5 s
+    re-?trying\b|re-?try (?:in|after)\b
+    |will (?:be )?(?:re-?tr(?:y|ied)|try)\b|trying (?:again|another|the next|mirror|once more)\b
+    |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
+fallback
+  {}; falling back to the CPU
+    (?:going|switching|switched|reverting|reverted|defaulting) (?:back )?to\b
+    |(?:using|will use) (?:the )?(?:default\b|\S{1,80}(?: \S{1,80}){0,3} instead\b)
+    |fall(?:s|ing|en)?[ -]?back\b|disabling\b|will be disabled\b
+    |(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b
+    |(?:reducing|halving|lowering) (?:the )?(?:batch|micro)
+skipped
+  Skipping sample 17 because of {}
+    skipping\b|will be skipped\b|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b
+continued
+  {} (non-fatal)
+    continuing\b|proceeding (?:anyway|without)\b|(?:carry|go|mov)ing on\b
+    |non-?(?:fatal|critical)\b|not (?:fatal|critical)\b|harmless\b|tolerat(?:ed|ing)\b
+    |soft (?:error|failure)\b|degraded\b|transient\b|(?:ok|fine|healthy) (?:now|again)\b
+expected
+  expected exception in test: {} (ok)
+    expected (?:exception|error|failure|timeout)\b|\(expected\)|(?:as|was|is) expected\b|known issue\b
+    |expecting an? (?:exception|error|failure)\b|means that\b
+    |pytest\.raises\b|assertraises\b|xfail(?:ed)?\b|test\w{0,60} passed\b
+    |(?:simulated|injected|mocked?|fake) (?:\w{1,30} )?(?:fault|error|failure|exception)\b
+caught
+  handled exception: {}
+    (?:(?:exception|error|failure) (?:was )?|was |been )(?:handled|caught)\b
+    |handled (?:an? )?(?:exception|error|failure)\b|handled:$|caught and \w+\b
+earlier run
+  note: previous run ended with {}
+    (?:previous|earlier|prior|last) (?:run|attempt|job|try|session|launch)\b
+    |(?:resum(?:ed|ing)|restart(?:ed|ing)|recover(?:ed|ing|y)|reconnected|succeeded) (?:after|from)\b
+    |auto-?recover\w{0,4}\b
+silenced
+  {} (silence this warning)
+    (?:silence|suppress|disable|hide) this warning\b
+"""
+PHRASES = tuple(HandlingPhrase(row.name, row.pattern, row.sentence) for row in table_rows(_TABLE))
 """Chosen by us from logs of trainers and servers. An error of level FATAL is not handled (`assertion_of`)."""
 
 _HANDLED = re.compile(rf"(?<![\w-])(?:{'|'.join(phrase.expression for phrase in PHRASES)})", re.IGNORECASE)

@@ -1,9 +1,7 @@
 """Tables of what lines of logs mean, as text, and the reader of their rows.
 
-A row begins at the margin: with the event of its lines and values of its fields, or, below a heading with a
-cause, with the name of a symptom and its flags; two blanks separate them. A symptom's sentence is indented by
-two blanks, the pattern by four, in pieces. Lines behind `#` give the source or a reason. No line ends in a
-blank: where a piece of a pattern does, it ends in `[ ]`.
+A row's name is the event of its lines, with values of its fields as flags, or, below a heading with a cause,
+that of a symptom with a sentence. Its lines are the pattern (`text_table`).
 
     [peer_died]
     # vLLM (vllm/v1/executor/multiproc_executor.py)
@@ -26,6 +24,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
 from nodedoctor.record import replace
+from nodedoctor.text_table import table_rows
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause
@@ -62,7 +61,6 @@ _READERS: dict[str, Callable[[str], object]] = {
 }
 """How groups are read; those that are not listed are text."""
 
-_BLOCK = re.compile(r"^(?!#)\S.*(?:\n .*)*", re.MULTILINE)
 _DIGITS = "0123456789"
 _GAP = re.compile(r"\{(\w+):([^{}]*)\}")
 
@@ -70,31 +68,20 @@ _GAP = re.compile(r"\{(\w+):([^{}]*)\}")
 def read_rows(table: str, *makers: Maker) -> tuple[LogPattern, ...]:
     """The patterns of a table; `makers` are its rows' classes and functions."""
     makers_by_name = {maker.__name__: maker for maker in makers}
-    cause = ""
     patterns = []
-    for block in _BLOCK.findall(table):
-        head, *below = block.splitlines()
-        if head.startswith("["):
-            cause = head.strip("[]")
-            continue
-        name, _, flags = head.partition("  ")
-        sentence = " ".join(line.strip() for line in below if not line.startswith("    "))
-        pieces = (line[4:] for line in below if line.startswith("    ") and not line.startswith("    # "))
-        pattern, values = "".join(pieces), _read_values(flags)
-        if sentence:
-            make = _symptom_maker(cause, name, sentence, values)
-        elif name.isupper():
-            make = _mark_maker(Mark[name])
+    for row in table_rows(table):
+        values = {
+            flag: _READERS.get(flag, str)(value) if isinstance(value, str) else value
+            for flag, value in row.flags.items()
+        }
+        if row.sentence:
+            make = _symptom_maker(row.heading, row.name, row.sentence, values)
+        elif row.name.isupper():
+            make = _mark_maker(Mark[row.name])
         else:
-            make = _event_maker(makers_by_name[name], values)
-        patterns.append(LogPattern(required_literals(pattern), pattern, make))
+            make = _event_maker(makers_by_name[row.name], values)
+        patterns.append(LogPattern(required_literals(row.pattern), row.pattern, make))
     return tuple(patterns)
-
-
-def _read_values(flags: str) -> dict[str, Any]:
-    """`first  helper=worker` as values of fields."""
-    pairs = (flag.partition("=") for flag in flags.split("  ") if flag)
-    return {name: _READERS.get(name, str)(value) if equals else True for name, equals, value in pairs}
 
 
 def _symptom_maker(cause: str, name: str, sentence: str, values: dict[str, Any]) -> Maker:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from nodedoctor.grouping import group_by
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import CollectiveCall, Event, Identity, SideError
@@ -133,9 +134,7 @@ class Timeline:
 
     @cached_property
     def _by_kind(self) -> dict[Kind, list[Event[Any]]]:
-        by_kind: dict[Kind, list[Event[Any]]] = {}
-        for event in self.events:
-            by_kind.setdefault(event.kind, []).append(event)
+        by_kind = group_by(self.events, lambda event: event.kind)
         return by_kind
 
     @property

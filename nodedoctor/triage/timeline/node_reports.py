@@ -202,12 +202,7 @@ def _check_fixes(value: Any) -> tuple[Fix, ...]:
     verify = fix["verify"] or ""
     return (
         Fix(
-            fix["text"],
-            steps,
-            cast(Action, fix["action"]),
-            fix["disturbs"] or "",
-            verify,
-            fix["docs"] or "",
+            fix["text"], steps, cast(Action, fix["action"]), fix["disturbs"] or "", verify, fix["docs"] or ""
         ),
     )
 

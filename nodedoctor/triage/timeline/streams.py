@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from nodedoctor.grouping import group_by
 from nodedoctor.triage.model import Event
 
 DISORDER = 2.0
@@ -15,10 +15,7 @@ DISORDER = 2.0
 
 def by_source(events: Iterable[Event[Any]]) -> list[list[Event[Any]]]:
     """The events of each source, in their order."""
-    sources: dict[str, list[Event[Any]]] = defaultdict(list)
-    for event in events:
-        sources[event.place.source].append(event)
-    return list(sources.values())
+    return list(group_by(events, lambda event: event.place.source).values())
 
 
 def not_before(source: Sequence[Event[Any]]) -> dict[int, float]:

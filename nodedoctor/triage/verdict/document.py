@@ -104,12 +104,7 @@ def clock_time(seconds: float | None) -> str | None:
 def _job_document(job: OtherJob) -> dict[str, Any]:
     fields = asdict(job)
     fields["judged"] = fields.pop("is_judged")
-    return {
-        **fields,
-        "hosts": list(job.hosts),
-        "first": clock_time(job.first),
-        "last": clock_time(job.last),
-    }
+    return {**fields, "hosts": list(job.hosts), "first": clock_time(job.first), "last": clock_time(job.last)}
 
 
 def _earlier_document(run: EarlierRun, line_of: LineOf) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fakes import HERE, build_nvml, nvml_env, write_config
 from recorded import driver_files, machine, nvml, pci, replay, services
 from tiers import first, some
 
-from nodedoctor.knowledge.error_codes import CUDA, NVML, QUIET, cuda_error, nvml_error
+from nodedoctor.knowledge.error_codes import NVML, QUIET, nvml_error
 from nodedoctor.knowledge.ownership import move_of
 from nodedoctor.model import Finding, Report, Status
 
@@ -153,8 +153,8 @@ def test_what_one_gpu_of_eight_does_not_tell_is_no_pass(
 
 def test_the_table_has_every_code_and_says_all_of_each():
     assert {row.number: row.name for row in NVML if row.number is not None} == NAMES
-    assert len({row.name for row in (*NVML, *CUDA)}) == len(NVML) + len(CUDA)
-    for row in (*NVML, *CUDA, nvml_error("ERROR_1234"), cuda_error("CUDA_ERROR_987")):
+    assert len({row.name for row in NVML}) == len(NVML)
+    for row in (*NVML, nvml_error("ERROR_1234")):
         assert row.meaning and row.training.endswith(".") and row.source.startswith("https://")
         owner, action = move_of("driver.answers", Finding.fail("x", fix=row.fix))
         assert owner and (action != "none")

@@ -57,7 +57,7 @@ _WHOLE = re.compile(
 _LIBRARY = regex(r"NVML library version: (\d[\d.]*)")
 _HANDLE = re.compile(
     r"Unable to determine the device handle for (?:gpu )?(?:GPU ?)?(?P<index>\d{1,2}(?!\d|:\d))?:? ?"
-    r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])?: ?(?P<error>.+)",
+    r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])?: ?(?P<error>.+)"
 )
 _BUS = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 

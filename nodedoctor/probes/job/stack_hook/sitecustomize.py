@@ -49,8 +49,7 @@ def _register() -> None:
     if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
         return  # somebody else made it: what is written there could go anywhere
     number = next(
-        (n for n in range(signal.SIGRTMIN + 11, signal.SIGRTMAX) if signal.getsignal(n) == signal.SIG_DFL),
-        0,
+        (n for n in range(signal.SIGRTMIN + 11, signal.SIGRTMAX) if signal.getsignal(n) == signal.SIG_DFL), 0
     )
     if not number:
         return

@@ -56,9 +56,7 @@ LOG_RULES = (
     LogRule("echoed", "the job had been cancelled before", survived.drop_exits_after_cancel),
     LogRule("survived", "the process wrote 100 kB behind it", survived.drop_before_long_output),
     LogRule(
-        "survived",
-        "20 ordinary lines of the program's logger follow",
-        survived.drop_before_ordinary_lines,
+        "survived", "20 ordinary lines of the program's logger follow", survived.drop_before_ordinary_lines
     ),
     LogRule("survived", "the job came to its end behind it", survived.drop_before_the_end),
     LogRule("survived", "the run reports its own success behind it", survived.drop_before_success),

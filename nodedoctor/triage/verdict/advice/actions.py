@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from nodedoctor.model import Action, Fix, Step
-from nodedoctor.steps import as_steps, drastic, look, looks
+from nodedoctor.model import Fix
+from nodedoctor.steps import look, looks
 from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight.judge import RecordedCall
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Cause, Event, Identity, Verdict
+from nodedoctor.triage.model import Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import SettingMentioned
@@ -23,6 +23,7 @@ from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
 from nodedoctor.triage.timeline import Timeline, follows_timeout
 from nodedoctor.triage.timeline.pace import step_seconds
 from nodedoctor.triage.verdict.advice import guesses, timeouts
+from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE
 from nodedoctor.triage.verdict.advice.remedies import fixes_for_event
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.ras import hang_folder_fix
@@ -77,8 +78,7 @@ def choose_fixes(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         (list(own) for event in _deciding_events(verdict) if (own := fixes_for_event(event, names))), []
     )
     if not fixes:
-        rows = _FIXES.get(verdict.cause, ())
-        fixes = [Fix(text, steps_of(commands), action) for text, commands, action in rows]
+        fixes = list(BY_CAUSE.get(verdict.cause, ()))
         if verdict.cause in _NODE_FIRST:
             fixes.insert(0, _node_now(verdict.culprits))
     if verdict.cause == "timeout_too_short_legit_work" and timeline.waits:
@@ -229,130 +229,3 @@ def _recorder_step(version: tuple[int, int] | None) -> Fix:
         "home directory, which nodes often share, is taken here."
     )
     return Fix(text, looks(*('mkdir -p "$HOME/nodedoctor-fr"', *commands)), "config")
-
-
-def steps_of(commands: Iterable[str]) -> tuple[Step, ...]:
-    """Commands as steps: they only look, except those that end the work of others."""
-    return tuple(
-        step
-        for command in commands
-        for step in (as_steps((command,)) if drastic(command) else looks(command))
-    )
-
-
-Row = tuple[str, tuple[str, ...], Action]
-
-_FIXES: dict[Cause, tuple[Row, ...]] = {
-    "gpu_hardware_xid": (
-        (
-            "Drain the node and diagnose its GPU; the job's settings are not the cause.",
-            ("nodedoctor",),
-            "drain",
-        ),
-        ("Reset or replace the GPU as its check says.", (), "investigate"),
-    ),
-    "peer_host_oom": (
-        (
-            "Use less host memory: fewer data-loader workers, no pinned copies, sharded checkpoints.",
-            (),
-            "config",
-        ),
-        ("Request more memory, or run fewer ranks per node.", (), "config"),
-    ),
-    "peer_cuda_oom": (
-        ("Reduce the micro-batch or sequence length and accumulate more steps.", (), "config"),
-        ("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
-    ),
-    "user_code_exception": (
-        ("Repair the exception shown above: the first of its process, not those that follow.", (), "config"),
-    ),
-    "peer_died": (
-        (
-            "Find out why it ended: its own output, then the kernel log of its node (OOM kill, crash, Xid).",
-            ("dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",),
-            "investigate",
-        ),
-    ),
-    "collective_mismatch": (
-        (
-            "Make all ranks call the same collectives: none under `if rank == 0`, the same number of "
-            "batches.",
-            (),
-            "config",
-        ),
-        (
-            "In a multimodal model, give batches without images or audio dummy inputs, so that the layers for"
-            " them run on all ranks.",
-            (),
-            "config",
-        ),
-        (
-            "Run once with the check that compares every call.",
-            ("export TORCH_DISTRIBUTED_DEBUG=DETAIL",),
-            "investigate",
-        ),
-    ),
-    "cpu_stuck_or_slow_rank": (
-        (
-            "If it hangs again, look before it is killed: storage, data loader, a lock, a prompt.",
-            ("nodedoctor triage --live",),
-            "investigate",
-        ),
-    ),
-    "timeout_too_short_legit_work": (
-        ("Do the long work on all ranks, or before the process group is made; save sharded.", (), "config"),
-    ),
-    "network_ib": (
-        ("Check the ports and links on both ends.", ("nodedoctor ib", "ibstat"), "investigate"),
-        (
-            "Exclude the NIC or the node until it is repaired.",
-            (),
-            "config",
-        ),
-    ),
-    "network_socket_interface": (
-        (
-            "Find the interface that reaches the other nodes, and name it in NCCL_SOCKET_IFNAME.",
-            ("ip -br addr", "ip route"),
-            "investigate",
-        ),
-        (
-            "Check address, port and firewall of the rendezvous.",
-            (),
-            "investigate",
-        ),
-    ),
-    "p2p_pcie_acs_iommu": (
-        (
-            "Confirm it: if the job runs with this, P2P over PCIe is broken.",
-            ("export NCCL_P2P_LEVEL=NVL",),
-            "investigate",
-        ),
-        ("Disable ACS on the bridges, or set iommu=pt.", ("lspci -vvv | grep -i acsctl",), "reboot"),
-    ),
-    "nvlink_fabric": (
-        (
-            "Start or repair the Fabric Manager; its version must be the driver's.",
-            ("systemctl status nvidia-fabricmanager", "sudo systemctl restart nvidia-fabricmanager"),
-            "restart-service",
-        ),
-        ("In a VM without NVSwitches, disable only NVLS.", ("export NCCL_NVLS_ENABLE=0",), "config"),
-    ),
-    "shm_or_limits": (("See which limits the job's processes have.", ("nodedoctor limits",), "investigate"),),
-    "version_mismatch": (
-        (
-            "Install the NCCL and CUDA packages that this torch pins, and only those.",
-            ("pip check",),
-            "config",
-        ),
-        (
-            "Check which libraries are found first.",
-            ("nodedoctor stack", "echo $LD_LIBRARY_PATH"),
-            "investigate",
-        ),
-    ),
-    "driver_problem": (
-        ("Check the driver on that node.", ("nodedoctor driver", "nvidia-smi"), "investigate"),
-        ("Install a driver for this CUDA, or a torch built for the driver's CUDA.", (), "config"),
-    ),
-}

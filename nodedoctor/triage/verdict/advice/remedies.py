@@ -20,10 +20,9 @@ from nodedoctor.triage.patterns.store import ClientsMissing, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.node_reports import NodeFault
+from nodedoctor.triage.verdict.advice.fix_table import BY_FAMILY, BY_NAME, Fixes
 from nodedoctor.triage.verdict.causes.families import family_of
 from nodedoctor.triage.verdict.causes.symptoms import COLOCATED, of_program
-
-Fixes = tuple[Fix, ...]
 
 _PORT = re.compile(r"(?:[Pp]ort:? ?|\]:|\d:|\w:)(\d{2,5})\b")
 _ADDRESS = re.compile(r"(?:onnect to |\[|\()([\w.-]+?)\]?(?:[<:]|, )(\d{2,5})")
@@ -50,7 +49,7 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
         return what.fixes
     if isinstance(what, GpuFull):
         if event.who.role == "rollout" and not what.crowded:
-            return _ENGINE_FULL
+            return BY_NAME["engine-full"]
         return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(event.text, frameworks)
     if isinstance(what, ExceptionRaised):
         return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
@@ -59,29 +58,27 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
     if kind_of(what) in (UnclassifiedError, Mark.UNREAD_TROUBLE):
         return _fix_by_message(event.text)
     if isinstance(what, NodeLost):
-        return _UNSTARTED if what.unstarted else _NODE_LOST
+        return BY_NAME["node-unstarted" if what.unstarted else "node-lost"]
     if isinstance(what, Symptom):
-        make_fixes = _BY_NAME.get(what.name)
-        return make_fixes(event.text) if make_fixes is not None else ()
+        make_fixes = _BY_LINE.get(what.name)
+        return make_fixes(event.text) if make_fixes is not None else BY_NAME.get(what.name, ())
     if isinstance(what, DuplicateGpu):
-        return (
-            Fix("Start one rank per GPU: as many ranks as CUDA_VISIBLE_DEVICES shows GPUs.", (), "config"),
-        )
+        return BY_NAME["duplicate-gpu"]
     if isinstance(what, XidReported):
         return _fix_xid(what)
     if isinstance(what, LauncherSignalled):
-        return _fix_launcher_end(what.signal)
+        return BY_NAME["signalled-1" if what.signal == 1 else "signalled"]
     if isinstance(what, CollectiveMismatch):
-        return _MISMATCH
+        return BY_NAME["mismatch"]
     if isinstance(what, ClientsMissing):
         return _fix_unjoined(what)
-    return _fix_exit(what.signal) if isinstance(what, ProcessExit) else ()
+    return BY_NAME.get(f"exit-{what.signal}", ()) if isinstance(what, ProcessExit) else ()
 
 
 def _fix_by_message(text: str) -> Fixes:
     """By the words of an exception or of a line."""
     kind = family_of(text)
-    fixes = _BY_FAMILY.get(kind.name, ()) if kind is not None else ()
+    fixes = BY_FAMILY.get(kind.name, ()) if kind is not None else ()
     return fixes or next((fixes for words, fixes in _BY_MESSAGE if words.search(text)), ())
 
 
@@ -98,11 +95,8 @@ def _fix_xid(what: XidReported) -> Fixes:
         return ()
     meaning = Fix("Look up the meaning and action of this Xid.", (look("nodedoctor explain {}", what.code),))
     if of_program(what):
-        return (*_CUDA_FAULT, meaning)
-    return (
-        meaning,
-        Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"),
-    )
+        return (*BY_NAME["cuda-program-fault"], meaning)
+    return (meaning, Fix("Diagnose the node before the next job.", (look("nodedoctor"),), "drain"))
 
 
 def _fix_unjoined(what: ClientsMissing) -> Fixes:
@@ -110,22 +104,9 @@ def _fix_unjoined(what: ClientsMissing) -> Fixes:
     return (
         Fix(
             f"Find the {absent} missing: no log of its own, an error before torch.distributed"
-            " began, or a node that cannot reach the store's address.",
+            " began, or a node that cannot reach the store's address."
         ),
         Fix(f"Compare WORLD_SIZE ({what.expected}) with the processes that the launchers start together."),
-    )
-
-
-def _fix_launcher_end(signal: int) -> Fixes:
-    if signal == 1:
-        text = "Start the job where a closed terminal does not kill it: tmux, nohup or a batch system."
-        return (Fix(text, (look("tmux new -s train"),), "config"),)
-    return (
-        Fix(
-            "Check in the scheduler who cancelled the job and why: nothing in the job failed.",
-            (),
-            "investigate",
-        ),
     )
 
 
@@ -165,53 +146,8 @@ def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
     return (grow, *less)
 
 
-_ENGINE_FULL = (
-    Fix(
-        "Let the inference engine take fewer or shorter sequences at a time (vLLM --max-num-seqs and"
-        " --max-model-len, SGLang --max-running-requests and --context-length).",
-        (),
-        "config",
-    ),
-    Fix(
-        "Leave more of the GPU outside of its cache (vLLM --gpu-memory-utilization, SGLang"
-        " --mem-fraction-static), or share the model among more GPUs.",
-        (),
-        "config",
-    ),
-)
-"""An engine has no micro-batches and nothing to recompute."""
-
-
 def _buffer_bytes(match: re.Match[str]) -> float:
     return float(match[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
-
-
-def _fix_exit(signal: int | None) -> Fixes:
-    if signal == 9:
-        text = "Find out who killed it: the kernel's log of its node first, for an out-of-memory kill."
-        return (Fix(text, (look("dmesg -T | grep -iE 'killed process|oom'"),)),)
-    if signal == 6:
-        text = "It ended itself: the reason is above its abort, in its own log."
-        return (Fix(text, (look("export PYTHONFAULTHANDLER=1"),)),)
-    if signal == 7:
-        text = "It accessed mapped memory without backing: most often /dev/shm is full."
-        return (
-            Fix(
-                text,
-                (look("df -h /dev/shm"), look("dmesg -T | grep -iE 'memory failure|mce|hardware'")),
-            ),
-        )
-    if signal not in (4, 8, 11):
-        return ()
-    return (
-        Fix(
-            "It crashed in native code: make it print its Python stack, and look for the library it was in.",
-            (
-                look("export PYTHONFAULTHANDLER=1"),
-                look("dmesg -T | grep -iE 'segfault|trap|general protection'"),
-            ),
-        ),
-    )
 
 
 def _fix_port_in_use(text: str) -> Fixes:
@@ -283,21 +219,13 @@ def _fix_limit(name: str, ulimit: str) -> Callable[[str], Fixes]:
     return fixes
 
 
-def _fix_text(*texts: str) -> Callable[[str], Fixes]:
-    return lambda _: tuple(Fix(text, (), "config") for text in texts)
-
-
-def _fix_steps(text: str, *commands: str) -> Callable[[str], Fixes]:
-    return lambda _: (Fix(text, tuple(look(command) for command in commands)),)
-
-
 def _fix_own_side(text: str) -> Fixes:
     """Without an error's number: perhaps the limit of locked memory, which queues and buffers use.
 
     EFAULT of a registration is memory that the adapter's driver does not know, as that of a GPU.
     """
     if "Bad address" in text:
-        return _GDR(text)
+        return BY_NAME["ib-memory-refused"]
     limit = Fix(
         "Check the limit of locked memory in the job, not in a shell: it should be unlimited.",
         (look("ulimit -l"),),
@@ -314,81 +242,8 @@ def _fix_adapter(text: str) -> Fixes:
     return (first, Fix("Exclude the NIC until it is repaired.", (without,), "config"))
 
 
-_GDR = _fix_steps(
-    "Check what GPUDirect RDMA needs on that node: nvidia-peermem or DMA-BUF, and an IOMMU that does not"
-    " translate. A run without GPUDirect shows whether it is that.",
-    "nodedoctor ib.gdr pcie.iommu pcie.acs --preview",
-    "export NCCL_NET_GDR_LEVEL=LOC",
-)
-_SHM = _fix_steps(
-    "Give the container shared memory: docker run with --shm-size=16g or --ipc=host, in Kubernetes an"
-    " emptyDir of medium Memory on /dev/shm.",
-    "df -h /dev/shm",
-)
-_PIDFD = (
-    Fix(
-        "Start the container with docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined"
-        " --ipc=host, in Kubernetes with the capability SYS_PTRACE. Without that right the"
-        " kernel's setting must be 0.",
-        (look("cat /proc/sys/kernel/yama/ptrace_scope"),),
-        "config",
-    ),
-    Fix(
-        "Or share GPU memory without it, as torch itself proposes.",
-        (look("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"),),
-        "config",
-    ),
-)
-_LINKS = _fix_steps(
-    "Check NVLink, fabric and peer access on that node.",
-    "nodedoctor nvlink fabric p2p",
-    "nvidia-smi topo -p2p n",
-)
-_MISMATCH = (
-    Fix(
-        "Make number, order, shapes and types equal on all ranks. Batches of different lengths and branches"
-        " that depend on the data or on the rank are the usual reasons.",
-        (),
-        "config",
-    ),
-)
-_CUDA_FAULT = (
-    Fix(
-        "Find the kernel that went wrong: run once where it is reported at its own line.",
-        (look("export CUDA_LAUNCH_BLOCKING=1"),),
-    ),
-)
-_NO_SUCH_GPU = (
-    Fix(
-        "Choose the device by LOCAL_RANK, not by the global rank, and start at most as many ranks on a node"
-        " as CUDA_VISIBLE_DEVICES shows GPUs there.",
-        (look("nvidia-smi -L"), look("echo $CUDA_VISIBLE_DEVICES")),
-        "config",
-    ),
-)
-_UNSTARTED = (  # a credential expires where the clocks of two nodes differ (Slurm's FAQ)
-    Fix(
-        "Read the log of slurmd on that node, compare its clock with the others', and diagnose it before the"
-        " next job.",
-        (
-            look("journalctl -u slurmd -n 50 --no-pager"),
-            look("timedatectl"),
-            look("nodedoctor"),
-        ),
-        "drain",
-    ),
-)
-_NODE_LOST = (
-    Fix(
-        "Ask the scheduler why it gave the node up, and diagnose it before the next job.",
-        (look("nodedoctor"),),
-        "drain",
-    ),
-)
-
-
-def _make_fix(text: str, *commands: str) -> Fixes:
-    return (Fix(text, tuple(map(look, commands)), "config"),)
+def _make_fix(text: str) -> Fixes:
+    return (Fix(text, (), "config"),)
 
 
 _BY_MESSAGE = (
@@ -406,209 +261,21 @@ _BY_MESSAGE = (
 )
 """By what an exception says, where its family says nothing; the first that fits."""
 
-_OFFLINE = _make_fix(
-    "The node does not reach that server, or the server cannot answer all ranks at once: download once to"
-    " storage that all nodes share, and let the ranks read it offline.",
-    "export HF_HUB_OFFLINE=1",
-)
-
-_BY_FAMILY: dict[str, Fixes] = {
-    "not-a-number": _make_fix(
-        "Replay this step with the same data on another GPU: the same NaN again is the data or the program, a"
-        " number is the GPU."
-    ),
-    "launcher-variable": _make_fix(
-        "The launcher did not set this variable: start the program with torchrun or srun on every node."
-    ),
-    "access": _make_fix(
-        "Give the environment of every rank a token that has access, or download once and let the ranks read"
-        " offline.",
-        "export HF_HUB_OFFLINE=1",
-    ),
-    "busy-server": _OFFLINE,
-    "server": _OFFLINE,
-    "libraries": _make_fix(
-        "Check which libraries are found first, and rebuild or install what that line names for the torch and"
-        " CUDA of that environment.",
-        "nodedoctor stack",
-        "echo $LD_LIBRARY_PATH",
-    ),
-    "build": _make_fix(
-        "Check that compiler and CUDA toolkit are on that node and fit its torch: the compiler's own lines"
-        " stand above this one.",
-        "nodedoctor stack",
-        "which gcc nvcc ninja",
-    ),
-    "command": _make_fix("Correct the command: the line says which part of it is not known."),
-    "settings": _make_fix(
-        "Correct the setting that the line names; it may be of another version of its library."
-    ),
-    "packages": _make_fix(
-        "Install what the line names for the Python that this rank runs, on its node: the launcher's may be"
-        " another.",
-        "nodedoctor stack",
-    ),
-    "incomplete-file": _make_fix(
-        "The file is not complete, as after a save or a download that was cut off: load the checkpoint before"
-        " it, or fetch it again.",
-    ),
-    "other-checkpoint": _make_fix(
-        "The checkpoint is of another model or another split of it: compare the names and shapes in the"
-        " message with the configuration."
-    ),
-    "already-there": _make_fix(
-        "Let one rank make what that line names before the others use it, or allow that it is there: ranks"
-        " that make it at the same time disturb each other."
-    ),
-    "device-busy": _make_fix(
-        "End the process that holds the device: often a leftover of the last run.", "ps -ef"
-    ),
-    "login": _make_fix(
-        "Let the launcher's user log in on that node without a password, and try it by hand from the first"
-        " node."
-    ),
-    "rights": _make_fix("Give the job's user this right on that node, or another folder.", "id"),
-    "files": _make_fix(
-        "See that the path exists and can be read on the node of that rank: it may be mounted on others."
-    ),
-    "no-address": _make_fix(
-        "Compare the address that the job was given with the names that the node resolves.",
-        "getent hosts $(hostname)",
-    ),
-    "no-connection": _make_fix(
-        "Check that the service named there runs, and that the node has a way to it.",
-        "ip -br addr",
-        "ip route",
-    ),
-}
-"""By the kind of failure that a line or an exception tells of."""
-
-_GLOO_INTERFACE = _fix_steps(
-    "Find the interface that reaches the other nodes, and name it in GLOO_SOCKET_IFNAME.",
-    "ip -br addr",
-    "ip route",
-)
-_BY_NAME: dict[str, Callable[[str], Fixes]] = {
+_BY_LINE: dict[str, Callable[[str], Fixes]] = {
     "port-in-use": _fix_port_in_use,
     "port-taken": lambda text: _fix_port_in_use(text)[:1],
-    "nccl-no-algorithm": _fix_text(
-        "Unset NCCL_ALGO and NCCL_PROTO, or allow more in them: not every algorithm can do every collective."
-        " They may also stand in /etc/nccl.conf and ~/.nccl.conf."
-    ),
     "cannot-listen": _fix_listen_error,
     "connect-failed": _fix_refused,
     "coordinator-unreachable": _fix_refused,
     "store-unreachable": _fix_refused,
     "no-route": _fix_refused,
     "open-files": _fix_limit("open files", "ulimit -n 1048576"),
-    "dev-shm": _SHM,
-    "loader-bus-error": _SHM,
-    "cannot-map": _SHM,
-    "nccl-versions-differ": _fix_steps("Install one NCCL on all nodes.", "nodedoctor stack"),
     "threads": _fix_limit("processes and threads", "ulimit -u unlimited"),
     "memlock": _fix_limit("locked memory", "ulimit -l unlimited"),
-    "disk-full": _fix_steps("Free space on the file system in that line.", "df -h", "df -i"),
-    "quota-full": _fix_steps(
-        "Remove what is not needed below the path in that line, or write where the quota is larger: `df`"
-        " shows room that is not this user's.",
-        "quota -s",
-    ),
-    "write-failed": _fix_steps(
-        "Check the room and the quota of the file system that is written to, then delete the file: it is not"
-        " complete.",
-        "df -h",
-        "df -i",
-        "quota -s",
-    ),
-    "storage-lost": _fix_steps(
-        "Check the mount on that node, and the kernel's messages about its server.",
-        "findmnt -t nfs,nfs4,lustre,fuse",
-        "dmesg -T | grep -iE 'nfs|lustre|fuse|I/O error'",
-    ),
-    "wrong-build": _fix_steps(
-        "Check which libraries and builds are loaded, and which versions match.", "nodedoctor stack"
-    ),
-    "network-plugin-failed": _fix_steps(
-        "Check that the network plug-in finds its adapter on that node, and in the container.",
-        "fi_info -p efa",
-        "ls -l /dev/infiniband",
-    ),
-    "task-lost": _fix_steps(
-        "Read the end of that task's own log, and its node's kernel log: the others only report its silence.",
-        "dmesg -T | grep -iE 'killed process|oom|segfault|Xid'",
-    ),
-    "engine-died": _fix_text(
-        "Read the worker's own lines above: the engine only reports that it ended. Without any, look for an"
-        " out-of-memory kill on its node."
-    ),
-    "engine-crowded": _fix_steps(
-        "Look at what else holds that GPU, a trainer beside the engine included; then give the engine a"
-        " smaller share (vLLM gpu_memory_utilization).",
-        "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv",
-    ),
-    "engine-no-cache": _fix_text(
-        "Give the engine a larger share of the GPU (vLLM gpu_memory_utilization, SGLang"
-        " --mem-fraction-static), a shorter longest sequence, or more GPUs per engine."
-    ),
-    "engine-too-long": _fix_text(
-        "Set a shorter longest sequence (vLLM --max-model-len), or give the cache more room: a larger"
-        " --gpu-memory-utilization, an fp8 cache (--kv-cache-dtype), or more GPUs (--tensor-parallel-size)."
-    ),
-    "assertion": _fix_text(
-        "The condition in that line did not hold: look at what was given to that call, and whether the"
-        " library is of the version that the program was written for."
-    ),
-    "panic": _fix_text(
-        "The line shows where it gave up, and the next one why: look at what was given to it."
-    ),
-    "not-begun": _fix_text("Correct the command: the line says which argument or file it is."),
-    "interface-missing": _GLOO_INTERFACE,
-    "mesh-failed": _GLOO_INTERFACE,
-    "name-unresolved": _fix_text(
-        "Compare the name in that line with those that the node resolves: in Kubernetes the service of a"
-        " worker may be younger than who asks for it."
-    ),
-    "host-not-found": _fix_text(
-        "Compare MASTER_ADDR with the names that the node resolves: in Kubernetes the master's service may be"
-        " younger than the worker."
-    ),
-    "amdgpu-reset": _fix_steps("See what the kernel says of the GPU.", "dmesg -T | grep -i amdgpu"),
-    "memory-limit-touched": _fix_text("Ask for more memory, or read less at once."),
-    "rank-given-twice": _fix_text(
-        "Give each process its own RANK: two launchers of one job have the same node rank."
-    ),
-    "agent-unheard": _fix_text(
-        "Look at the node that holds the rendezvous (torchrun's `--rdzv-endpoint`): its agent ended first, or"
-        " cannot be reached from here."
-    ),
-    "rendezvous-failed": _fix_text("Find the missing node: it has no log, or failed before its start."),
-    "declared-mismatch": _fix_text(
-        "The line shows what each rank did: make shapes, objects and order equal."
-    ),
-    "cuda-program-fault": lambda _: _CUDA_FAULT,
-    "no-such-gpu": lambda _: _NO_SUCH_GPU,
-    "fabric-of-host": _fix_text(
-        "Ask the provider to register it with the fabric, or take a new instance: the NVSwitches and their"
-        " Fabric Manager are the host's."
-    ),
-    "fabric-in-progress": _fix_steps(
-        "See whether this machine has NVSwitches. With them, start the Fabric Manager of the driver's"
-        " version; without any, as in a VM, ask the provider or take a new instance.",
-        "lspci -d 10de: -nn | grep -i bridge",
-        "systemctl status nvidia-fabricmanager",
-    ),
-    "no-interface": _fix_steps(
-        "Unset NCCL_SOCKET_IFNAME, or name one of these in it; without it NCCL leaves out lo and docker.",
-        "ip -br addr",
-    ),
-    "pidfd-refused": lambda _: _PIDFD,
-    "diag-nvlink": _LINKS,
-    "diag-links": _LINKS,
     "ib-completion-error": _fix_adapter,
-    "ib-memory-refused": _GDR,
     "ib-event": _fix_adapter,
     "ib-setup": _fix_adapter,
     "ib-left-out": _fix_adapter,
     "ib-own-side": _fix_own_side,
 }
-"""By the name of a symptom."""
+"""By the name of a symptom whose line has a port, an address or a device for its fixes."""

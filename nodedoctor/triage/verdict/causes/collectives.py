@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.flight.align import find_minority
@@ -272,9 +272,7 @@ def different_source_lines(timeline: Timeline) -> Iterator[Candidate]:
 
 def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
     """Waits of the same group; without a name only if no group rank occurs twice."""
-    by_name: dict[tuple[str, str], list[CollectiveWait]] = defaultdict(list)
-    for wait in timeline.waits:
-        by_name[wait.who.world, wait.work.group.name].append(wait)
+    by_name = group_by(timeline.waits, lambda wait: (wait.who.world, wait.work.group.name))
     groups: list[list[CollectiveWait]] = []
     for (_, name), waits in by_name.items():
         inner = [w.event.who.group_rank for w in waits if w.event.who.group_rank is not None]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nodedoctor.triage.model import Candidate, Cause, Event
+from nodedoctor.grouping import group_by
+from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.timeline.node_reports import NodeFault
 
 
 def node_faults(timeline: Timeline) -> Iterator[Candidate]:
     """Failed checks by cause: only where nothing better explains it, so never sure."""
-    by_cause: dict[Cause, list[Event[NodeFault]]] = {}
-    for event in timeline.of_kind(NodeFault):
-        by_cause.setdefault(event.what.cause, []).append(event)
+    by_cause = group_by(timeline.of_kind(NodeFault), lambda event: event.what.cause)
     for cause, events in by_cause.items():
         first = events[0]
         where = f" on {first.who.host}" if first.who.host else ""

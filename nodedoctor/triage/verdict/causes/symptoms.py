@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.xids import sxid, xid
 from nodedoctor.triage.describe import (
     blameable_identities,
@@ -90,9 +91,7 @@ DEVICE_ERRORS = frozenset(("ecc", "device-lost", "cuda-program-fault"))
 
 def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
     """Lines that point to a cause by themselves, grouped by that cause."""
-    by_name: dict[tuple[Cause, str], list[Event[Symptom]]] = {}
-    for event in timeline.of_kind(Symptom):
-        by_name.setdefault((event.what.cause, event.what.name), []).append(event)
+    by_name = group_by(timeline.of_kind(Symptom), lambda event: (event.what.cause, event.what.name))
     names = {name for _, name in by_name}
     compared = bool(timeline.of_kind(CollectiveShape))
     signalled = any(event.what.helper for event in timeline.of_kind(ProcessExit))

@@ -197,10 +197,7 @@ def _waited_itself(timeline: Timeline, candidate: Candidate, _: Sequence[Candida
     if not ranks or not waited or candidate.ground in ("different", "compared", "named"):
         return None
     if ranks <= waited and candidate.ground in ("own error", "absence", "echo", "death"):
-        return WeightFactor(
-            -12 if _of_the_process(candidate) else 0,
-            f"{_in_ranks(candidate)} waited itself",
-        )
+        return WeightFactor(-12 if _of_the_process(candidate) else 0, f"{_in_ranks(candidate)} waited itself")
     if ranks.isdisjoint(waited):
         return WeightFactor(3, f"the others waited, and {_in_ranks(candidate)} did not")
     return None
@@ -264,8 +261,7 @@ def _lone_nan(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) 
         any(event is nan_event for nan_event in nan.events) for event in candidate.evidence
     ):
         return WeightFactor(
-            -12,
-            f"{describe_identities(nan.people)} had it, and the others that ran the same program did not",
+            -12, f"{describe_identities(nan.people)} had it, and the others that ran the same program did not"
         )
     return None
 
