@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nodedoctor.declare.peers import DEVIATION, Attribute, decides, odd_ones, quantile
-from nodedoctor.fleet.compare import traits
+from nodedoctor.fleet.compare import clocks, traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait
 from nodedoctor.fleet.model import Node, Oddity, ValueGroup
@@ -35,7 +35,7 @@ def judge(nodes: Iterable[Node]) -> tuple[Oddity, ...]:
     """What sets nodes apart, failures first, then in the order of the tables."""
     answered = sorted((node for node in nodes if node.state == "answered"), key=lambda n: natural_key(n.host))
     alike = kinds(answered)
-    found = [*twins(answered), *unreached(answered)]
+    found = [*twins(answered), *unreached(answered), *clocks.apart(answered)]
     for kind, members in alike.items():
         label = f" ({kind})" if len(alike) > 1 else ""
         found += _judge_kind(members, label)
