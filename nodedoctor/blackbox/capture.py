@@ -44,6 +44,7 @@ class KernelThread:
     ticks: int = 0
     frozen: bool = False
     lock: str = ""
+    awaited: str = ""
 
 
 @record
@@ -133,18 +134,22 @@ async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
 
 def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
     told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
-    frozen, lock = row.get("frozen") is True, str(row.get("lock", ""))
-    return KernelThread(**told, ticks=whole_number(row, "ticks") or 0, frozen=frozen, lock=lock)
+    told |= {key: str(row.get(key, "")) for key in ("lock", "awaited")}
+    return KernelThread(**told, ticks=whole_number(row, "ticks") or 0, frozen=row.get("frozen") is True)
 
 
 def _in_both(
     first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None
 ) -> dict[str, Any]:
-    """What holds a process in both looks: a frozen control group, one lock."""
+    """What holds a process in both looks: a frozen control group, one lock, one end of a pipe or socket."""
     if not first or not second:
         return {}
     one, other = first[0], second[0]
-    return {"frozen": one.frozen and other.frozen, "lock": one.lock if one.lock == other.lock else ""}
+    return {
+        "frozen": one.frozen and other.frozen,
+        "lock": one.lock if one.lock == other.lock else "",
+        "awaited": one.awaited if one.awaited == other.awaited else "",
+    }
 
 
 def _ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:

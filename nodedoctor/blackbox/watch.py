@@ -92,6 +92,7 @@ class Watch:
         self._asked: float | None = None
         self._introduced: set[tuple[int, int]] = set()
         self._ranks: set[int] = set()
+        self._met: dict[tuple[int, int], RankSample] = {}
         self._unsure: LiveJob | None = None
         self._named = False
         self._waits = False
@@ -128,6 +129,7 @@ class Watch:
             artifacts.outputs(self._folder, sample)
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
+            self._met |= {rank.key: rank for rank in sample.living}
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
             self._introduce(sample)
             emptied = None if sample.living or not self._introduced else emptied or sample.moment
@@ -166,6 +168,11 @@ class Watch:
     def living(self) -> tuple[RankSample, ...]:
         """The ranks that ran at the last look."""
         return self.last.living if self.last is not None else ()
+
+    @property
+    def met(self) -> tuple[RankSample, ...]:
+        """All processes that were ever watched, each as it was last seen."""
+        return tuple(self._met.values())
 
     def stop(self) -> None:
         """Take in no further sample. Up to Python 3.11 wait_for() may swallow a cancellation (gh-86296)."""
