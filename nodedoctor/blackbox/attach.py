@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nodedoctor.blackbox import finish
+from nodedoctor.blackbox import finish, stacks
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.samples.progress import ProgressSettings
 from nodedoctor.blackbox.samples.sampler import SLOW
@@ -107,6 +107,8 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
             say("no longer watching; the job goes on" if ended_by else "the job has ended")
         failed = await finish.attached(watch, folder, say, ended=watch.appeared and not ended_by)
         await finish.node_recorded(watch)
+        if left := stacks.folder_of(watch.met):
+            await stacks.drop(left)
         folder.close()
     if ended_by and not watch.hangs:
         return 128 + ended_by

@@ -235,7 +235,7 @@ def _notes(ranks: Sequence[RankSample], found: Mapping[int, CapturedStack]) -> t
     if stacks.folder_of(ranks):
         return (f"{named}: no Python stack could be read",)
     if why := stack_methods.forbids(unread):
-        return (f"{named}: no Python stack, as {why} and the job was not started armed",)
+        return (f"{named}: no Python stack, as the job was not started armed and {why}",)
     if not stacks.spies(ranks):
         return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)
     return (f"{named}: no Python stack could be read",)

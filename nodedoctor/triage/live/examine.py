@@ -98,7 +98,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
             verdict = replace(verdict, headline=headline, evidence=evidence, culprits=who)
     verdict = add_advice(verdict, timeline)
     if verdict.outcome in ("undetermined", "nothing"):
-        verdict = replace(verdict, next=fixes.deciding_measurements(live) or verdict.next)
+        verdict = replace(verdict, next=fixes.deciding_measurements(live))
     own_fixes = fixes.live_fixes(live, verdict.culprits)
     if live.silent:
         hosts = comma_list((host for host, _ in live.silent), most=3)

@@ -84,7 +84,8 @@ def group_order() -> None:
 def forward_more() -> None:
     """One forward more through parameters that are sharded: an evaluation on one rank only."""
     model = TwoHeads()
-    fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),)))
+    mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(model, mesh=mesh, reshard_after_forward=True)
     for number in range(STEPS):
         if is_odd(number):
             evaluate_on_main_process(model)
