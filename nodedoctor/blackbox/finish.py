@@ -156,7 +156,7 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
 
 async def _keep_kernel_lines(folder: Folder, watch: Watch) -> None:
     """Keep what the kernel said of the job's processes: a kill for memory is in no log of theirs."""
-    if found := await kernel_log.lines_about(watch.met):
+    if found := await kernel_log.lines_about(watch.met) or await watch.memory.lines():
         folder.write(KERNEL, "".join(f"{line}\n" for line in found))
         folder.settle()
 

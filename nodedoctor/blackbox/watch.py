@@ -12,6 +12,7 @@ from typing import Any
 
 from nodedoctor.blackbox import artifacts, capture, counters, stack_methods, verdict
 from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.memory_groups import MemoryGroups
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
@@ -103,6 +104,7 @@ class Watch:
         self.appeared = "pids" in wanted
         """Whether anything of the job was ever there: raylets and tasks may be started after the watch."""
         self.progress = Progress(settings)
+        self.memory = MemoryGroups()
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
         self.last: Sample | None = None
@@ -129,6 +131,7 @@ class Watch:
             artifacts.outputs(self._folder, sample)
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
+            self.memory.feed(sample.living)
             self._met |= {rank.key: rank for rank in sample.living}
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
             self._introduce(sample)

@@ -20,7 +20,7 @@ class RankSample:
     one (DEEPSPEED_TIMEOUT), `running` how many of its children run or wait for a core.
     `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
     packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
-    and compilers.
+    and compilers. `group` is the file in which its control group counts `kills` for memory.
     """
 
     pid: int
@@ -47,6 +47,8 @@ class RankSample:
     job: str = ""
     minutes: int | None = None
     running: int = 0
+    group: str = ""
+    kills: int | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -147,4 +149,6 @@ def _rank(row: Json) -> RankSample:
         text(row, "job"),
         int(minutes) if (minutes := text(row, "minutes")).isdecimal() and len(minutes) < 7 else None,
         whole_number(row, "running") or 0,
+        text(row, "group"),
+        whole_number(row, "kills"),
     )

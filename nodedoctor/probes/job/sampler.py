@@ -72,11 +72,18 @@ SHELL = re.compile(r"(?:ba|da|k|z|fi)?sh|slurm_script|srun")
 """What Slurm starts a task or a script with; it only waits for what it started in turn."""
 RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
 PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
+INTERPRETER = re.compile(r"(/\S+)/bin/python[\d.]*")
 OURS = re.compile(
     r"(?:^|[\0/])nodedoctor(?:\.pyz)?\0|/nodedoctor-\d+/[0-9a-f]{32}\.pyz\0|/nodedoctor/probes/[\w/]+\.py\0"
 )
 """Command lines of nodedoctor itself and of its children, which a task of Slurm's may have started with a
 rank's environment."""
+GROUPS = {
+    "memory": ("/sys/fs/cgroup/memory", "memory.oom_control"), "": ("/sys/fs/cgroup", "memory.events"),
+}  # fmt: skip
+KILLS = re.compile(r"^oom_kill (\d{1,15})$", re.MULTILINE)
+"""Where the kernel counts those that it killed for memory, by version of control groups
+(Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst)."""
 JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
@@ -254,9 +261,11 @@ class Watch:
         if start != one["start"]:
             return {"pid": pid, "gone": True, **shown(one)}
         self.note_outputs(pid)
-        if "prefix" not in one and one.setdefault("maps_read", 0) < HEAP_LOOKS:
+        if one.setdefault("maps_read", 0) < HEAP_LOOKS:
             one["maps_read"] += 1
             if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
+                one |= {"prefix": found[1], "maps_read": HEAP_LOOKS}
+            elif found := INTERPRETER.fullmatch(title(pid)):  # before it has loaded a package
                 one["prefix"] = found[1]
         moved = moved_bytes(pid)
         children = [child for child in self.below.get(pid, ()) if lives(child)]
@@ -273,6 +282,7 @@ class Watch:
             "wchan": first_line(f"/proc/{pid}/wchan"),
             "syscall": first_line(f"/proc/{pid}/syscall").partition(" ")[0],
             "memory": resident(pid),
+            **memory_group(pid),
         }
 
     def note_outputs(self, pid: int) -> None:
@@ -435,6 +445,20 @@ def resident(pid: int) -> int | None:
     """Bytes of memory in use."""
     told = read(f"/proc/{pid}/statm").split()
     return int(told[1]) * os.sysconf("SC_PAGE_SIZE") if len(told) > 1 else None
+
+
+def memory_group(pid: int) -> dict[str, Any]:
+    """The file that counts the kernel's kills for memory in a process's control group, and its count.
+
+    A container may see its own group only, as the root of the mount.
+    """
+    for row in read(f"/proc/{pid}/cgroup").splitlines():
+        _, controllers, path = [*row.split(":", 2), "", ""][:3]
+        below, counter = GROUPS.get(controllers, ("", ""))
+        for folder in (f"{below}{path.rstrip('/')}", below) if counter else ():
+            if found := KILLS.search(read(f"{folder}/{counter}", 4096)):
+                return {"group": f"{folder}/{counter}", "kills": int(found[1])}
+    return {}
 
 
 def first_line(path: str) -> str:

@@ -97,6 +97,9 @@ HostOom  said_by=the kernel
     |oom-kill:(?!constraint=CONSTRAINT_MEMCG).*\bpid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
     invoked oom-killer
+# our own black box, of a group's memory.events or memory.oom_control (blackbox/memory_groups.py)
+HostOom  said_by=the kernel's counter  limited
+    ^nodedoctor: control group \S+: oom_kill rose from \d+ to \d+, memory\.\w+ is \d+
 # slurmstepd, srun, sacct
 HostOom  said_by=Slurm
     [Ee]xceeded (?:job |step |virtual )?memory limit(?! at some point)|[Dd]etected \d+ oom[_-]kill event
