@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodedoctor import __version__
-from nodedoctor.blackbox import artifacts, counters, kernel_log
+from nodedoctor.blackbox import artifacts, counters, first_end, kernel_log
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
@@ -29,8 +29,8 @@ KEPT_SIZE = 2 << 20
 """Bytes of output that are kept as a whole when the job has ended; of more, the last 64 KiB."""
 TAIL_SIZE = 64 << 10
 
-KERNEL = "logs/kernel.log"
-"""What the kernel said of the job's processes, in the folder."""
+KERNEL, ENDS = "logs/kernel.log", "logs/ends.log"
+"""What the kernel said of the job's processes, and who left by itself, in the folder."""
 
 Say = Callable[[str], None]
 Log = tuple[str, int]
@@ -46,7 +46,7 @@ async def attached(watch: Watch, folder: Folder, say: Say, *, ended: bool) -> bo
     folder.write("run.json", run_json(watch, folder))
     lasting = bool(watch.hangs) and watch.hangs[-1].resumed_after is None
     if ended and not lasting:
-        await _keep_kernel_lines(folder, watch)
+        await _keep_end(folder, watch, failed=False)
         found = await triage(folder, (), FULL, kept=("logs", "nccl", "fr"))
         if found is not None and text(found, "outcome") == "failure":
             artifacts.verdict(folder, found)
@@ -87,7 +87,7 @@ def report_end(
         _say_losses(folder, say)
         return None
     if watch is not None and not lasting:  # of a hang the look at it has them
-        asyncio.run(_keep_kernel_lines(folder, watch))
+        asyncio.run(_keep_end(folder, watch, failed=True))
     document = asyncio.run(triage(folder, files, FULL, looks=lasting))
     if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
         document = hang.document
@@ -118,7 +118,7 @@ async def triage(
     seconds: float,
     *,
     looks: bool = False,
-    kept: Sequence[str] = ("nccl", "fr", KERNEL),
+    kept: Sequence[str] = ("nccl", "fr", KERNEL, ENDS),
 ) -> Json | None:
     """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead.
 
@@ -154,8 +154,12 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
     folder.settle()
 
 
-async def _keep_kernel_lines(folder: Folder, watch: Watch) -> None:
-    """Keep what the kernel said of the job's processes: a kill for memory is in no log of theirs."""
+async def _keep_end(folder: Folder, watch: Watch, *, failed: bool) -> None:
+    """Keep how the job's processes ended, as far as no log of theirs tells: killed for memory, or by
+    themselves."""
+    if left := first_end.line(watch.ends, watch.met, failed=failed):
+        folder.write(ENDS, f"{left}\n")
+        folder.settle()
     if found := await kernel_log.lines_about(watch.met) or await watch.memory.lines():
         folder.write(KERNEL, "".join(f"{line}\n" for line in found))
         folder.settle()

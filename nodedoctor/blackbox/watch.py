@@ -16,7 +16,7 @@ from nodedoctor.blackbox.memory_groups import MemoryGroups
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
-from nodedoctor.blackbox.samples.sample import RankSample, Sample
+from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample, Sample
 from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
 from nodedoctor.blackbox.samples.signs import Signs, signs
 from nodedoctor.children import child_process
@@ -105,6 +105,7 @@ class Watch:
         """Whether anything of the job was ever there: raylets and tasks may be started after the watch."""
         self.progress = Progress(settings)
         self.memory = MemoryGroups()
+        self.ends: list[ProcessEnd] = []
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
         self.last: Sample | None = None
@@ -132,6 +133,7 @@ class Watch:
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
             self.memory.feed(sample.living)
+            self.ends += sample.ended
             self._met |= {rank.key: rank for rank in sample.living}
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
             self._introduce(sample)

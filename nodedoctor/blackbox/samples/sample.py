@@ -65,6 +65,21 @@ class RankSample:
 
 
 @record
+class ProcessEnd:
+    """When a process ended, by the clock that never jumps, and its status of wait(2), None if not known."""
+
+    pid: int
+    start: int
+    moment: float
+    status: int | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The process's own, as RankSample has it."""
+        return self.pid, self.start
+
+
+@record
 class OutputPart:
     """What one output file got since the look before; `skipped` bytes before it were not read."""
 
@@ -86,6 +101,7 @@ class Sample:
     output: tuple[OutputPart, ...] = ()
     heartbeat: int | None = None
     walked: float = 0.0
+    ended: tuple[ProcessEnd, ...] = ()
 
     @property
     def living(self) -> tuple[RankSample, ...]:
@@ -120,6 +136,16 @@ def parse(line: str) -> Sample | None:
         output,
         whole_number(told, "heartbeat"),
         number(told.get("walked")) or 0.0,
+        tuple(map(_end, parts(told, "ended"))),
+    )
+
+
+def _end(row: Json) -> ProcessEnd:
+    return ProcessEnd(
+        whole_number(row, "pid") or 0,
+        whole_number(row, "start") or 0,
+        number(row.get("monotonic")) or 0.0,
+        whole_number(row, "status"),
     )
 
 

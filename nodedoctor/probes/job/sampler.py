@@ -20,7 +20,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import stat as modes
 import sys
 import time
@@ -29,10 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.job.alive import fields, lives
+    from nodedoctor.probes.job.ends import Ends
     from nodedoctor.probes.job.launchers import SERVES, lightning
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from alive import fields, lives
+    from ends import Ends
     from launchers import SERVES, lightning
 
     sys.path.pop(0)
@@ -95,7 +96,7 @@ def main() -> None:
     with contextlib.suppress(BrokenPipeError):
         while True:
             print(json.dumps(watch.look()), flush=True)
-            said = told(time.monotonic() + watch.pace)
+            said = told(time.monotonic() + watch.pace, watch.ends)
             if said is None:
                 return
             watch.pace = float(said.get("seconds", watch.pace))
@@ -103,15 +104,14 @@ def main() -> None:
                 watch.walked = -DISCOVERY
 
 
-def told(due: float) -> dict[str, Any] | None:
-    """Wait until a moment, or for a line on stdin; None when stdin has ended."""
-    while (left := due - time.monotonic()) > 0:
-        if select.select([0], [], [], left)[0]:
-            data = os.read(0, 4096)
-            if not data:
-                return None
-            with contextlib.suppress(ValueError):
-                return dict(json.loads(data.decode().strip().rpartition("\n")[2]))
+def told(due: float, ends: Ends) -> dict[str, Any] | None:
+    """Wait until a moment, for a rank's end, or for a line on stdin; None when stdin has ended."""
+    while ends.wait(due):
+        data = os.read(0, 4096)
+        if not data:
+            return None
+        with contextlib.suppress(ValueError):
+            return dict(json.loads(data.decode().strip().rpartition("\n")[2]))
     return {}
 
 
@@ -127,6 +127,7 @@ class Watch:
         self.looks: dict[int, int] = {}
         self.walked = -DISCOVERY
         self.roots: list[int] = []
+        self.ends = Ends()
 
     def look(self) -> dict[str, Any]:
         """One sample."""
@@ -136,6 +137,9 @@ class Watch:
         if now - self.walked >= min(DISCOVERY, 5 * self.pace) or lost or nameless:
             self.discover()
             self.walked = now
+        self.ends.follow({pid: one["start"] for pid, one in self.members.items()})
+        for pid in self.roots if "pids" in self.wanted else ():  # a driver prints the steps of its actors
+            self.note_outputs(pid)
         ranks = [self.rank(pid, one) for pid, one in sorted(self.members.items())]
         sample: dict[str, Any] = {
             "time": time.time(),
@@ -144,6 +148,7 @@ class Watch:
             "roots": [pid for pid in self.roots if lives(pid)],
             "ranks": ranks,
             "output": self.output(),
+            "ended": self.ends.take(),
         }
         if path := self.wanted.get("heartbeat"):
             with contextlib.suppress(OSError):

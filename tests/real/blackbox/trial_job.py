@@ -36,10 +36,10 @@ Queue = multiprocessing.Queue  # type: ignore[type-arg]
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
-    for number in range(6):
-        step(number)
     group = dist.new_group([0, GUILTY])
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
+    for number in range(6):
+        step(number)
     if RANK == GUILTY:
         (SCRATCH / "fault").touch()
         KINDS[sys.argv[1]]()

@@ -10,7 +10,7 @@ from nodedoctor.record import replace
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
-from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
 from nodedoctor.triage.patterns.ray import ActorDied
@@ -240,6 +240,16 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
+def left_first(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank ended by itself before all others; surer where these say that they lost a connection."""
+    left, lost = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
+    if left:
+        who = blameable_identities(left[0].who)
+        headline = f"{describe_identities(who)} ended {left[0].what.how}before all others, and these failed"
+        sure: Confidence = "medium" if lost else "low"
+        yield Candidate("peer_died", "death", sure, headline, (*left[:1], *lost[:3]), who)
+
+
 def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[ProcessExit]]:
     """The ends of these ranks with an exit code, where no launcher saw another end before."""
     end = first_end(timeline)
@@ -345,5 +355,6 @@ RULES = (
     nodes_lost,
     store_host_gone,
     connections_closed,
+    left_first,
     node_silent,
 )
