@@ -105,10 +105,10 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
             say("no longer waiting" if ended_by else "nothing of the job came: no verdict")
         else:
             say("no longer watching; the job goes on" if ended_by else "the job has ended")
-        failed = await finish.attached(watch, folder, say, ended=watch.appeared and not ended_by)
+        failed = await finish.attached(watch, folder, say, has_ended=watch.appeared and not ended_by)
         await finish.node_recorded(watch)
-        if left := stacks.folder_of(watch.met):
-            await stacks.drop(left)
+        if stack_folder := stacks.folder_of(watch.met):
+            await stacks.drop(stack_folder)
         folder.close()
     if ended_by and not watch.hangs:
         return 128 + ended_by

@@ -37,21 +37,21 @@ Log = tuple[str, int]
 """A file with output of the job, and where that begins in it."""
 
 
-async def attached(watch: Watch, folder: Folder, say: Say, *, ended: bool) -> bool:
+async def attached(watch: Watch, folder: Folder, say: Say, *, has_ended: bool) -> bool:
     """Close the folder of a job that was watched; True where it is seen to have failed.
 
-    Of a job that `ended` by itself nobody tells the exit code: what its ranks wrote into files does.
+    Of a job that ended by itself the exit code is not known: what its ranks wrote into files is judged.
     """
     folder.settle()
     folder.write("run.json", run_json(watch, folder))
     lasting = bool(watch.hangs) and watch.hangs[-1].resumed_after is None
-    if ended and not lasting:
+    if has_ended and not lasting:
         await _keep_end(folder, watch, failed=False)
-        found = await triage(folder, (), FULL, kept=("logs", "nccl", "fr"))
-        if found is not None and text(found, "outcome") == "failure":
-            artifacts.verdict(folder, found)
-            artifacts.page(folder, found)
-            say(_verdict_line(found))
+        document = await triage(folder, (), FULL, names=("logs", "nccl", "fr"))
+        if document is not None and text(document, "outcome") == "failure":
+            artifacts.verdict(folder, document)
+            artifacts.page(folder, document)
+            say(_verdict_line(document))
             say(f"kept in {folder.path}")
             _say_losses(folder, say)
             return True
@@ -118,14 +118,14 @@ async def triage(
     seconds: float,
     *,
     looks: bool = False,
-    kept: Sequence[str] = ("nccl", "fr", KERNEL, ENDS),
+    names: Sequence[str] = ("nccl", "fr", KERNEL, ENDS),
 ) -> Json | None:
     """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead.
 
-    `kept` is what of the folder; with `looks` also what was seen of the job while it hung.
+    `names` are those of files and folders in it; with `looks` also what was seen of the job while it hung.
     """
     whole = [path for path, begin in files if not begin]
-    paths = [*whole, *(str(folder.path / name) for name in kept)]
+    paths = [*whole, *(str(folder.path / name) for name in names)]
     paths += [str(folder.path / "capture.json")] if looks else []
     known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
     there = [line for line in known.text.splitlines() if line]
@@ -157,11 +157,11 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
 async def _keep_end(folder: Folder, watch: Watch, *, failed: bool) -> None:
     """Keep how the job's processes ended, as far as no log of theirs tells: killed for memory, or by
     themselves."""
-    if left := first_end.line(watch.ends, watch.met, failed=failed):
-        folder.write(ENDS, f"{left}\n")
+    if ending := first_end.line(watch.ends, watch.met, failed=failed):
+        folder.write(ENDS, f"{ending}\n")
         folder.settle()
-    if found := await kernel_log.lines_about(watch.met) or await watch.memory.lines():
-        folder.write(KERNEL, "".join(f"{line}\n" for line in found))
+    if lines := await kernel_log.lines_about(watch.met) or await watch.memory.lines():
+        folder.write(KERNEL, "".join(f"{line}\n" for line in lines))
         folder.settle()
 
 

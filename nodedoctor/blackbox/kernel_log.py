@@ -37,14 +37,14 @@ async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
     """Kernel messages about memory, GPUs and stalls since the first of these processes began."""
     if not ranks:
         return ()
-    seen = await child_process.run("kernel-log", Command(child("kernel/kernel_log")), DEADLINE)
-    told = document(seen) or {}
-    boot = whole_number(told, "boot_epoch")
+    observation = await child_process.run("kernel-log", Command(child("kernel/kernel_log")), DEADLINE)
+    answer = document(observation) or {}
+    boot = whole_number(answer, "boot_epoch")
     if boot is None:
         return ()
     began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)
     since = year_seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
-    kept = (line for line in text(told, "text").splitlines() if _matters(line, since))
+    kept = (line for line in text(answer, "text").splitlines() if _matters(line, since))
     return tuple(kept)[-MOST:]
 
 

@@ -42,12 +42,12 @@ class MemoryGroups:
             return ()
         words = [f"read:{group}" for group in self._first]
         words += [f"read:{_folder(group)}/{limit}" for group in self._first for limit in LIMITS]
-        seen = await child_process.run(
+        observation = await child_process.run(
             "memory-groups", Command(child("host/files", "--each", "2", *words)), DEADLINE
         )
-        files = Files.parse_json(seen)
-        found = (_line(files, *first) for first in self._first.items()) if isinstance(files, Files) else ()
-        return tuple(filter(None, found))
+        files = Files.parse_json(observation)
+        lines = (_line(files, *first) for first in self._first.items()) if isinstance(files, Files) else ()
+        return tuple(filter(None, lines))
 
 
 def _line(files: Files, group: str, before: int) -> str:

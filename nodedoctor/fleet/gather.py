@@ -90,8 +90,8 @@ async def gather(
     SIGTERM do that. FleetError when the nodes cannot be asked at all.
     """
     gc.disable()  # nothing here lives long enough to be worth looking through
-    began, asked = time.monotonic(), utc_now()
-    started = asked.strftime("%Y-%m-%dT%H:%M:%SZ")
+    began, start = time.monotonic(), utc_now()
+    started = start.strftime("%Y-%m-%dT%H:%M:%SZ")
     run = _Run(transport, save, progress, stopped or asyncio.Event())
     with ended_by_signals() if stopped is None else contextlib.nullcontext():
         await run.prepare()
@@ -103,7 +103,7 @@ async def gather(
     nodes = await run.all(started)
     if transport.name != "reports":  # those are of nodes that were asked earlier
         nodes = tuple(own_reports(nodes, started))
-        nodes = tuple(run.with_clock(node, asked.timestamp()) for node in nodes)
+        nodes = tuple(run.with_clock(node, start.timestamp()) for node in nodes)
     _log.debug("%d nodes gathered in %.3f s over %s", len(nodes), time.monotonic() - began, transport.name)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
@@ -129,12 +129,12 @@ class _Run:
         self._writers = asyncio.Semaphore(WRITERS)
         self._writing: set[asyncio.Task[None]] = set()
 
-    def with_clock(self, node: Node, asked: float) -> Node:
-        """The node with the bounds of its clock; none was asked before `asked`."""
-        came = self._arrived.get(node.host)
-        if came is None or node.state != "answered":
+    def with_clock(self, node: Node, start: float) -> Node:
+        """The node with the bounds of its clock; none was asked before `start`."""
+        arrival = self._arrived.get(node.host)
+        if arrival is None or node.state != "answered":
             return node
-        return replace(node, ahead=clocks.bounds(node, asked, came))
+        return replace(node, ahead=clocks.bounds(node, start, arrival))
 
     def stop(self, number: int) -> None:
         """End the asking; called by a signal."""

@@ -124,9 +124,9 @@ class Node:
     `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
     itself, which the gatherer saves or lets go of. `gate` is the exit code of `--gate` for the report, None
     without one; what is `replayed` is as old as its recording. `ahead` are the least and the most seconds by
-    which its clock is ahead of ours, None where nobody knows when it was asked. `alias` is set where another
-    machine has the same name: then `host` tells the two apart for people, and `alias` is what schedulers
-    know.
+    which its clock is ahead of ours, None where it is not known when it was asked. `alias` is set where
+    another machine has the same name: then `host` tells the two apart for people, and `alias` is what
+    schedulers know.
     """
 
     host: str

@@ -12,12 +12,12 @@ from forked import nodedoctor_forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodedoctor.fleet.compare.clocks import APART, apart, bounds
+from nodedoctor.fleet.compare.clocks import MIN_DIFFERENCE, bounds, differing_clocks
 from nodedoctor.fleet.model import Node, Oddity
 from nodedoctor.model import Status
 
 ASKED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=timezone.utc).timestamp()
-RIGHT = st.floats(-APART / 3, APART / 3)
+RIGHT = st.floats(-MIN_DIFFERENCE / 3, MIN_DIFFERENCE / 3)
 """Seconds by which the clocks of healthy nodes may be off."""
 SLOW = st.tuples(st.floats(0, 200), st.floats(0, 60), st.floats(0, 200))
 """Seconds until a node begins, while it looks, and until its answer is here."""
@@ -37,14 +37,14 @@ def answered(number: int, taken: Taken, ahead: float) -> Node:
 
 
 def only(nodes: list[Node]) -> Oddity:
-    (found,) = apart(nodes)
+    (found,) = differing_clocks(nodes)
     return found
 
 
 @settings(max_examples=examples(100))
 @given(st.lists(st.tuples(SLOW, RIGHT), max_size=9))
 def test_slow_nodes_with_right_clocks_are_not_named(nodes: list[tuple[Taken, float]]):
-    assert not list(apart([answered(n, taken, ahead) for n, (taken, ahead) in enumerate(nodes)]))
+    assert not list(differing_clocks([answered(n, taken, ahead) for n, (taken, ahead) in enumerate(nodes)]))
 
 
 @settings(max_examples=examples(100))
@@ -67,7 +67,9 @@ def test_where_our_own_clock_is_off_no_node_is_named(nodes: list[tuple[Taken, fl
 
 
 def test_what_was_saved_says_nothing_of_clocks():
-    assert not list(apart([Node("gpu-1", started="2026-03-01T11:00:00Z"), Node("gpu-2", started="")]))
+    assert not list(
+        differing_clocks([Node("gpu-1", started="2026-03-01T11:00:00Z"), Node("gpu-2", started="")])
+    )
     assert bounds(Node("gpu-1", started="soon"), ASKED, ASKED) is None
     assert bounds(Node("gpu-1", started="2026-03-01T11:00:00Z", replayed=True), ASKED, ASKED) is None
 

@@ -16,7 +16,7 @@ from nodedoctor.fleet.model import Node, Oddity, ValueGroup, moment_of
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
 
-APART = 60.0
+MIN_DIFFERENCE = 60.0
 """Seconds between the bounds of two clocks that are worth a line: a fifth of what MUNGE (munge(1), --ttl) and
 Kerberos (krb5.conf, clockskew) put up with. Our threshold."""
 KEY, TITLE = "clock", "Clocks"
@@ -35,58 +35,60 @@ Bounds = tuple[float, float]
 """Seconds by which a clock is ahead of ours, at least and at most."""
 
 
-def bounds(node: Node, asked: float, came: float) -> Bounds | None:
+def bounds(node: Node, start: float, end: float) -> Bounds | None:
     """Those of a node that was asked at one moment and had answered by another; None without a time."""
     try:
         started = moment_of(node.started).timestamp()
     except ValueError:
         return None
-    return None if node.replayed else (started - max(asked, came - node.seconds), started + 1 - asked)
+    return None if node.replayed else (started - max(start, end - node.seconds), started + 1 - start)
 
 
-def apart(nodes: Sequence[Node]) -> Iterator[Oddity]:
+def differing_clocks(nodes: Sequence[Node]) -> Iterator[Oddity]:
     """One oddity for all clocks that are far from more than half of the others."""
-    known = {node.host: node.ahead for node in nodes if node.ahead is not None}
-    if not known:
+    clock_by_host = {node.host: node.ahead for node in nodes if node.ahead is not None}
+    if not clock_by_host:
         return
-    clocks = [*known.values(), (0.0, 0.0)]
+    clocks = [*clock_by_host.values(), (0.0, 0.0)]
     if _is_odd((0.0, 0.0), clocks):
-        others = [host for host, ahead in known.items() if _between(ahead, (0.0, 0.0))]
-        told = f"this machine's clock is {_words(-_usual(known[host] for host in others))} those of"
-        summary = f"{told} {len(others)} of {len(known)} nodes, or theirs are wrong"
+        others = [host for host, clock in clock_by_host.items() if _differ(clock, (0.0, 0.0))]
+        subject = (
+            f"this machine's clock is {_words(-_usual(clock_by_host[host] for host in others))} those of"
+        )
+        summary = f"{subject} {len(others)} of {len(clock_by_host)} nodes, or theirs are wrong"
         groups = (ValueGroup("apart", tuple(others)),)
         yield Oddity(KEY, TITLE, Status.WARN, summary, WHY, groups, None, (), FIX_OURS)
         return
-    odd = [host for host, ahead in known.items() if _is_odd(ahead, clocks)]
-    if odd:
-        rest = [host for host in known if host not in set(odd)]
-        usual = _usual([*(known[host] for host in rest), (0.0, 0.0)])
-        off = [ValueGroup(_words(sum(known[host]) / 2 - usual), (host,)) for host in odd]
+    odd_hosts = [host for host, clock in clock_by_host.items() if _is_odd(clock, clocks)]
+    if odd_hosts:
+        rest = [host for host in clock_by_host if host not in set(odd_hosts)]
+        usual = _usual([*(clock_by_host[host] for host in rest), (0.0, 0.0)])
+        off = [ValueGroup(_words(sum(clock_by_host[host]) / 2 - usual), (host,)) for host in odd_hosts]
         summary = "; ".join(f"{fold(group.hosts)} is {group.value} the others" for group in off[:SHOWN])
         more = f"; and {len(off) - SHOWN} more" if len(off) > SHOWN else ""
         most = ValueGroup("alike", tuple(rest)) if rest else None
         every = (*((most,) if most else ()), *off)
-        yield Oddity(KEY, TITLE, Status.WARN, summary + more, WHY, every, most, tuple(odd), FIX)
+        yield Oddity(KEY, TITLE, Status.WARN, summary + more, WHY, every, most, tuple(odd_hosts), FIX)
 
 
-def _is_odd(one: Bounds, clocks: Sequence[Bounds]) -> bool:
+def _is_odd(clock: Bounds, clocks: Sequence[Bounds]) -> bool:
     """Whether more than half of the other clocks are surely apart from this one."""
-    before = bisect_left(sorted(last for _, last in clocks), one[0] - APART)
-    behind = len(clocks) - bisect_right(sorted(first for first, _ in clocks), one[1] + APART)
+    before = bisect_left(sorted(last for _, last in clocks), clock[0] - MIN_DIFFERENCE)
+    behind = len(clocks) - bisect_right(sorted(first for first, _ in clocks), clock[1] + MIN_DIFFERENCE)
     return 2 * (before + behind) > len(clocks) - 1
 
 
-def _between(one: Bounds, other: Bounds) -> bool:
+def _differ(first: Bounds, second: Bounds) -> bool:
     """Whether two clocks are surely apart."""
-    return one[0] - other[1] > APART or other[0] - one[1] > APART
+    return first[0] - second[1] > MIN_DIFFERENCE or second[0] - first[1] > MIN_DIFFERENCE
 
 
-def _usual(ahead: Iterable[Bounds]) -> float:
-    return statistics.median(sum(one) / 2 for one in ahead)
+def _usual(clocks: Iterable[Bounds]) -> float:
+    return statistics.median(sum(clock) / 2 for clock in clocks)
 
 
 def _words(seconds: float) -> str:
     """`about 7 min ahead of`."""
     size = abs(seconds)
-    told = f"{size:.0f} s" if size < 90 else f"{size / 60:.0f} min"
-    return f"about {told} {'ahead of' if seconds > 0 else 'behind'}"
+    duration = f"{size:.0f} s" if size < 90 else f"{size / 60:.0f} min"
+    return f"about {duration} {'ahead of' if seconds > 0 else 'behind'}"

@@ -18,7 +18,7 @@ BLOCKS = re.compile(
 net/core/stream.c, net/ipv4/tcp.c, net/unix/af_unix.c)."""
 LINKS = 200_000
 """Descriptors of this machine that are looked at."""
-NAMED = 2
+MAX_HOLDERS = 2
 """Holders that are named."""
 
 
@@ -32,8 +32,8 @@ def file_of(pid: int, syscall: str) -> str:
 
 
 def awaited(waiting: dict[int, tuple[str, str]]) -> dict[int, str]:
-    """What processes wait for, by their wait channel and system call; those that wait for nobody are left
-    out."""
+    """What processes wait for, by their wait channel and system call; those
+    that wait for no other process are left out."""
     ends: dict[int, tuple[str, str]] = {}
     for pid, (channel, syscall) in waiting.items():
         file = file_of(pid, syscall) if BLOCKS.search(channel) else ""
@@ -41,22 +41,22 @@ def awaited(waiting: dict[int, tuple[str, str]]) -> dict[int, str]:
             ends[pid] = peer_of(pid, file)
         elif file.startswith("pipe:[") or (file.startswith("/") and "pipe" in channel):
             ends[pid] = f"the other end of {'a pipe' if file.startswith('pipe:') else file}", file
-    found = holders({file for _, file in ends.values() if file}) if ends else {}
+    pids_by_file = holders({file for _, file in ends.values() if file}) if ends else {}
     return {
-        pid: what + (f", which {named(pid, found.get(file, ()))}" if file else "")
+        pid: what + (f", which {describe_holders(pid, pids_by_file.get(file, ()))}" if file else "")
         for pid, (what, file) in ends.items()
     }
 
 
 def holders(files: set[str]) -> dict[str, list[int]]:
     """The processes that have these open."""
-    found: dict[str, list[int]] = {}
+    pids_by_file: dict[str, list[int]] = {}
     for looked, (pid, file) in enumerate(descriptors()):
-        if file in files and pid not in found.get(file, ()):
-            found.setdefault(file, []).append(pid)
+        if file in files and pid not in pids_by_file.get(file, ()):
+            pids_by_file.setdefault(file, []).append(pid)
         if looked > LINKS:
             break
-    return found
+    return pids_by_file
 
 
 def descriptors() -> Iterator[tuple[int, str]]:
@@ -69,14 +69,14 @@ def descriptors() -> Iterator[tuple[int, str]]:
                         yield int(entry), os.readlink(f"/proc/{entry}/fd/{number}")
 
 
-def named(pid: int, having: Iterable[int]) -> str:
+def describe_holders(pid: int, having: Iterable[int]) -> str:
     """Who else has a file open, as the end of a sentence."""
     others = sorted(set(having) - {pid})
     if not others:
         return "no other process here has open"
-    told = [f"process {other} ({name(other)})" for other in others[:NAMED]]
-    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
-    return f"{' and '.join(told)}{more} {'has' if len(others) == 1 else 'have'} open"
+    names = [f"process {holder} ({name(holder)})" for holder in others[:MAX_HOLDERS]]
+    more = f" and {len(others) - MAX_HOLDERS} more" if len(others) > MAX_HOLDERS else ""
+    return f"{' and '.join(names)}{more} {'has' if len(others) == 1 else 'have'} open"
 
 
 def peer_of(pid: int, file: str) -> tuple[str, str]:
@@ -89,8 +89,8 @@ def peer_of(pid: int, file: str) -> tuple[str, str]:
     here, there, _ = ours
     if there.endswith(":0"):
         return f"a connection to {here}", ""
-    other = next((row for row in rows if row[:2] == (there, here)), None)
-    return f"data from {there}", f"socket:[{other[2]}]" if other is not None else ""
+    peer = next((row for row in rows if row[:2] == (there, here)), None)
+    return f"data from {there}", f"socket:[{peer[2]}]" if peer is not None else ""
 
 
 def connections(pid: int, kind: str) -> Iterator[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ else:  # the sampler, which imports this, has our folder in its path for as long
 MOST = 128
 """Processes that are followed: each takes a descriptor."""
 TOGETHER = 0.1
-"""Seconds in which more ends may come before they are told."""
+"""Seconds in which more ends are waited for before they are printed."""
 STATUS = 49
 """Where in /proc/PID/stat, behind the name, the status of wait(2) is (proc_pid_stat(5), exit_code)."""
 
@@ -44,13 +44,13 @@ class Ends:
 
     def take(self) -> list[dict[str, int | float | None]]:
         """The ends since the last time, in their order."""
-        taken, self._new = self._new, []
-        return taken
+        new_ends, self._new = self._new, []
+        return new_ends
 
     def wait(self, due: float) -> bool:
         """Wait until a moment, or a little longer than the next end; True as soon as stdin has something."""
-        while (left := due - time.monotonic()) > 0:
-            ready = {descriptor for descriptor, _ in self._poll.poll(1000 * left)}
+        while (remaining := due - time.monotonic()) > 0:
+            ready = {descriptor for descriptor, _ in self._poll.poll(1000 * remaining)}
             for descriptor in sorted(ready - {0}):
                 self._note(descriptor)
                 due = min(due, time.monotonic() + TOGETHER)

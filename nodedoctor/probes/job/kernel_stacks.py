@@ -2,7 +2,7 @@
 
 State, wait channel, system call and CPU ticks of every thread, and its kernel stack where we may see it (root
 only); with the first thread whether the control group is frozen, whose file lock the process waits for, and
-which pipe or socket with whom at its other end.
+which pipe or socket, and which process has its other end.
 Reads /proc and /sys/fs/cgroup; stops nothing.
 """
 
@@ -34,12 +34,12 @@ LOCK = re.compile(r"(?<!\d)(\d+): (-> )?(\w+) +\w+ +\w+ (-?\d+) (\S+) ")
 def main() -> None:
     """Print what was seen."""
     locks = waited_locks(read("/proc/locks", LOCKS))
-    seen = {int(word): threads(int(word), locks) for word in sys.argv[1:]}
-    first = {pid: found[0] for pid, found in seen.items() if found}
+    threads_by_pid = {int(word): threads(int(word), locks) for word in sys.argv[1:]}
+    first = {pid: rows[0] for pid, rows in threads_by_pid.items() if rows}
     calls = {pid: (str(row["wchan"]), str(row["call"])) for pid, row in first.items()}
     for pid, what in awaited(calls).items():
         first[pid]["awaited"] = what
-    print(json.dumps(seen))
+    print(json.dumps(threads_by_pid))
 
 
 def threads(pid: int, locks: dict[int, str]) -> list[dict[str, Any]]:
@@ -48,14 +48,14 @@ def threads(pid: int, locks: dict[int, str]) -> list[dict[str, Any]]:
         ids = sorted(int(entry) for entry in os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return []
-    found = [thread(f"/proc/{pid}/task/{number}") for number in ids[:THREADS]]
-    if found:
+    rows = [thread(f"/proc/{pid}/task/{number}") for number in ids[:THREADS]]
+    if rows:
         lock = locks.get(pid, "")
-        path = file_of(pid, str(found[0]["call"])) if lock else ""
+        path = file_of(pid, str(rows[0]["call"])) if lock else ""
         if path.startswith("/"):
             lock = LOCKED.sub(lambda _: path, lock)
-        found[0] |= {"frozen": frozen(pid), "lock": lock}
-    return found
+        rows[0] |= {"frozen": frozen(pid), "lock": lock}
+    return rows
 
 
 def waited_locks(table: str) -> dict[int, str]:
@@ -66,9 +66,9 @@ def waited_locks(table: str) -> dict[int, str]:
     holders: dict[str, str] = {}
     waiting: dict[int, str] = {}
     for row in table.splitlines():
-        if not (found := LOCK.match(row)):
+        if not (match := LOCK.match(row)):
             continue
-        number, waits, kind, pid, file = found.groups()
+        number, waits, kind, pid, file = match.groups()
         if not waits:
             holders[number] = pid
         elif (holder := holders.get(number, "")) and int(holder) > 0 and int(pid) > 0:

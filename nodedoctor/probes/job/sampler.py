@@ -73,7 +73,6 @@ SHELL = re.compile(r"(?:ba|da|k|z|fi)?sh|slurm_script|srun")
 """What Slurm starts a task or a script with; it only waits for what it started in turn."""
 RAY_WORKER = re.compile(r"^ray::(?!IDLE|DashboardAgent$|RuntimeEnvAgent$)")
 PACKAGES = re.compile(r" (/\S+)/lib/python3[^/]*/(?:site|dist)-packages/")
-INTERPRETER = re.compile(r"(/\S+)/bin/python[\d.]*")
 OURS = re.compile(
     r"(?:^|[\0/])nodedoctor(?:\.pyz)?\0|/nodedoctor-\d+/[0-9a-f]{32}\.pyz\0|/nodedoctor/probes/[\w/]+\.py\0"
 )
@@ -270,8 +269,10 @@ class Watch:
             one["maps_read"] += 1
             if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
                 one |= {"prefix": found[1], "maps_read": HEAP_LOOKS}
-            elif found := INTERPRETER.fullmatch(title(pid)):  # before it has loaded a package
-                one["prefix"] = found[1]
+            else:  # before it has loaded a package
+                prefix, _, program = title(pid).rpartition("/bin/")
+                if prefix.startswith("/") and program.startswith("python"):
+                    one["prefix"] = prefix
         moved = moved_bytes(pid)
         children = [child for child in self.below.get(pid, ()) if lives(child)]
         return {

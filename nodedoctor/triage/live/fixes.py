@@ -31,7 +31,7 @@ def deciding_measurements(live: LiveJob) -> tuple[Fix, ...]:
     if any(process.threads for process in live.processes):
         beside = look("nodedoctor watch --job $(ps -o ppid= {})", live.processes[0].pid)
         text = (
-            "Look again while it stands still: what is the same in two looks a minute apart does not go on."
+            "Look again while it hangs: a stack that is the same in two looks a minute apart does not go on."
             " A watch beside the job does that when no step comes, and looks at all ranks at once."
         )
         return (Fix(text, (*looks("nodedoctor triage --live"), beside)),)

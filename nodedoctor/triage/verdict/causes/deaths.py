@@ -242,12 +242,14 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
 
 def left_first(timeline: Timeline) -> Iterator[Candidate]:
     """A rank ended by itself before all others; surer where these say that they lost a connection."""
-    left, lost = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
-    if left:
-        who = blameable_identities(left[0].who)
-        headline = f"{describe_identities(who)} ended {left[0].what.how}before all others, and these failed"
-        sure: Confidence = "medium" if lost else "low"
-        yield Candidate("peer_died", "death", sure, headline, (*left[:1], *lost[:3]), who)
+    leavers, lost_connections = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
+    if leavers:
+        who = blameable_identities(leavers[0].who)
+        headline = (
+            f"{describe_identities(who)} ended {leavers[0].what.how}before all others, and these failed"
+        )
+        sure: Confidence = "medium" if lost_connections else "low"
+        yield Candidate("peer_died", "death", sure, headline, (*leavers[:1], *lost_connections[:3]), who)
 
 
 def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[ProcessExit]]:
