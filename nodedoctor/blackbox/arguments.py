@@ -25,7 +25,8 @@ examples:
 The job is not touched: nothing is set, stopped or ended. When it hangs, every rank's stack is kept and the
 verdict is printed, here and in DIR, while the job is still there.
 
-exit codes: 0 no hang was seen, 2 the job hung, 64 usage, 74 DIR cannot be made, 130 interrupted.
+exit codes: 0 no hang was seen, 2 the job hung or its output says that it failed, 64 usage, 74 DIR cannot be
+made, 130 interrupted.
 """
 
 _RUN = """\

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nodedoctor.blackbox import finish
+from nodedoctor.blackbox import finish, stacks
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.samples.progress import ProgressSettings
 from nodedoctor.blackbox.samples.sampler import SLOW
@@ -105,11 +105,13 @@ async def _watch(arguments: argparse.Namespace, wanted: dict[str, Any], folder: 
             say("no longer waiting" if ended_by else "nothing of the job came: no verdict")
         else:
             say("no longer watching; the job goes on" if ended_by else "the job has ended")
-        await finish.attached(watch, folder, say)
+        failed = await finish.attached(watch, folder, say, has_ended=watch.appeared and not ended_by)
         await finish.node_recorded(watch)
+        if stack_folder := stacks.folder_of(watch.met):
+            await stacks.drop(stack_folder)
         folder.close()
     if ended_by and not watch.hangs:
         return 128 + ended_by
     if not watch.appeared:
         return Exit.UNKNOWN
-    return Exit.FAIL if watch.hangs and watch.hangs[-1].resumed_after is None else Exit.OK
+    return Exit.FAIL if failed else Exit.OK

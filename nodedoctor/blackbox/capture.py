@@ -44,6 +44,7 @@ class KernelThread:
     ticks: int = 0
     frozen: bool = False
     lock: str = ""
+    awaited: str = ""
 
 
 @record
@@ -133,18 +134,22 @@ async def _kernel(pids: Sequence[int]) -> dict[int, tuple[KernelThread, ...]]:
 
 def _kernel_thread(row: Mapping[str, Any]) -> KernelThread:
     told = {key: str(row.get(key, "")) for key in ("name", "state", "wchan", "syscall", "stack")}
-    frozen, lock = row.get("frozen") is True, str(row.get("lock", ""))
-    return KernelThread(**told, ticks=whole_number(row, "ticks") or 0, frozen=frozen, lock=lock)
+    told |= {key: str(row.get(key, "")) for key in ("lock", "awaited")}
+    return KernelThread(**told, ticks=whole_number(row, "ticks") or 0, frozen=row.get("frozen") is True)
 
 
 def _in_both(
     first: tuple[KernelThread, ...] | None, second: tuple[KernelThread, ...] | None
 ) -> dict[str, Any]:
-    """What holds a process in both looks: a frozen control group, one lock."""
+    """What holds a process in both looks: a frozen control group, one lock, one end of a pipe or socket."""
     if not first or not second:
         return {}
     one, other = first[0], second[0]
-    return {"frozen": one.frozen and other.frozen, "lock": one.lock if one.lock == other.lock else ""}
+    return {
+        "frozen": one.frozen and other.frozen,
+        "lock": one.lock if one.lock == other.lock else "",
+        "awaited": one.awaited if one.awaited == other.awaited else "",
+    }
 
 
 def _ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:
@@ -230,7 +235,7 @@ def _notes(ranks: Sequence[RankSample], found: Mapping[int, CapturedStack]) -> t
     if stacks.folder_of(ranks):
         return (f"{named}: no Python stack could be read",)
     if why := stack_methods.forbids(unread):
-        return (f"{named}: no Python stack, as {why} and the job was not started armed",)
+        return (f"{named}: no Python stack, as the job was not started armed and {why}",)
     if not stacks.spies(ranks):
         return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)
     return (f"{named}: no Python stack could be read",)

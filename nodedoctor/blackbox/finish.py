@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from nodedoctor import __version__
-from nodedoctor.blackbox import artifacts, counters
+from nodedoctor.blackbox import artifacts, counters, first_end, kernel_log
 from nodedoctor.blackbox.folder import Folder
 from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
@@ -29,15 +29,32 @@ KEPT_SIZE = 2 << 20
 """Bytes of output that are kept as a whole when the job has ended; of more, the last 64 KiB."""
 TAIL_SIZE = 64 << 10
 
+KERNEL, ENDS = "logs/kernel.log", "logs/ends.log"
+"""What the kernel said of the job's processes, and who left by itself, in the folder."""
+
 Say = Callable[[str], None]
 Log = tuple[str, int]
 """A file with output of the job, and where that begins in it."""
 
 
-async def attached(watch: Watch, folder: Folder, say: Say) -> None:
-    """Close the folder of a job that was watched."""
+async def attached(watch: Watch, folder: Folder, say: Say, *, has_ended: bool) -> bool:
+    """Close the folder of a job that was watched; True where it is seen to have failed.
+
+    Of a job that ended by itself the exit code is not known: what its ranks wrote into files is judged.
+    """
     folder.settle()
     folder.write("run.json", run_json(watch, folder))
+    lasting = bool(watch.hangs) and watch.hangs[-1].resumed_after is None
+    if has_ended and not lasting:
+        await _keep_end(folder, watch, failed=False)
+        document = await triage(folder, (), FULL, names=("logs", "nccl", "fr"))
+        if document is not None and text(document, "outcome") == "failure":
+            artifacts.verdict(folder, document)
+            artifacts.page(folder, document)
+            say(_verdict_line(document))
+            say(f"kept in {folder.path}")
+            _say_losses(folder, say)
+            return True
     if watch.hangs:
         document = watch.hangs[-1].document
         if watch.hangs[-1].resumed_after is None:
@@ -47,6 +64,7 @@ async def attached(watch: Watch, folder: Folder, say: Say) -> None:
                 artifacts.verdict(folder, document)
         artifacts.page(folder, document)
     _say_losses(folder, say)
+    return lasting
 
 
 def report_end(
@@ -68,6 +86,8 @@ def report_end(
         say(f"the job ended well after {_long(seconds)}; kept in {folder.path}")
         _say_losses(folder, say)
         return None
+    if watch is not None and not lasting:  # of a hang the look at it has them
+        asyncio.run(_keep_end(folder, watch, failed=True))
     document = asyncio.run(triage(folder, files, FULL, looks=lasting))
     if hang is not None and lasting and (document is None or text(document, "outcome") != "failure"):
         document = hang.document
@@ -77,7 +97,7 @@ def report_end(
     else:
         artifacts.verdict(folder, document)
         artifacts.page(folder, document)
-        say(f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}")
+        say(_verdict_line(document))
     for line in counters.note(watch.gained if watch is not None else ()):
         say(line)
     say(f"kept in {folder.path}; `nodedoctor triage {folder.path}` judges it again")
@@ -92,13 +112,20 @@ async def short(folder: Folder, files: Sequence[Log]) -> None:
         artifacts.verdict(folder, document)
 
 
-async def triage(folder: Folder, files: Sequence[Log], seconds: float, *, looks: bool = False) -> Json | None:
+async def triage(
+    folder: Folder,
+    files: Sequence[Log],
+    seconds: float,
+    *,
+    looks: bool = False,
+    names: Sequence[str] = ("nccl", "fr", KERNEL, ENDS),
+) -> Json | None:
     """The verdict on all that was kept, by a process of its own: logs can be large, and a disk dead.
 
-    With `looks` also on what was seen of the job while it hung.
+    `names` are those of files and folders in it; with `looks` also what was seen of the job while it hung.
     """
     whole = [path for path, begin in files if not begin]
-    paths = [*whole, *(str(folder.path / name) for name in ("nccl", "fr"))]
+    paths = [*whole, *(str(folder.path / name) for name in names)]
     paths += [str(folder.path / "capture.json")] if looks else []
     known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
     there = [line for line in known.text.splitlines() if line]
@@ -125,6 +152,17 @@ async def _keep_ends(folder: Folder, files: Sequence[Log]) -> None:
         else:
             artifacts.last_output(folder, path, newest[-TAIL_SIZE:])
     folder.settle()
+
+
+async def _keep_end(folder: Folder, watch: Watch, *, failed: bool) -> None:
+    """Keep how the job's processes ended, as far as no log of theirs tells: killed for memory, or by
+    themselves."""
+    if ending := first_end.line(watch.ends, watch.met, failed=failed):
+        folder.write(ENDS, f"{ending}\n")
+        folder.settle()
+    if lines := await kernel_log.lines_about(watch.met) or await watch.memory.lines():
+        folder.write(KERNEL, "".join(f"{line}\n" for line in lines))
+        folder.settle()
 
 
 async def _from(path: str, begin: int, seconds: float) -> str:
@@ -155,6 +193,10 @@ async def node_recorded(watch: Watch) -> None:
 def _say_losses(folder: Folder, say: Say) -> None:
     if folder.lost:
         say(f"{count_with_noun(folder.lost, 'write')} to {folder.path} came to nothing: {folder.problem}")
+
+
+def _verdict_line(document: Json) -> str:
+    return f"{text(document, 'cause')} ({text(document, 'confidence')}): {text(document, 'headline')}"
 
 
 def _says_why(document: Json) -> bool:

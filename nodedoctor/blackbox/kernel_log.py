@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
 from nodedoctor.children import child_process
@@ -12,7 +13,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, text, whole_number
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.lines.times import year_seconds
-from nodedoctor.triage.model import Place
+from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns import read_events
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
 
@@ -26,23 +27,38 @@ MOST = 200
 """Lines that are kept, the newest of them."""
 
 
+async def lines_about(ranks: Sequence[RankSample]) -> tuple[str, ...]:
+    """Those messages that name one of these processes or of their children."""
+    pids = {pid for rank in ranks for pid in (rank.pid, *rank.children)}
+    return tuple(line for line in await lines(ranks) if not pids.isdisjoint(_named_by(line)))
+
+
 async def lines(ranks: Sequence[RankSample]) -> tuple[str, ...]:
     """Kernel messages about memory, GPUs and stalls since the first of these processes began."""
     if not ranks:
         return ()
-    seen = await child_process.run("kernel-log", Command(child("kernel/kernel_log")), DEADLINE)
-    told = document(seen) or {}
-    boot = whole_number(told, "boot_epoch")
+    observation = await child_process.run("kernel-log", Command(child("kernel/kernel_log")), DEADLINE)
+    answer = document(observation) or {}
+    boot = whole_number(answer, "boot_epoch")
     if boot is None:
         return ()
     began = time.localtime(boot + min(rank.start for rank in ranks) / TICKS_PER_SECOND - SLACK)
     since = year_seconds(began.tm_mon, began.tm_mday, began.tm_hour, began.tm_min, began.tm_sec, None)
-    kept = (line for line in text(told, "text").splitlines() if _matters(line, since))
+    kept = (line for line in text(answer, "text").splitlines() if _matters(line, since))
     return tuple(kept)[-MOST:]
 
 
 def _matters(line: str, since: float) -> bool:
     """Whether a line can explain the end of a process, and is new enough; its time has no year."""
-    events = read_events(parse_line(line, Place("kernel log", 0)))
+    events = _events(line)
     times = (event.time for event in events if isinstance(event.what, (HostOom, XidReported, KernelTaskHung)))
     return any(moment is not None and (moment - since) % YEAR < YEAR / 2 for moment in times)
+
+
+def _named_by(line: str) -> set[int | None]:
+    """The processes that a message names."""
+    return {pid for event in _events(line) for pid in (event.who.pid, getattr(event.what, "pid", None))}
+
+
+def _events(line: str) -> list[Event[Any]]:
+    return list(read_events(parse_line(line, Place("kernel log", 0))))

@@ -14,9 +14,14 @@ CAP_SYS_PTRACE = 19
 SCOPES = {
     "1": "Yama lets only parents trace (kernel.yama.ptrace_scope is 1)",
     "2": "Yama lets only root trace (kernel.yama.ptrace_scope is 2)",
-    "3": "Yama forbids tracing (kernel.yama.ptrace_scope is 3)",
+    "3": "Yama forbids tracing until the next boot (kernel.yama.ptrace_scope is 3)",
 }
 """https://docs.kernel.org/admin-guide/LSM/Yama.html"""
+RIGHT = (
+    "it needs CAP_SYS_PTRACE: as root, and in a container by `--cap-add SYS_PTRACE` (docker, podman) or"
+    " `securityContext.capabilities.add: [SYS_PTRACE]` (Kubernetes)"
+)
+"""What is missing where a process may not trace, and how one gets it: capabilities(7), ptrace(2)."""
 
 UNTRIED = (
     "not yet tried on GPUs: NCCL's answers (RAS), the flight recorder's pipe and how busy GPUs are at a hang"
@@ -61,19 +66,21 @@ def _spy(ranks: Sequence[RankSample]) -> Way:
 
 
 def forbids(ranks: Iterable[RankSample]) -> str:
-    """Why this process may not trace the ranks, as far as that can be known before trying; '' else."""
+    """Why this process may not trace the ranks and by what right it might, before trying; '' where it may."""
     if os.geteuid() == 0 and _may_trace():
         return ""
     scope = _read("/proc/sys/kernel/yama/ptrace_scope").strip()
+    if scope == "3":
+        return SCOPES[scope]  # no right is enough
     if scope in SCOPES:
-        return SCOPES[scope]
+        return f"{SCOPES[scope]}; {RIGHT}"
     for rank in ranks:
         try:
             owner = os.stat(f"/proc/{rank.pid}/mem").st_uid
         except OSError:
             continue
         if owner != os.geteuid():
-            return f"process {rank.pid} is another user's, or has made itself undumpable"
+            return f"process {rank.pid} is another user's, or has made itself undumpable; {RIGHT}"
     return ""
 
 

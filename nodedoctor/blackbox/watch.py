@@ -12,10 +12,11 @@ from typing import Any
 
 from nodedoctor.blackbox import artifacts, capture, counters, stack_methods, verdict
 from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.memory_groups import MemoryGroups
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
 from nodedoctor.blackbox.samples.progress import USUAL, Activity, Progress, ProgressSettings, Suspicion
-from nodedoctor.blackbox.samples.sample import RankSample, Sample
+from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample, Sample
 from nodedoctor.blackbox.samples.sampler import SLOW, Sampler
 from nodedoctor.blackbox.samples.signs import Signs, signs
 from nodedoctor.children import child_process
@@ -92,6 +93,7 @@ class Watch:
         self._asked: float | None = None
         self._introduced: set[tuple[int, int]] = set()
         self._ranks: set[int] = set()
+        self._met: dict[tuple[int, int], RankSample] = {}
         self._unsure: LiveJob | None = None
         self._named = False
         self._waits = False
@@ -102,6 +104,8 @@ class Watch:
         self.appeared = "pids" in wanted
         """Whether anything of the job was ever there: raylets and tasks may be started after the watch."""
         self.progress = Progress(settings)
+        self.memory = MemoryGroups()
+        self.ends: list[ProcessEnd] = []
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
         self.last: Sample | None = None
@@ -128,6 +132,9 @@ class Watch:
             artifacts.outputs(self._folder, sample)
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
+            self.memory.feed(sample.living)
+            self.ends += sample.ended
+            self._met |= {rank.key: rank for rank in sample.living}
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
             self._introduce(sample)
             emptied = None if sample.living or not self._introduced else emptied or sample.moment
@@ -166,6 +173,11 @@ class Watch:
     def living(self) -> tuple[RankSample, ...]:
         """The ranks that ran at the last look."""
         return self.last.living if self.last is not None else ()
+
+    @property
+    def met(self) -> tuple[RankSample, ...]:
+        """All processes that were ever watched, each as it was last seen."""
+        return tuple(self._met.values())
 
     def stop(self) -> None:
         """Take in no further sample. Up to Python 3.11 wait_for() may swallow a cancellation (gh-86296)."""

@@ -106,9 +106,17 @@ def _run(words: list[str]) -> int:
         from nodedoctor.blackbox import exec_fallback
 
         return exec_fallback.main(words)
+    _without_ssl()
     from nodedoctor.blackbox import run
 
     return run.main(words)
+
+
+def _without_ssl() -> None:
+    """What stays beside a job for days leaves ssl out, which nothing in it uses."""
+    from nodedoctor.start_up import import_asyncio
+
+    import_asyncio()
 
 
 MODULES = {
@@ -129,6 +137,8 @@ MODULES = {
 
 def _dispatch(words: list[str]) -> int:
     command, rest = (words[0], words[1:]) if words else ("", [])
+    if command == "watch":
+        _without_ssl()
     if command in MODULES:
         return int(importlib.import_module(MODULES[command]).main(rest))
     if command in ("list", "explain", "schema"):

@@ -16,6 +16,7 @@ from nodedoctor import __version__
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.debug import Log
 from nodedoctor.engine.run import utc_now
+from nodedoctor.fleet.compare import clocks
 from nodedoctor.fleet.compare.duplicates import drop_duplicates
 from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
@@ -89,7 +90,8 @@ async def gather(
     SIGTERM do that. FleetError when the nodes cannot be asked at all.
     """
     gc.disable()  # nothing here lives long enough to be worth looking through
-    began, started = time.monotonic(), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    began, start = time.monotonic(), utc_now()
+    started = start.strftime("%Y-%m-%dT%H:%M:%SZ")
     run = _Run(transport, save, progress, stopped or asyncio.Event())
     with ended_by_signals() if stopped is None else contextlib.nullcontext():
         await run.prepare()
@@ -101,6 +103,7 @@ async def gather(
     nodes = await run.all(started)
     if transport.name != "reports":  # those are of nodes that were asked earlier
         nodes = tuple(own_reports(nodes, started))
+        nodes = tuple(run.with_clock(node, start.timestamp()) for node in nodes)
     _log.debug("%d nodes gathered in %.3f s over %s", len(nodes), time.monotonic() - began, transport.name)
     oddities = judge(nodes)
     nodes = tuple(cleared(nodes, oddities))
@@ -121,9 +124,17 @@ class _Run:
         self.ended_by = 0
         self._transport, self._save, self._progress = transport, save, progress
         self._came: dict[str, Node] = {}
+        self._arrived: dict[str, float] = {}
         self._stopped = stopped
         self._writers = asyncio.Semaphore(WRITERS)
         self._writing: set[asyncio.Task[None]] = set()
+
+    def with_clock(self, node: Node, start: float) -> Node:
+        """The node with the bounds of its clock; none was asked before `start`."""
+        arrival = self._arrived.get(node.host)
+        if arrival is None or node.state != "answered":
+            return node
+        return replace(node, ahead=clocks.bounds(node, start, arrival))
 
     def stop(self, number: int) -> None:
         """End the asking; called by a signal."""
@@ -175,6 +186,7 @@ class _Run:
                 if self.hosts and node.host in self._came:
                     _log.debug("%s has come before; this answer is passed over", node.host)
                     continue
+                self._arrived[node.host] = utc_now().timestamp()
                 if self._save and node.state == "answered":
                     self._keep(node)
                 key = node.host if self.hosts else node.report or node.host

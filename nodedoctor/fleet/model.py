@@ -6,7 +6,7 @@ Of each report only what the fleet compares is kept, so that ten thousand of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Literal
 
 from nodedoctor.errors import NodeDoctorError
@@ -123,8 +123,10 @@ class Node:
     are the machine's own, and so are `uptime` in seconds (0 when not told) and the `serials` of its GPUs.
     `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
     itself, which the gatherer saves or lets go of. `gate` is the exit code of `--gate` for the report, None
-    without one; what is `replayed` is as old as its recording. `alias` is set where another machine has the
-    same name: then `host` tells the two apart for people, and `alias` is what schedulers know.
+    without one; what is `replayed` is as old as its recording. `ahead` are the least and the most seconds by
+    which its clock is ahead of ours, None where it is not known when it was asked. `alias` is set where
+    another machine has the same name: then `host` tells the two apart for people, and `alias` is what
+    schedulers know.
     """
 
     host: str
@@ -152,6 +154,7 @@ class Node:
     raw: str = ""
     gate: int | None = None
     replayed: bool = False
+    ahead: tuple[float, float] | None = None
 
     @property
     def severity(self) -> Severity:
@@ -279,14 +282,15 @@ def is_old(node: Node, started: str) -> bool:
     if node.replayed:
         return False
     try:
-        apart = _moment(started) - _moment(node.started)
+        apart = moment_of(started) - moment_of(node.started)
     except ValueError:
         return True
     return abs(apart.total_seconds()) > FRESH_S
 
 
-def _moment(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+def moment_of(text: str) -> datetime:
+    """The moment that a report names; ValueError where it is none."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
 
 
 def _names(nodes: Iterable[Node]) -> tuple[str, ...]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
+
+import pytest
 
 from nodedoctor.blackbox import capture, live
 from nodedoctor.blackbox.samples.sample import RankSample
@@ -86,3 +90,30 @@ def test_several_jobs_on_a_node_are_kept_apart() -> None:
     both = (*look(me(job="1")).live.processes, *look(me(job="2")).live.processes)
     notes = judge_live(LiveJob("gpu-1", both)).verdict.coverage.notes
     assert any(note.startswith("another job runs there (1 process)") for note in notes)
+
+
+FORBIDS = """
+import sys
+from nodedoctor.blackbox.samples.sample import RankSample
+from nodedoctor.blackbox.stack_methods import forbids
+print(forbids([RankSample(int(sys.argv[1]), 1)]))
+"""
+WITHOUT = ("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace")
+"""As root in a container has it."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_which_right_is_missing_and_how_a_container_gets_it() -> None:
+    with subprocess.Popen(["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]) as other:
+        try:
+            told = [
+                subprocess.run(
+                    [*limits, sys.executable, "-c", FORBIDS, str(other.pid)],
+                    capture_output=True, text=True, check=True,
+                ).stdout.strip()
+                for limits in ((), WITHOUT)
+            ]  # fmt: skip
+        finally:
+            other.kill()
+    assert told[0] == ""
+    assert "CAP_SYS_PTRACE" in told[1] and "--cap-add SYS_PTRACE" in told[1]

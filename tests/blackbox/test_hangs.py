@@ -133,6 +133,37 @@ def test_a_rank_that_the_kernel_killed_for_memory(memory_cgroup: Path, tmp_path:
     assert json.loads(again.stdout)["cause"] == "peer_host_oom"
 
 
+@pytest.mark.race
+def test_where_no_kernel_log_can_be_read_the_counter_of_the_group_tells(
+    memory_cgroup: Path, tmp_path: Path
+) -> None:
+    """As in a container: its own control group counts the kills, and one rank ended by SIGKILL."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("dmesg", "journalctl"):
+        (tools / name).write_text("#!/bin/sh\necho Operation not permitted >&2; exit 1\n")
+        (tools / name).chmod(0o755)
+    code = (
+        "import pathlib, subprocess, sys, time\n"
+        f"group = pathlib.Path({str(memory_cgroup)!r}, 'cgroup.procs')\n"
+        "rank = subprocess.Popen([sys.executable, '-c', sys.argv[1]], env={'RANK': '0', 'WORLD_SIZE': '1'})\n"
+        "group.write_text(str(rank.pid)); code = rank.wait()\n"
+        "print(f'Child process (rank 0) exited: failed (exitcode: {code}) local_rank: 0 (pid: {rank.pid}) of "
+        "binary: python', file=sys.stderr); sys.exit(1)"
+    )
+    fill = "import os, time; time.sleep(4); hoard = bytearray(os.urandom(1 << 20)); hoard *= 1000"
+    argv = [*NODEDOCTOR, "run", "--dir", str(tmp_path / "jobs"), "--hang-after", "4", "--",
+            sys.executable, "-c", code, fill]  # fmt: skip
+    env = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(argv, capture_output=True, timeout=120, env=env)
+    (folder,) = (tmp_path / "jobs").iterdir()
+    found = json.loads((folder / "triage.json").read_text())
+    assert (found["cause"], [who["rank"] for who in found["culprits"]]) == ("peer_host_oom", [0])
+    assert "control group" in found["headline"]
+    (line,) = (folder / "logs/kernel.log").read_text().splitlines()
+    assert line.startswith(f"nodedoctor: control group {memory_cgroup}: oom_kill rose from 0 to 1, memory.")
+
+
 def as_an_ordinary_user(folder: Path) -> tuple[str, ...]:
     """What starts a command as one; the folder is theirs then."""
     if os.geteuid() != 0:

@@ -93,9 +93,30 @@ def test_what_ended_processes_left_is_removed(tmp_path: Path) -> None:
     argv = [ranks.python(), str(script)]
     subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=60)
     (stacks / "1.json").write_text("[]")
+    (stacks / "1.txt").write_text("")
+    (stacks / "4194304.txt").write_text("half a pair")  # one above the largest pid
     with subprocess.Popen(argv, env=env, **pipes) as job:  # type: ignore[call-overload]
         assert job.stdout is not None and job.stdout.readline() == b"up\n"
         subprocess.run(child("job/drop_stacks", str(stacks)), check=True, timeout=60)
         found = {file.name for file in stacks.iterdir()}
         job.communicate(b"")
-    assert found == {f"{job.pid}.json", f"{job.pid}.txt", "1.json"}
+    assert found == {f"{job.pid}.json", f"{job.pid}.txt", "1.json", "1.txt"}
+
+
+@pytest.mark.slow
+def test_a_watch_of_an_armed_job_removes_it_too(tmp_path: Path) -> None:
+    """A job that was armed in its batch script has no `run` that does."""
+    stacks = tmp_path / "stacks"
+    env = {**os.environ, "NODEDOCTOR_STACKS": str(stacks), "PYTHONPATH": str(HOOK), "RANK": "0"}
+    script = tmp_path / "train.py"
+    script.write_text("import os, sys; os.write(1, b'up\\n'); sys.stdin.read()")
+    with subprocess.Popen(
+        [ranks.python(), str(script)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as job:
+        assert job.stdout is not None and job.stdout.readline() == b"up\n"
+        words = ("-m", "nodedoctor", "watch", "--job", str(job.pid), "--dir", str(tmp_path / "jobs"))
+        with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None and "watching rank 0" in watch.stdout.readline()
+            job.communicate(b"")
+            assert watch.wait(60) == 0
+    assert list(stacks.iterdir()) == []

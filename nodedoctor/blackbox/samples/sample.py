@@ -20,7 +20,7 @@ class RankSample:
     one (DEEPSPEED_TIMEOUT), `running` how many of its children run or wait for a core.
     `ras`, `pipe` and `stacks` are where it can be asked for more, `prefix` the environment that its Python
     packages are in. `ticks` is its own CPU time, `child_ticks` and `child_bytes` those of its data loaders
-    and compilers.
+    and compilers. `group` is the file in which its control group counts `kills` for memory.
     """
 
     pid: int
@@ -47,6 +47,8 @@ class RankSample:
     job: str = ""
     minutes: int | None = None
     running: int = 0
+    group: str = ""
+    kills: int | None = None
 
     @property
     def key(self) -> tuple[int, int]:
@@ -60,6 +62,21 @@ class RankSample:
             return f"rank {self.rank}"
         actor = self.title.partition("::")[2]
         return f"{actor} (pid {self.pid})" if actor else f"process {self.pid}"
+
+
+@record
+class ProcessEnd:
+    """When a process ended, by the clock that never jumps, and its status of wait(2), None if not known."""
+
+    pid: int
+    start: int
+    moment: float
+    status: int | None = None
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The process's own, as RankSample has it."""
+        return self.pid, self.start
 
 
 @record
@@ -84,6 +101,7 @@ class Sample:
     output: tuple[OutputPart, ...] = ()
     heartbeat: int | None = None
     walked: float = 0.0
+    ended: tuple[ProcessEnd, ...] = ()
 
     @property
     def living(self) -> tuple[RankSample, ...]:
@@ -118,6 +136,16 @@ def parse(line: str) -> Sample | None:
         output,
         whole_number(told, "heartbeat"),
         number(told.get("walked")) or 0.0,
+        tuple(map(_end, parts(told, "ended"))),
+    )
+
+
+def _end(row: Json) -> ProcessEnd:
+    return ProcessEnd(
+        whole_number(row, "pid") or 0,
+        whole_number(row, "start") or 0,
+        number(row.get("monotonic")) or 0.0,
+        whole_number(row, "status"),
     )
 
 
@@ -147,4 +175,6 @@ def _rank(row: Json) -> RankSample:
         text(row, "job"),
         int(minutes) if (minutes := text(row, "minutes")).isdecimal() and len(minutes) < 7 else None,
         whole_number(row, "running") or 0,
+        text(row, "group"),
+        whole_number(row, "kills"),
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nodedoctor.declare.peers import DEVIATION, Attribute, decides, odd_ones, quantile
-from nodedoctor.fleet.compare import traits
+from nodedoctor.fleet.compare import clocks, traits
 from nodedoctor.fleet.compare.reachability import unreached
 from nodedoctor.fleet.compare.traits import Measure, Trait
 from nodedoctor.fleet.model import Node, Oddity, ValueGroup
@@ -34,12 +34,12 @@ SHOWN = 3
 def judge(nodes: Iterable[Node]) -> tuple[Oddity, ...]:
     """What sets nodes apart, failures first, then in the order of the tables."""
     answered = sorted((node for node in nodes if node.state == "answered"), key=lambda n: natural_key(n.host))
-    alike = kinds(answered)
-    found = [*twins(answered), *unreached(answered)]
-    for kind, members in alike.items():
-        label = f" ({kind})" if len(alike) > 1 else ""
-        found += _judge_kind(members, label)
-    return tuple(sorted(found, key=lambda oddity: oddity.status is not Status.FAIL))
+    nodes_by_kind = kinds(answered)
+    oddities = [*twins(answered), *unreached(answered), *clocks.differing_clocks(answered)]
+    for kind, members in nodes_by_kind.items():
+        label = f" ({kind})" if len(nodes_by_kind) > 1 else ""
+        oddities += _judge_kind(members, label)
+    return tuple(sorted(oddities, key=lambda oddity: oddity.status is not Status.FAIL))
 
 
 def kinds(nodes: Sequence[Node]) -> dict[str, list[Node]]:

@@ -31,19 +31,21 @@ def main() -> None:
             return
         for entry in os.listdir(folder):
             pid, _, kind = entry.partition(".")
-            if kind == "json" and pid.isdecimal():
+            if kind in ("json", "txt") and pid.isdecimal():
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                     drop(folder, int(pid))
 
 
 def drop(folder: str, pid: int) -> None:
-    """Remove the files of one process, unless it lives."""
+    """Remove the files of one process, unless it lives; who ended early has left but one of them."""
     path = os.path.join(folder, f"{pid}.json")
-    with open(path, encoding="utf-8") as file:
-        start = json.loads(file.read(4096))["start"]
-    if not lives(pid, int(start)):
-        os.unlink(path)
-        os.unlink(os.path.join(folder, f"{pid}.txt"))
+    start = None
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
+        start = int(json.loads(file.read(4096))["start"])
+    if not lives(pid, start):
+        for name in (path, os.path.join(folder, f"{pid}.txt")):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
 
 
 if __name__ == "__main__":

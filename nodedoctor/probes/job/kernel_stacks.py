@@ -1,7 +1,8 @@
 """Where processes are in the kernel: `kernel_stacks.py PID [PID ...]` prints one JSON object by pid.
 
 State, wait channel, system call and CPU ticks of every thread, and its kernel stack where we may see it (root
-only); with the first thread whether the control group is frozen, and whose file lock the process waits for.
+only); with the first thread whether the control group is frozen, whose file lock the process waits for, and
+which pipe or socket, and which process has its other end.
 Reads /proc and /sys/fs/cgroup; stops nothing.
 """
 
@@ -12,19 +13,33 @@ import json
 import os
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nodedoctor.probes.job.awaited import awaited, file_of, name
+else:  # python -I leaves our own folder out
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from awaited import awaited, file_of, name
+
+    sys.path.pop(0)
 
 THREADS = 64
 """Threads of a process that are looked at, the oldest first: the first one is Python's main thread."""
 LOCKS = 1 << 20
 """Bytes of /proc/locks that are read: some ten thousand locks."""
+LOCKED = re.compile(r"file [0-9a-f]+:[0-9a-f]+:\d+")
 LOCK = re.compile(r"(?<!\d)(\d+): (-> )?(\w+) +\w+ +\w+ (-?\d+) (\S+) ")
 
 
 def main() -> None:
     """Print what was seen."""
     locks = waited_locks(read("/proc/locks", LOCKS))
-    print(json.dumps({word: threads(int(word), locks) for word in sys.argv[1:]}))
+    threads_by_pid = {int(word): threads(int(word), locks) for word in sys.argv[1:]}
+    first = {pid: rows[0] for pid, rows in threads_by_pid.items() if rows}
+    calls = {pid: (str(row["wchan"]), str(row["call"])) for pid, row in first.items()}
+    for pid, what in awaited(calls).items():
+        first[pid]["awaited"] = what
+    print(json.dumps(threads_by_pid))
 
 
 def threads(pid: int, locks: dict[int, str]) -> list[dict[str, Any]]:
@@ -33,10 +48,14 @@ def threads(pid: int, locks: dict[int, str]) -> list[dict[str, Any]]:
         ids = sorted(int(entry) for entry in os.listdir(f"/proc/{pid}/task"))
     except OSError:
         return []
-    found = [thread(f"/proc/{pid}/task/{number}") for number in ids[:THREADS]]
-    if found:
-        found[0] |= {"frozen": frozen(pid), "lock": locks.get(pid, "")}
-    return found
+    rows = [thread(f"/proc/{pid}/task/{number}") for number in ids[:THREADS]]
+    if rows:
+        lock = locks.get(pid, "")
+        path = file_of(pid, str(rows[0]["call"])) if lock else ""
+        if path.startswith("/"):
+            lock = LOCKED.sub(lambda _: path, lock)
+        rows[0] |= {"frozen": frozen(pid), "lock": lock}
+    return rows
 
 
 def waited_locks(table: str) -> dict[int, str]:
@@ -47,14 +66,14 @@ def waited_locks(table: str) -> dict[int, str]:
     holders: dict[str, str] = {}
     waiting: dict[int, str] = {}
     for row in table.splitlines():
-        if not (found := LOCK.match(row)):
+        if not (match := LOCK.match(row)):
             continue
-        number, waits, kind, pid, file = found.groups()
+        number, waits, kind, pid, file = match.groups()
         if not waits:
             holders[number] = pid
         elif (holder := holders.get(number, "")) and int(holder) > 0 and int(pid) > 0:
-            name = read(f"/proc/{holder}/comm").strip()
-            waiting[int(pid)] = f"{kind} lock on file {file} that process {holder} ({name}) has"
+            who = f"process {holder} ({name(int(holder))})"
+            waiting[int(pid)] = f"{kind} lock on file {file} that {who} has"
     return waiting
 
 
@@ -74,13 +93,15 @@ def frozen(pid: int) -> bool:
 def thread(folder: str) -> dict[str, object]:
     """One thread."""
     state = read(f"{folder}/stat").rpartition(")")[2].split()
+    call = read(f"{folder}/syscall").strip()
     return {
         "id": os.path.basename(folder),
         "name": read(f"{folder}/comm").strip(),
         "state": state[0] if state else "",
         "ticks": int(state[11]) + int(state[12]) if len(state) > 12 else 0,
         "wchan": read(f"{folder}/wchan").strip(),
-        "syscall": read(f"{folder}/syscall").partition(" ")[0].strip(),
+        "syscall": call.partition(" ")[0].strip(),
+        "call": call,
         "stack": read(f"{folder}/stack"),
     }
 

@@ -20,7 +20,6 @@ import contextlib
 import json
 import os
 import re
-import select
 import stat as modes
 import sys
 import time
@@ -29,10 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.job.alive import fields, lives
+    from nodedoctor.probes.job.ends import Ends
     from nodedoctor.probes.job.launchers import SERVES, lightning
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from alive import fields, lives
+    from ends import Ends
     from launchers import SERVES, lightning
 
     sys.path.pop(0)
@@ -77,6 +78,12 @@ OURS = re.compile(
 )
 """Command lines of nodedoctor itself and of its children, which a task of Slurm's may have started with a
 rank's environment."""
+GROUPS = {
+    "memory": ("/sys/fs/cgroup/memory", "memory.oom_control"), "": ("/sys/fs/cgroup", "memory.events"),
+}  # fmt: skip
+KILLS = re.compile(r"^oom_kill (\d{1,15})$", re.MULTILINE)
+"""Where the kernel counts those that it killed for memory, by version of control groups
+(Documentation/admin-guide/cgroup-v1/memory.rst, cgroup-v2.rst)."""
 JOB_OF_CGROUP = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 
 
@@ -88,7 +95,7 @@ def main() -> None:
     with contextlib.suppress(BrokenPipeError):
         while True:
             print(json.dumps(watch.look()), flush=True)
-            said = told(time.monotonic() + watch.pace)
+            said = told(time.monotonic() + watch.pace, watch.ends)
             if said is None:
                 return
             watch.pace = float(said.get("seconds", watch.pace))
@@ -96,15 +103,14 @@ def main() -> None:
                 watch.walked = -DISCOVERY
 
 
-def told(due: float) -> dict[str, Any] | None:
-    """Wait until a moment, or for a line on stdin; None when stdin has ended."""
-    while (left := due - time.monotonic()) > 0:
-        if select.select([0], [], [], left)[0]:
-            data = os.read(0, 4096)
-            if not data:
-                return None
-            with contextlib.suppress(ValueError):
-                return dict(json.loads(data.decode().strip().rpartition("\n")[2]))
+def told(due: float, ends: Ends) -> dict[str, Any] | None:
+    """Wait until a moment, for a rank's end, or for a line on stdin; None when stdin has ended."""
+    while ends.wait(due):
+        data = os.read(0, 4096)
+        if not data:
+            return None
+        with contextlib.suppress(ValueError):
+            return dict(json.loads(data.decode().strip().rpartition("\n")[2]))
     return {}
 
 
@@ -120,6 +126,7 @@ class Watch:
         self.looks: dict[int, int] = {}
         self.walked = -DISCOVERY
         self.roots: list[int] = []
+        self.ends = Ends()
 
     def look(self) -> dict[str, Any]:
         """One sample."""
@@ -129,6 +136,9 @@ class Watch:
         if now - self.walked >= min(DISCOVERY, 5 * self.pace) or lost or nameless:
             self.discover()
             self.walked = now
+        self.ends.follow({pid: one["start"] for pid, one in self.members.items()})
+        for pid in self.roots if "pids" in self.wanted else ():  # a driver prints the steps of its actors
+            self.note_outputs(pid)
         ranks = [self.rank(pid, one) for pid, one in sorted(self.members.items())]
         sample: dict[str, Any] = {
             "time": time.time(),
@@ -137,6 +147,7 @@ class Watch:
             "roots": [pid for pid in self.roots if lives(pid)],
             "ranks": ranks,
             "output": self.output(),
+            "ended": self.ends.take(),
         }
         if path := self.wanted.get("heartbeat"):
             with contextlib.suppress(OSError):
@@ -254,10 +265,14 @@ class Watch:
         if start != one["start"]:
             return {"pid": pid, "gone": True, **shown(one)}
         self.note_outputs(pid)
-        if "prefix" not in one and one.setdefault("maps_read", 0) < HEAP_LOOKS:
+        if one.setdefault("maps_read", 0) < HEAP_LOOKS:
             one["maps_read"] += 1
             if found := PACKAGES.search(read(f"/proc/{pid}/maps", 4 << 20)):
-                one["prefix"] = found[1]
+                one |= {"prefix": found[1], "maps_read": HEAP_LOOKS}
+            else:  # before it has loaded a package
+                prefix, _, program = title(pid).rpartition("/bin/")
+                if prefix.startswith("/") and program.startswith("python"):
+                    one["prefix"] = prefix
         moved = moved_bytes(pid)
         children = [child for child in self.below.get(pid, ()) if lives(child)]
         return {
@@ -273,6 +288,7 @@ class Watch:
             "wchan": first_line(f"/proc/{pid}/wchan"),
             "syscall": first_line(f"/proc/{pid}/syscall").partition(" ")[0],
             "memory": resident(pid),
+            **memory_group(pid),
         }
 
     def note_outputs(self, pid: int) -> None:
@@ -435,6 +451,20 @@ def resident(pid: int) -> int | None:
     """Bytes of memory in use."""
     told = read(f"/proc/{pid}/statm").split()
     return int(told[1]) * os.sysconf("SC_PAGE_SIZE") if len(told) > 1 else None
+
+
+def memory_group(pid: int) -> dict[str, Any]:
+    """The file that counts the kernel's kills for memory in a process's control group, and its count.
+
+    A container may see its own group only, as the root of the mount.
+    """
+    for row in read(f"/proc/{pid}/cgroup").splitlines():
+        _, controllers, path = [*row.split(":", 2), "", ""][:3]
+        below, counter = GROUPS.get(controllers, ("", ""))
+        for folder in (f"{below}{path.rstrip('/')}", below) if counter else ():
+            if found := KILLS.search(read(f"{folder}/{counter}", 4096)):
+                return {"group": f"{folder}/{counter}", "kills": int(found[1])}
+    return {}
 
 
 def first_line(path: str) -> str:

@@ -97,8 +97,8 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
             evidence, who = suspicion.evidence, suspicion.culprits
             verdict = replace(verdict, headline=headline, evidence=evidence, culprits=who)
     verdict = add_advice(verdict, timeline)
-    if verdict.outcome in ("undetermined", "nothing"):
-        verdict = replace(verdict, next=fixes.deciding_measurements(live) or verdict.next)
+    if verdict.next and not read.files:  # it still runs: what was saved is of one that need not
+        verdict = replace(verdict, next=fixes.deciding_measurements(live))
     own_fixes = fixes.live_fixes(live, verdict.culprits)
     if live.silent:
         hosts = comma_list((host for host, _ in live.silent), most=3)

@@ -21,9 +21,20 @@ def live_fixes(live: LiveJob, culprits: Iterable[Identity]) -> tuple[Fix, ...]:
 
 
 def deciding_measurements(live: LiveJob) -> tuple[Fix, ...]:
-    """What would decide where no process has shown its Python stack; nothing where one has."""
-    if not live.processes or any(process.threads for process in live.processes):
-        return ()
+    """What would decide about a job that runs, by what was not seen of it."""
+    if not live.processes:
+        text = (
+            "Look where its ranks run: on their node, in their container, as their own user or as root; a"
+            " process id behind --live takes everything below that process for the job."
+        )
+        return (Fix(text, looks("sudo nodedoctor triage --live")),)
+    if any(process.threads for process in live.processes):
+        beside = look("nodedoctor watch --job $(ps -o ppid= {})", live.processes[0].pid)
+        text = (
+            "Look again while it hangs: a stack that is the same in two looks a minute apart does not go on."
+            " A watch beside the job does that when no step comes, and looks at all ranks at once."
+        )
+        return (Fix(text, (*looks("nodedoctor triage --live"), beside)),)
     text = (
         "Look at the Python stacks of its processes, as root and with py-spy beside their Python; of a job"
         " that `nodedoctor run` starts they can be had without either."

@@ -378,11 +378,13 @@ def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
 
 
 def _holder_text(process: RankProcess) -> str:
-    """What else holds a rank: a pipe's other end, or a busy data loader."""
-    if _PIPE.match(process.wchan):
-        return f"; it waits for the other end of a pipe ({process.wchan})"
+    """What else holds a rank: the other end of a pipe or socket, or a busy data loader."""
     for pid, frame in _busy_loaders(process):
         return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
+    if process.awaited and not process.collective:
+        return f"; it waits for {process.awaited}"
+    if _PIPE.match(process.wchan):
+        return f"; it waits for the other end of a pipe ({process.wchan})"
     return ""
 
 

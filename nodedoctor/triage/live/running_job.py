@@ -41,7 +41,8 @@ class RankProcess:
     GPU is, `workers` are its data loaders. `computing` is for how many seconds it has gone on in one
     function, moved no byte and started nothing, while others waited for it: 0 unless it was watched for long.
     `job` is the same for all ranks of a job. `frozen` means that its control group was, in both looks, and
-    `lock` is the file lock that it waited for in both, with its holder.
+    `lock` is the file lock that it waited for in both, with its holder, `awaited` the pipe or socket, with
+    who has its other end.
     """
 
     pid: int
@@ -62,6 +63,7 @@ class RankProcess:
     job: str = ""
     frozen: bool = False
     lock: str = ""
+    awaited: str = ""
 
     @property
     def collective(self) -> str:

@@ -78,6 +78,7 @@ def _process_document(process: RankProcess) -> dict[str, Any]:
         "job": process.job,
         "frozen": process.frozen,
         "lock": process.lock,
+        "awaited": process.awaited,
         "states": list(process.states),
         "wchan": process.wchan,
         "moved": process.moved,
@@ -115,6 +116,7 @@ def _read_process(row: Json, host: str) -> RankProcess:
         job=text(row, "job"),
         frozen=row.get("frozen") is True,
         lock=text(row, "lock"),
+        awaited=text(row, "awaited"),
         threads=_read_threads(row.get("threads")),
         moved=row.get("moved") is True,
         workers=tuple(

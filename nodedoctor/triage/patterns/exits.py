@@ -73,6 +73,13 @@ class LauncherSignalled:
     what: str = "launcher"
 
 
+@record
+class LeftFirst:
+    """A rank ended before all others, as our own black box saw; `how` has its exit code, if known."""
+
+    how: str = ""
+
+
 def _launcher_signalled(match: re.Match[str]) -> LauncherSignalled | CancelledByUser:
     signal = signal_number(next(filter(None, match.groups())))
     if signal == SIGNALS["SIGINT"]:
@@ -95,6 +102,10 @@ def _mpich_abort(match: re.Match[str]) -> ProcessExit:
 
 
 _LAUNCHERS = r"""
+# our own black box (blackbox/first_end.py)
+LeftFirst
+    ^nodedoctor: (?:rank (?P<rank>\d{1,6}), )?pid (?P<pid>\d{1,10})
+    [ ]ended (?P<how>with exit code 0 )?before all others
 # torchelastic (torch/distributed/elastic)
 ProcessExit  first
     failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)
@@ -347,6 +358,6 @@ PeersTerminated  by_kill
 
 SIGNS = read_rows(
     _LAUNCHERS + _MPI + _HELPERS + _SCHEDULERS + _FRAMEWORKS,
-    ProcessExit, PeersTerminated, LauncherSignalled,
+    ProcessExit, PeersTerminated, LauncherSignalled, LeftFirst,
     _launcher_signalled, _hydra_exit, _mpich_abort,
 )  # fmt: skip

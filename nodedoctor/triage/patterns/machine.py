@@ -37,11 +37,15 @@ class KernelTaskHung:
 
 @record
 class HostOom:
-    """A process was killed for host memory; `said_by` names the reporter, `pid` the process."""
+    """A process was killed for host memory; `said_by` names the reporter, `pid` the process.
+
+    `limited` where a control group's limit was reached, not the node's memory.
+    """
 
     said_by: str
     pid: int | None = None
     tasks: tuple[int, ...] = ()
+    limited: bool = False
     share: str = ""
     """How full the node's memory was, as `212.88GB / 224.00GB`."""
 
@@ -85,10 +89,17 @@ def _kernel_task_hung(match: re.Match[str]) -> KernelTaskHung:
 
 MEMORY = r"""
 # the kernel (mm/oom_kill.c)
+HostOom  said_by=the kernel  limited
+    emory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d+)
+    |oom-kill:constraint=CONSTRAINT_MEMCG.*\bpid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
-    (?:[Oo]ut of memory: )?Killed process (?P<pid>\d+)|oom-kill:.*\bpid=(?P<pid2>\d+)
+    (?:[Oo]ut of memory: )?(?<!cgroup out of memory: )Killed process (?P<pid>\d+)
+    |oom-kill:(?!constraint=CONSTRAINT_MEMCG).*\bpid=(?P<pid2>\d+)
 HostOom  said_by=the kernel
     invoked oom-killer
+# our own black box, of a group's memory.events or memory.oom_control (blackbox/memory_groups.py)
+HostOom  said_by=the kernel's counter  limited
+    ^nodedoctor: control group \S+: oom_kill rose from \d+ to \d+, memory\.\w+ is \d+
 # slurmstepd, srun, sacct
 HostOom  said_by=Slurm
     [Ee]xceeded (?:job |step |virtual )?memory limit(?! at some point)|[Dd]etected \d+ oom[_-]kill event

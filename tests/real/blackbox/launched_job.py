@@ -1,14 +1,17 @@
 """A job by one of the launchers that give their ranks no RANK: `launched_job.py LAUNCHER KIND SECONDS`.
 
 After some steps one rank works for long in `evaluate`, where KIND is healthy, or sleeps in `load_batch`;
-of Ray's actors all work for long, in one call.
+of Ray's actors all work for long, in one call. Other kinds are those of KINDS. Who begins to differ touches
+the file SCRATCH/fault.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
+from pathlib import Path
 
 LAUNCHER, KIND, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
 GUILTY = 1
@@ -23,8 +26,17 @@ def load_batch() -> None:
     time.sleep(SECONDS)
 
 
+KINDS = {
+    "healthy": evaluate,
+    "exit 0": lambda: os._exit(0),
+    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGSTOP": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+}
+
+
 def misbehave() -> None:
-    (evaluate if KIND == "healthy" else load_batch)()
+    Path(os.environ.get("SCRATCH", "/tmp"), "fault").touch()
+    KINDS.get(KIND, load_batch)()
 
 
 def show(step: int) -> None:
@@ -71,9 +83,15 @@ def lightning() -> None:
             time.sleep(0.1)
             if self.global_rank == 0:
                 show(self.global_step)
-                if self.global_step == ODD_ONE:
+                if self.global_step == ODD_ONE and KIND != "gathers":
                     misbehave()
+            if self.global_step == ODD_ONE and self.global_rank == 1 and KIND == "gathers":
+                self.log_all_losses()
             return self.layer(batch).sum()
+
+        def log_all_losses(self) -> None:
+            Path(os.environ.get("SCRATCH", "/tmp"), "fault").touch()
+            self.all_gather(torch.ones(3))
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD(self.parameters(), lr=0.01)

@@ -18,17 +18,24 @@ from trial_table import OUTCOME, TRIED, outcome_of_hang
 
 pytestmark = [pytest.mark.real, pytest.mark.race]
 
-JOB = Path(__file__).with_name("trial_job.py")
+HERE = Path(__file__).parent
+LIBRARY = ("accumulation", "group order", "FSDP forward", "unused parameter", "uneven data", "restarts")
+"""Kinds of library_job.py; all others are of trial_job.py."""
 RUN = (sys.executable, "-m", "nodedoctor", "run", "--hang-after", "6", "--kill-after", "1")
 ENDS = 150  # seconds; a hang guard
 Note = Callable[[str, Any], None]
 
 
+def torchrun(kind: str, python: str) -> list[str]:
+    """The command of a job."""
+    job = HERE / ("library_job.py" if kind in LIBRARY else "trial_job.py")
+    return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3", str(job), kind]
+
+
 def tried(kind: str, python: str, folder: Path, note: Note, **env: str) -> tuple[Path, str]:
     """The folder that a job leaves, and what was said of it."""
     note(TRIED, kind)
-    argv = [*RUN, "--dir", str(folder / "jobs"), "--", python, "-m", "torch.distributed.run", "--standalone"]
-    job = [*argv, "--nproc-per-node", "3", str(JOB), kind]
+    job = [*RUN, "--dir", str(folder / "jobs"), "--", *torchrun(kind, python)]
     with (folder / "train.log").open("wb") as log:
         done = subprocess.run(
             job, stdout=log, stderr=subprocess.PIPE, text=True, timeout=ENDS,
@@ -58,6 +65,12 @@ def named(kept: Path, note: Note) -> dict[str, Any]:
         ("mismatch", "different collectives"),
         ("two groups", "of_its_group"),
         ("leaves early", "the backward pass"),
+        ("file lock", "shared.lock that process"),
+        ("FIFO", "upload, which process"),
+        ("socket", "data from 127.0.0.1:"),
+        ("worker's lock", "its data loader"),
+        ("group order", "sum_norm"),
+        ("uneven data", "barrier"),
     ],
 )
 def test_the_rank_that_holds_the_job_up_is_named(
@@ -68,9 +81,10 @@ def test_the_rank_that_holds_the_job_up_is_named(
     assert "HANG" in said
 
 
-def test_the_rank_that_was_killed_is_named(python: str, tmp_path: Path, record_property: Note) -> None:
+@pytest.mark.parametrize("kind", ["SIGKILL", "exit 0", "unused parameter"])
+def test_the_rank_that_ends_is_named(kind: str, python: str, tmp_path: Path, record_property: Note) -> None:
     """Its launcher notices and ends the others: the verdict is on what that says."""
-    kept, _ = tried("SIGKILL", python, tmp_path, record_property)
+    kept, _ = tried(kind, python, tmp_path, record_property)
     named(kept, record_property)
 
 
@@ -78,7 +92,25 @@ def test_the_rank_that_ran_out_of_memory_is_named(
     python: str, memory_cgroup: Path, tmp_path: Path, record_property: Note
 ) -> None:
     kept, _ = tried("OOM", python, tmp_path, record_property, MEMORY_CGROUP=str(memory_cgroup))
-    named(kept, record_property)
+    found = named(kept, record_property)
+    assert (found["cause"], "control group" in found["headline"]) == ("peer_host_oom", True)
+
+
+def test_a_watch_of_a_job_that_ends_names_the_rank_that_ran_out_of_memory(
+    python: str, memory_cgroup: Path, tmp_path: Path, record_property: Note
+) -> None:
+    """Nobody tells a watch the exit code: the ranks' output in files and the kernel do."""
+    record_property(TRIED, "OOM, watched")
+    env = {**os.environ, "SCRATCH": str(tmp_path), "MEMORY_CGROUP": str(memory_cgroup)}
+    with (tmp_path / "train.log").open("wb") as log:
+        job = subprocess.Popen(torchrun("OOM", python), stdout=log, stderr=log, env=env)
+    words = ("watch", "--job", str(job.pid), "--dir", str(tmp_path / "jobs"))
+    done = subprocess.run(
+        [sys.executable, "-m", "nodedoctor", *words], capture_output=True, text=True, timeout=ENDS
+    )
+    assert job.wait(ENDS) != 0 and done.returncode == 2, done.stdout
+    (kept,) = (tmp_path / "jobs").iterdir()
+    assert named(kept, record_property)["cause"] == "peer_host_oom"
 
 
 @pytest.mark.parametrize("kind", ["saving", "compiling", "computing", "RL phases", "slow steps"])

@@ -1,11 +1,18 @@
-"""Three gloo ranks of which rank 1 hangs, or works for long while the others wait: `trial_job.py KIND`."""
+"""Three gloo ranks of which rank 1 hangs, or works for long while the others wait: `trial_job.py KIND`.
+
+When rank 1 begins to differ it touches the file SCRATCH/fault.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import fcntl
 import multiprocessing
 import os
+import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -29,11 +36,12 @@ Queue = multiprocessing.Queue  # type: ignore[type-arg]
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
-    for number in range(6):
-        step(number)
     group = dist.new_group([0, GUILTY])
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
+    for number in range(6):
+        step(number)
     if RANK == GUILTY:
+        (SCRATCH / "fault").touch()
         KINDS[sys.argv[1]]()
         if sys.argv[1] == "two groups":
             of_its_group(group)
@@ -68,6 +76,78 @@ def locked() -> None:
 def reads_a_pipe() -> None:
     reader, _writer = os.pipe()
     os.read(reader, 1)
+
+
+def locked_file() -> None:
+    """As by a process that ended badly: one that is no rank keeps the lock."""
+    with (SCRATCH / "shared.lock").open("w") as file:
+        subprocess.Popen(("flock", file.name, "sleep", "300"))
+        time.sleep(1)
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def polls_a_lock() -> None:
+    """As filelock does."""
+    path = SCRATCH / "cache.lock"
+    path.touch()
+    while True:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+            return
+        except FileExistsError:
+            time.sleep(0.05)
+
+
+def reads_a_socket() -> None:
+    """As from a server of data that says nothing more; it has a port of this machine."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    with socket.create_connection(listener.getsockname()) as connection:
+        listener.accept()[0].detach()
+        connection.recv(1)
+
+
+def saves_into_fifo() -> None:
+    """A checkpoint through a pipe to an uploader, which has stopped reading."""
+    path = SCRATCH / "upload"
+    os.mkfifo(path)
+    subprocess.Popen(("sh", "-c", f"exec 3<{path}; exec sleep 300"))
+    with path.open("wb") as file:
+        torch.save(torch.zeros(1 << 20), file)
+
+
+def from_thread() -> None:
+    """A thread that fills a queue ends by an exception that nobody sees."""
+    filled: queue.Queue[int] = queue.Queue()
+
+    def fill() -> None:
+        with contextlib.suppress(ZeroDivisionError):
+            filled.put(1 // 0)
+
+    threading.Thread(target=fill).start()
+    filled.get()
+
+
+class LockedData(torch.utils.data.Dataset[int]):
+    """Its worker takes a lock that is never given back."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        if index == 3:
+            locked()
+        return index
+
+
+def loads() -> None:
+    for _ in torch.utils.data.DataLoader(LockedData(), num_workers=1):
+        pass
+
+
+def loops() -> None:
+    number = 0
+    while True:
+        number += 1
 
 
 def from_loader(work: Callable[[Queue], None]) -> None:
@@ -130,10 +210,23 @@ def phases() -> None:
         (SCRATCH / "rollouts").write_bytes(os.urandom(1 << 20))
 
 
+def exits() -> None:
+    print("nothing left to do", flush=True)
+    os._exit(0)
+
+
 KINDS: dict[str, Callable[[], None]] = {
     "asleep": asleep,
     "locked": locked,
     "pipe": reads_a_pipe,
+    "file lock": locked_file,
+    "polled lock": polls_a_lock,
+    "socket": reads_a_socket,
+    "FIFO": saves_into_fifo,
+    "thread": from_thread,
+    "worker's lock": loads,
+    "loop": loops,
+    "exit 0": exits,
     "loader dead": lambda: from_loader(dies),
     "loader stuck": lambda: from_loader(is_stuck),
     "SIGSTOP": lambda: os.kill(os.getpid(), signal.SIGSTOP),

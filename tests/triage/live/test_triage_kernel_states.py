@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -119,7 +121,64 @@ def test_a_lock_whose_holder_the_kernel_lists(tmp_path: Path) -> None:
         time.sleep(0.3)
         verdict = judge_live(seen(other, holder, waiter)).verdict
     assert ([who.rank for who in verdict.culprits], verdict.confidence) == ([2], "medium")
-    assert f"that process {holder.pid} (" in verdict.headline
+    assert f"lock on {file} that process {holder.pid} (" in verdict.headline
+
+
+WAITS = """
+import os, socket, sys
+os.write(1, b"up\\n")
+if sys.argv[1] == "FIFO":
+    with open(sys.argv[2], "wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 16))
+if sys.argv[1] == "socket":
+    socket.create_connection(("127.0.0.1", int(sys.argv[2]))).recv(1)
+os.read(os.pipe()[0], 1)
+"""
+
+
+def waits(how: str, where: object) -> tuple[int, str]:
+    """A real process that waits, and what is said that it waits for."""
+    with subprocess.Popen([sys.executable, "-c", WAITS, how, str(where)], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None and child.stdout.readline() == b"up\n"
+            time.sleep(0.5)
+            (process,) = seen(RankSample(child.pid, start_of(child.pid) or 0, state="S")).processes
+            return child.pid, process.awaited
+        finally:
+            child.kill()
+
+
+def test_who_has_the_other_end_of_a_fifo(tmp_path: Path) -> None:
+    fifo = tmp_path / "upload"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        _, told = waits("FIFO", fifo)
+    finally:
+        os.close(reader)
+    assert told == f"the other end of {fifo}, which process {os.getpid()} ({comm(os.getpid())}) has open"
+
+
+def test_the_peer_of_a_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        accepting = threading.Thread(target=lambda: connections.append(server.accept()[0]))
+        connections: list[socket.socket] = []
+        accepting.start()
+        _, told = waits("socket", port)
+        accepting.join()
+        connections[0].close()
+    assert told.startswith(f"data from 127.0.0.1:{port}, which process {os.getpid()} (")
+
+
+def test_a_pipe_that_nobody_else_has() -> None:
+    _, told = waits("pipe", "")
+    assert told == "the other end of a pipe, which no other process here has open"
+
+
+def comm(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
 
 
 def test_a_frozen_control_group(frozen_cgroup: Path, tmp_path: Path) -> None:

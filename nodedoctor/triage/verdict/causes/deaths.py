@@ -10,7 +10,7 @@ from nodedoctor.record import replace
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
-from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
@@ -243,6 +243,18 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
     yield Candidate("peer_died", "echo", confidence, headline, tuple(closed[:4]), culprits, parties=parties)
 
 
+def left_first(timeline: Timeline) -> Iterator[Candidate]:
+    """A rank ended by itself before all others; surer where these say that they lost a connection."""
+    leavers, lost_connections = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
+    if leavers:
+        who = blameable_identities(leavers[0].who)
+        headline = (
+            f"{describe_identities(who)} ended {leavers[0].what.how}before all others, and these failed"
+        )
+        sure: Confidence = "medium" if lost_connections else "low"
+        yield Candidate("peer_died", "death", sure, headline, (*leavers[:1], *lost_connections[:3]), who)
+
+
 def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[ProcessExit]]:
     """The ends of these ranks with an exit code, where no launcher saw another end before."""
     end = first_end(timeline)
@@ -361,5 +373,6 @@ RULES = (
     nodes_lost,
     store_host_gone,
     connections_closed,
+    left_first,
     node_silent,
 )

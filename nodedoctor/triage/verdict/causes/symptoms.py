@@ -201,7 +201,10 @@ def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     killed = _only_killed(timeline) if by != "Ray" and not culprits else None
     if killed is not None:
         culprits = blameable_identities(*people_of(killed))
-    headline = f"{describe_identities(culprits) or 'a process'} used up the host's memory (reported by {by})"
+    what = "the host's memory"
+    if any(event.what.limited for event in ooms):
+        what = "the memory that its control group may use"
+    headline = f"{describe_identities(culprits) or 'a process'} used up {what} (reported by {by})"
     if not culprits:
         hosts = {event.who.host for event in ooms if event.who.host}
         culprits = (Identity(host=hosts.pop()),) if len(hosts) == 1 else ()

@@ -1,0 +1,70 @@
+"""Who leaves a job by itself is known to the black box alone: no log has a line of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nodedoctor.blackbox.first_end import line
+from nodedoctor.blackbox.samples.sample import ProcessEnd, RankSample
+
+WELL = "rank 1, pid 101 ended with exit code 0 before"
+RANKS = tuple(RankSample(100 + number, 1, number, 3) for number in range(3))
+
+
+def ended(*rows: tuple[int, float, int | None]) -> list[ProcessEnd]:
+    return [ProcessEnd(100 + number, 1, moment, status) for number, moment, status in rows]
+
+
+@pytest.mark.parametrize(
+    ("ends", "failed", "told"),
+    [
+        (ended((1, 5.0, 0), (0, 5.4, 256), (2, 5.5, 15)), False, WELL),
+        (ended((1, 5.0, 0)), True, WELL),
+        (ended((1, 5.0, None), (0, 5.4, None)), True, "rank 1, pid 101 ended before"),
+        (ended((1, 5.0, None), (0, 5.4, None)), False, ""),  # a watch: they may have ended well
+        (ended((1, 5.0, 0), (0, 5.4, 0), (2, 5.5, 0)), True, ""),  # the launcher failed afterwards
+        (ended((1, 5.0, 256), (0, 5.4, 256)), True, ""),  # its own log says why
+        (ended((1, 5.0, 0), (0, 5.001, 256)), True, ""),  # together
+        ([], True, ""),
+    ],
+)  # fmt: skip
+def test_who_is_said_to_have_left(ends: list[ProcessEnd], failed: bool, told: str) -> None:
+    found = line(ends, RANKS, failed=failed)
+    assert found.startswith(f"nodedoctor: {told}") if told else not found
+
+
+LAUNCHER = """
+import os, subprocess, sys, time
+RANK = '''
+import os, sys, time
+time.sleep(2)
+if os.environ["RANK"] == "1":
+    os._exit(0)
+time.sleep(0.4)
+print("RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:17792.", file=sys.stderr)
+sys.exit(1)
+'''
+ranks = [
+    subprocess.Popen([sys.executable, "-c", RANK], env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3"})
+    for rank in range(3)
+]
+time.sleep(3.5)  # as torchrun, which looks now and then
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_ends_with_0_is_named(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "nodedoctor", "run", "--hang-after", "4", "--dir", str(tmp_path), "--"]
+    done = subprocess.run(
+        [*argv, sys.executable, "-c", LAUNCHER], capture_output=True, text=True, timeout=120
+    )
+    (folder,) = tmp_path.iterdir()
+    found = json.loads((folder / "triage.json").read_text())
+    assert done.returncode == 1 and [who["rank"] for who in found["culprits"]] == [1]
+    assert found["headline"] == "rank 1 ended with exit code 0 before all others, and these failed"
