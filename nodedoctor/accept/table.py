@@ -7,12 +7,7 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.accept.measurements import Measurement
-from nodedoctor.knowledge.floors import BELOW_PEERS
 from nodedoctor.record import field_names, record, replace
-
-BELOW_PAST = 0.85
-"""Of the same rate in the past of this node; ours: beyond the 1 to 2 % that a day's temperature changes
-(arXiv 2407.21783, section 3.3.4) and the spread of short measurements."""
 
 FAIL, WARN, PASS, UNJUDGED = "fail", "warn", "pass", "unknown"
 _TITLES = {
@@ -22,6 +17,9 @@ _TITLES = {
     "memory-copy": "GPU memory",
     "gemm-bf16": "GEMM bf16",
     "rdma-loopback": "RDMA loopback",
+    "disk-write": "disk written",
+    "disk-read": "disk read",
+    "cpu-memory": "CPU memory",
 }
 
 
@@ -76,17 +74,17 @@ def _row(group: Sequence[Measurement], past: Mapping[str, float]) -> Row:
         floor_source=worst.floor_source,
     )
     row = replace(row, before=past.get(row.key))
-    status, why = _judge(row, worst.level)
+    status, why = _judge(row, worst)
     return replace(row, status=status, why=why)
 
 
-def _judge(row: Row, level: str) -> tuple[str, str]:
+def _judge(row: Row, worst: Measurement) -> tuple[str, str]:
     """The strictest of the three references that is not met, else those that are."""
     if row.floor is not None and row.lowest < row.floor:
-        return level, "below the floor"
-    if row.peers is not None and row.lowest < BELOW_PEERS * row.peers:
+        return worst.level, "below the floor"
+    if row.peers is not None and row.lowest < worst.of_peers * row.peers:
         return WARN, f"{1 - row.lowest / row.peers:.0%} below its peers"
-    if row.before is not None and row.lowest < BELOW_PAST * row.before:
+    if row.before is not None and row.lowest < worst.of_past * row.before:
         return WARN, f"{1 - row.lowest / row.before:.0%} slower than before"
     references = {"floor": row.floor, "peers": row.peers, "past": row.before}
     met = [name for name, value in references.items() if value is not None]

@@ -74,7 +74,8 @@ def parser() -> Parser:
     parser = Parser(
         prog="nodedoctor accept",
         description="Measure an idle node: copies between GPUs and with the host, GPU memory, GEMM, "
-        "collectives, RDMA loopback. Each rate is compared with a floor that operators ship for this board, "
+        "collectives, RDMA loopback, disks (a file without a name of 1 GiB at most), the processors' memory. "
+        "Each rate is compared with a floor that operators ship for this board, "
         "with its peers on this node, and with its past in the journal.",
         epilog="exit codes: 0 accepted, 2 a floor is not met or data was wrong, 3 not all was measured (GPUs "
         "in use are never loaded), 4 slower than peers, past or a usual floor",

@@ -127,6 +127,36 @@ def test_a_rate_below_its_floor_or_its_peers_is_not_accepted(
     assert got == code and operation in low
 
 
+def written_steps(*steps: Mapping[str, Any]) -> str:
+    return '{"steps": [\n' + ",\n".join(map(json.dumps, steps)) + "\n]}"
+
+
+def disk_rates(*reads: float) -> str:
+    alike = {"step": "disk", "model": "PM9A3", "write_gbytes_s": 4.0}
+    return written_steps(
+        *({**alike, "point": f"/d{n}", "read_gbytes_s": rate} for n, rate in enumerate(reads))
+    )
+
+
+@pytest.mark.parametrize(("slowest", "code"), [(6.0, 0), (3.5, 0), (1.4, 4)])
+def test_disks_and_memory_are_held_against_peers_and_past(
+    node: Node, tmp_path: Path, slowest: float, code: int
+):
+    alike = {"step": "memory", "threads": 32, "gbytes_s": 300.0}
+    memory_rates = written_steps(*({**alike, "cpus_of": n, "memory_of": n} for n in (0, 1)))
+    rates = {"disk_rates": disk_rates(6.0, 6.0, 6.0, slowest), "memory_rates": memory_rates}
+    got, document = accept(node(**HEALTHY, **rates))
+    rows = {row["operation"]: row for row in document["rows"]}
+    assert got == code and rows["disk-read"]["count"] == 4 and rows["disk-read"]["lowest"] == slowest
+    assert (rows["disk-read"]["floor"], rows["disk-read"]["peers"]) == (None, 6.0)
+    assert (rows["cpu-memory"]["lowest"], rows["cpu-memory"]["peers"]) == (300.0, 300.0)
+    past = tmp_path / "past"
+    past.mkdir()
+    kept = {row["key"]: row["lowest"] * 1.5 for row in document["rows"] if row["operation"] == "disk-read"}
+    (past / "journal").write_text(json.dumps({"schema": journal.SCHEMA, "rates": kept}) + "\n")
+    assert accept(node(**HEALTHY, **rates), "--journal", str(past))[0] == code  # 0.67 is no news for a disk
+
+
 def test_encrypted_copies_have_no_floor(node: Node):
     """As in bandwidth.host and bandwidth.p2p: they are slower by design."""
     low = node(**{**HEALTHY, "bandwidth_deep": steps(host=11.0, pair=30.0, slow_pair=30.0)})
