@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.accept.measurements import Measurement
+from nodedoctor.knowledge.floors import BELOW_PEERS
 from nodedoctor.record import field_names, record, replace
 
 FAIL, WARN, PASS, UNJUDGED = "fail", "warn", "pass", "unknown"
@@ -28,7 +29,7 @@ class Row:
     """One kind of rate in one circumstance: the lowest of `count`, and what it is held against.
 
     `floor` is None where none is known for these circumstances, `peers` where nothing else is alike, `before`
-    without an earlier run.
+    without an earlier run. `of_peers` is the share of what peers reach that still passes.
     """
 
     operation: str
@@ -44,6 +45,7 @@ class Row:
     floor: float | None = None
     floor_source: str = ""
     before: float | None = None
+    of_peers: float = BELOW_PEERS
 
     @property
     def key(self) -> str:
@@ -72,6 +74,7 @@ def _row(group: Sequence[Measurement], past: Mapping[str, float]) -> Row:
         peers=round(median(measurement.rate for measurement in group), 2) if len(group) > 1 else None,
         floor=worst.floor,
         floor_source=worst.floor_source,
+        of_peers=worst.of_peers,
     )
     row = replace(row, before=past.get(row.key))
     status, why = _judge(row, worst)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Action, Severity, Status, identifier
@@ -124,7 +124,8 @@ class Node:
     `peers` is what came of trying the way to other nodes: "" or why there was none. `raw` is the answer
     itself, which the gatherer saves or lets go of. `gate` is the exit code of `--gate` for the report, None
     without one; what is `replayed` is as old as its recording. `alias` is set where another machine has the
-    same name: then `host` tells the two apart for people, and `alias` is what schedulers know.
+    same name: then `host` tells the two apart for people, and `alias` is what schedulers know. `acceptance`
+    is the document of `accept`, where that was asked in place of a report.
     """
 
     host: str
@@ -152,6 +153,7 @@ class Node:
     raw: str = ""
     gate: int | None = None
     replayed: bool = False
+    acceptance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def severity(self) -> Severity:

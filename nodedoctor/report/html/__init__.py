@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def render(document: Mapping[str, Any]) -> str:
     """The page of one of our documents; ValueError for a kind that has none."""
     schema = str(document.get("schema", ""))
-    for kind in ("node", "triage", "fleet", "pairs", "accept"):
+    for kind in ("node", "triage", "fleet", "pairs", "accept", "rates"):
         if schema.startswith(f"nodedoctor.{'report' if kind == 'node' else kind}/1"):
             page = import_module(f"{__name__}.{kind}")
             return str(page.render(read(document) if kind == "node" else document))
