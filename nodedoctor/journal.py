@@ -15,7 +15,7 @@ from typing import Any
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json, loaded, number, part, parts, text
-from nodedoctor.report.document import Cause, Report
+from nodedoctor.recurrence import serials_of
 
 SCHEMA = "nodedoctor.journal/1"
 VARIABLE = "NODEDOCTOR_JOURNAL"
@@ -28,7 +28,9 @@ def folder_of(option: str) -> str:
     return option or os.environ.get(VARIABLE, "")
 
 
-def entry_of(report: Mapping[str, Any], command: str, rates: Mapping[str, float]) -> dict[str, Any]:
+def entry_of(
+    report: Mapping[str, Any], command: str, rates: Mapping[str, float], *, with_serials: bool = True
+) -> dict[str, Any]:
     """What is kept of a run: when, on which boot and driver, its causes, and the rates that it measured."""
     node = report["node"]
     return {
@@ -44,6 +46,7 @@ def entry_of(report: Mapping[str, Any], command: str, rates: Mapping[str, float]
             {"id": cause["id"], "status": cause["status"], "headline": cause["headline"]}
             for cause in report["causes"]
         ],
+        "serials": serials_of(report["facts"]) if with_serials else {},
         "rates": dict(rates),
     }
 
@@ -90,14 +93,3 @@ def recurring_causes(entries: Sequence[Json]) -> dict[str, list[str]]:
             if text(cause, "id") and text(cause, "status") in ("fail", "warn"):
                 times_by_cause.setdefault(text(cause, "id"), []).append(text(entry, "time"))
     return times_by_cause
-
-
-def with_recurrences(report: Report, entries: Sequence[Json]) -> Report:
-    """The report, whose causes say how often earlier runs found them, and when first."""
-    earlier = recurring_causes(entries)
-
-    def recurring(cause: Cause) -> Cause:
-        times = earlier.get(cause["id"])
-        return {**cause, "recurs": {"times": len(times), "first": times[0]}} if times else cause
-
-    return {**report, "causes": [recurring(cause) for cause in report["causes"]]}
