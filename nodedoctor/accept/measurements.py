@@ -14,6 +14,7 @@ from nodedoctor.knowledge.floors import (
     fitting_floors,
     host_copy_floors,
     share_of,
+    steady_share,
 )
 from nodedoctor.knowledge.gpus import GpuModel, models
 from nodedoctor.record import record, replace
@@ -171,7 +172,7 @@ def _disks(rates: Json) -> Iterator[Measurement]:
         for operation in ("disk-write", "disk-read"):
             if rate := number(disk.get(f"{operation[5:]}_gbytes_s")):
                 measured = Measurement(operation, f"mount:{point}", rate, GB, how)
-                yield replace(measured, of_peers=DISK_BELOW_PEERS, of_past=DISK_BELOW_PEERS)
+                yield replace(measured, of_peers=DISK_BELOW_PEERS, of_past=steady_share(operation))
 
 
 def _memory(rates: Json) -> Iterator[Measurement]:

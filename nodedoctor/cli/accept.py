@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
     if str(report["schema"]).startswith("nodedoctor.accept/"):
         return _show(report, arguments)
     past = endings.run(headless.read_journal(folder))[0] if folder else []  # the first run has none
-    code = _show(document.make_document(report, journal.earlier_rates(past)), arguments)
+    code = _show(document.make_document(report, journal.earlier_rates(past, report["started"])), arguments)
     if folder and not (arguments.replay or arguments.report):
         problem = endings.run(headless.keep_in_journal(folder, report, "accept", document.rates_of(report)))
         if problem:

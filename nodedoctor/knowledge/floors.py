@@ -116,6 +116,11 @@ def host_copy_floors(generation: int | None, width: int | None, *, encrypted: bo
     return [replace(gate, gate=gate.gate * width / 16) for gate in gates]
 
 
+def steady_share(operation: str) -> float:
+    """The share of its own past that a rate must reach; of an operation or a key that begins with it."""
+    return DISK_BELOW_PEERS if operation.startswith("disk-") else BELOW_PAST
+
+
 def share_of(operation: str, gbps: float = 0.0) -> Share | None:
     """The share for a measurement on links of this speed; None where nothing is known of them."""
     fitting = (row for row in shares() if row.operation == operation)

@@ -131,6 +131,22 @@ def test_less_than_in_the_past_is_not_accepted(node: Node, tmp_path: Path):
         assert accept(folder, "--journal", str(past))[0] == code, factor
 
 
+def test_the_day_is_named_since_which_a_rate_is_lower(node: Node, tmp_path: Path):
+    folder, past = node(**HEALTHY), tmp_path / "past"
+    past.mkdir()
+    key = "gemm-bf16 (one shape, 8192 cubed)"
+    days = {"2026-10-02": 830.0, "2026-11-02": 840.0, "2026-11-10": 690.0, "2027-01-01": 840.0, "soon": 840.0}
+    lines = [
+        {"schema": journal.SCHEMA, "time": f"{day}T10:00:00Z", "rates": {key: rate}}
+        for day, rate in days.items()
+    ]
+    (past / "journal").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    code, document = accept(folder, "--journal", str(past))
+    row = next(row for row in document["rows"] if row["key"] == key)
+    assert (code, row["before"], row["before_on"]) == (4, 840.0, "2026-11-02")
+    assert row["why"] == "17% slower than on 2026-11-02"
+
+
 def test_the_table_is_for_people(node: Node):
     done = nodedoctor_forked(
         "accept", "--replay", str(node(**{**HEALTHY, "bandwidth_deep": steps(slow_pair=300.0)}))
