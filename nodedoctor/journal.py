@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -15,10 +16,12 @@ from typing import Any
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import Json, loaded, number, part, parts, text
-from nodedoctor.report.document import Cause, Report
+from nodedoctor.record import record
+from nodedoctor.recurrence import serials_of
 
 SCHEMA = "nodedoctor.journal/1"
 VARIABLE = "NODEDOCTOR_JOURNAL"
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 LIMIT_S = 5.0
 """Seconds for a journal to be read or written: it may lie on a file system that hangs. Ours."""
 
@@ -28,7 +31,9 @@ def folder_of(option: str) -> str:
     return option or os.environ.get(VARIABLE, "")
 
 
-def entry_of(report: Mapping[str, Any], command: str, rates: Mapping[str, float]) -> dict[str, Any]:
+def entry_of(
+    report: Mapping[str, Any], command: str, rates: Mapping[str, float], *, with_serials: bool = True
+) -> dict[str, Any]:
     """What is kept of a run: when, on which boot and driver, its causes, and the rates that it measured."""
     node = report["node"]
     return {
@@ -44,6 +49,7 @@ def entry_of(report: Mapping[str, Any], command: str, rates: Mapping[str, float]
             {"id": cause["id"], "status": cause["status"], "headline": cause["headline"]}
             for cause in report["causes"]
         ],
+        "serials": serials_of(report["facts"]) if with_serials else {},
         "rates": dict(rates),
     }
 
@@ -72,14 +78,42 @@ def entries_of(text_of_journal: str) -> list[Json]:
     return entries
 
 
-def earlier_rates(entries: Sequence[Json]) -> dict[str, float]:
-    """The median of each rate over all entries, by its key: one bad day is no reference."""
-    rates_by_key: dict[str, list[float]] = {}
+@record
+class PastRate:
+    """What a rate was: the median of all runs, and the last day on which it was at least that."""
+
+    usual: float
+    day: str = ""
+    on_day: float = 0.0
+
+    def trend(self, rate: float, share: float) -> str:
+        """How much slower a rate is, since when; empty where it is at least this share of the usual one."""
+        if rate >= share * self.usual:
+            return ""
+        if not self.day:
+            return f"{1 - rate / self.usual:.0%} slower than before"
+        return f"{1 - rate / self.on_day:.0%} slower than on {self.day}"
+
+
+def earlier_rates(entries: Sequence[Json], now: str = "9999") -> dict[str, PastRate]:
+    """Each rate over all entries, by its key: one bad day is no reference.
+
+    A day after `now`, by a clock that was wrong, is not named.
+    """
+    rates_by_key: dict[str, list[tuple[str, float]]] = {}
     for entry in entries:
+        when = text(entry, "time")
+        day = when[:10] if _DAY.fullmatch(when[:10]) and when <= now else ""
         for key in part(entry, "rates"):
             if (rate := number(part(entry, "rates").get(key))) is not None and rate > 0:
-                rates_by_key.setdefault(key, []).append(rate)
-    return {key: round(median(rates), 3) for key, rates in rates_by_key.items()}
+                rates_by_key.setdefault(key, []).append((day, rate))
+    return {key: _past_rate(rates) for key, rates in rates_by_key.items()}
+
+
+def _past_rate(rates: Sequence[tuple[str, float]]) -> PastRate:
+    usual = median(rate for _, rate in rates)
+    day, on_day = max((one for one in rates if one[1] >= usual), default=("", 0.0))
+    return PastRate(round(usual, 3), day, on_day)
 
 
 def recurring_causes(entries: Sequence[Json]) -> dict[str, list[str]]:
@@ -90,14 +124,3 @@ def recurring_causes(entries: Sequence[Json]) -> dict[str, list[str]]:
             if text(cause, "id") and text(cause, "status") in ("fail", "warn"):
                 times_by_cause.setdefault(text(cause, "id"), []).append(text(entry, "time"))
     return times_by_cause
-
-
-def with_recurrences(report: Report, entries: Sequence[Json]) -> Report:
-    """The report, whose causes say how often earlier runs found them, and when first."""
-    earlier = recurring_causes(entries)
-
-    def recurring(cause: Cause) -> Cause:
-        times = earlier.get(cause["id"])
-        return {**cause, "recurs": {"times": len(times), "first": times[0]}} if times else cause
-
-    return {**report, "causes": [recurring(cause) for cause in report["causes"]]}

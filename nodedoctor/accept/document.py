@@ -7,18 +7,18 @@ from typing import Any
 
 from nodedoctor.accept.measurements import measurements
 from nodedoctor.accept.table import FAIL, UNJUDGED, WARN, Row, as_document, make_rows
+from nodedoctor.journal import PastRate
 from nodedoctor.json_shapes import part, parts
+from nodedoctor.report.accept_page import ACCEPTED, LAGS, REFUSED, UNMEASURED
 
 SCHEMA = "nodedoctor.accept/1"
 CHECKS = ("bandwidth", "compute.gemm", "collective.smoke", "deep.nccl-tests", "deep.ib-write-bw")
 """What an acceptance runs: everything that measures a rate of this node alone."""
 COPIES = {"p2p", "host-to-gpu", "gpu-to-host", "memory-copy"}
 """What is measured of GPUs without a Python that has torch: a node with GPUs is not accepted without it."""
-ACCEPTED, REFUSED, UNMEASURED, LAGS = 0, 2, 3, 4
-"""Exit codes, those of a gate: 4 is slower than peers or past, or than a floor that only warns."""
 
 
-def make_document(report: Mapping[str, Any], past: Mapping[str, float]) -> dict[str, Any]:
+def make_document(report: Mapping[str, Any], past: Mapping[str, PastRate]) -> dict[str, Any]:
     """What a report's rates are worth; `past` holds earlier rates of this node by key."""
     rows = make_rows(measurements(report["facts"]), past)
     faults = [_line_of(finding) for finding in _findings(report) if finding["status"] == "fail"]

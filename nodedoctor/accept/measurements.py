@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole_number
-from nodedoctor.knowledge.floors import Floor, fitting_floors, host_copy_floors, share_of
+from nodedoctor.knowledge.floors import (
+    BELOW_PAST,
+    BELOW_PEERS,
+    DISK_BELOW_PEERS,
+    Floor,
+    fitting_floors,
+    host_copy_floors,
+    share_of,
+    steady_share,
+)
 from nodedoctor.knowledge.gpus import GpuModel, models
 from nodedoctor.record import record, replace
 
@@ -15,7 +24,10 @@ GB, TFLOPS, GBIT = "GB/s", "TFLOP/s", "Gb/s"
 
 @record
 class Measurement:
-    """One rate: what of (`subject`), in which circumstances, and the gates that hold for it."""
+    """One rate: what of (`subject`), in which circumstances, and the gates that hold for it.
+
+    `of_peers` and `of_past` are the shares of what its peers reach and it itself has reached that still pass.
+    """
 
     operation: str
     subject: str
@@ -25,6 +37,8 @@ class Measurement:
     floor: float | None = None
     floor_source: str = ""
     level: str = "fail"
+    of_peers: float = BELOW_PEERS
+    of_past: float = BELOW_PAST
 
 
 @record
@@ -49,6 +63,8 @@ def measurements(facts: Json) -> list[Measurement]:
         *_collectives(part(facts, "collective"), context),
         *_vendor_tests(part(facts, "nccl-tests"), context),
         *_rails(part(facts, "ib-loopback"), context),
+        *_disks(part(facts, "disk-rates")),
+        *_memory(part(facts, "memory-rates")),
     ]
 
 
@@ -146,6 +162,27 @@ def _vendor_tests(tests: Json, context: Context) -> Iterator[Measurement]:
         nccl = f", NCCL {text(tests, 'nccl')}" if text(tests, "nccl") else ""
         how = f"nccl-tests, {gpus} GPUs, {size >> 20} MiB{nccl}"
         yield _bus_bandwidth("all_reduce", rates[size], how, context, gpus, size)
+
+
+def _disks(rates: Json) -> Iterator[Measurement]:
+    """No floor: none is published for the disks of a node; disks of one model are peers."""
+    for disk in parts(rates, "disks"):
+        point, model = text(disk, "point"), text(disk, "model")
+        how = f"{model or point}, direct, at most 1 GiB in a second"
+        for operation in ("disk-write", "disk-read"):
+            if rate := number(disk.get(f"{operation[5:]}_gbytes_s")):
+                measured = Measurement(operation, f"mount:{point}", rate, GB, how)
+                yield replace(measured, of_peers=DISK_BELOW_PEERS, of_past=steady_share(operation))
+
+
+def _memory(rates: Json) -> Iterator[Measurement]:
+    """No floor: it depends on the modules that are installed."""
+    for pair in parts(rates, "pairs"):
+        cpus, memory = whole_number(pair, "cpus_of"), whole_number(pair, "memory_of")
+        if (rate := number(pair.get("gbytes_s"))) and cpus is not None and memory is not None:
+            place = "of its own node" if cpus == memory else "of another socket"
+            how = f"{place}, {whole_number(pair, 'threads') or 0} threads, read and written"
+            yield Measurement("cpu-memory", f"numa:{cpus}->{memory}", rate, GB, how)
 
 
 def _bus_bandwidth(

@@ -7,12 +7,9 @@ from statistics import median
 from typing import Any
 
 from nodedoctor.accept.measurements import Measurement
+from nodedoctor.journal import PastRate
 from nodedoctor.knowledge.floors import BELOW_PEERS
 from nodedoctor.record import field_names, record, replace
-
-BELOW_PAST = 0.85
-"""Of the same rate in the past of this node; ours: beyond the 1 to 2 % that a day's temperature changes
-(arXiv 2407.21783, section 3.3.4) and the spread of short measurements."""
 
 FAIL, WARN, PASS, UNJUDGED = "fail", "warn", "pass", "unknown"
 _TITLES = {
@@ -22,6 +19,9 @@ _TITLES = {
     "memory-copy": "GPU memory",
     "gemm-bf16": "GEMM bf16",
     "rdma-loopback": "RDMA loopback",
+    "disk-write": "disk written",
+    "disk-read": "disk read",
+    "cpu-memory": "CPU memory",
 }
 
 
@@ -30,7 +30,8 @@ class Row:
     """One kind of rate in one circumstance: the lowest of `count`, and what it is held against.
 
     `floor` is None where none is known for these circumstances, `peers` where nothing else is alike, `before`
-    without an earlier run.
+    without an earlier run; `before_on` is the last day on which it was so fast. `of_peers` is the share of what
+    peers reach that still passes.
     """
 
     operation: str
@@ -46,6 +47,8 @@ class Row:
     floor: float | None = None
     floor_source: str = ""
     before: float | None = None
+    before_on: str = ""
+    of_peers: float = BELOW_PEERS
 
     @property
     def key(self) -> str:
@@ -53,7 +56,7 @@ class Row:
         return f"{self.operation} ({self.circumstances})" if self.circumstances else self.operation
 
 
-def make_rows(measured: Iterable[Measurement], past: Mapping[str, float]) -> list[Row]:
+def make_rows(measured: Iterable[Measurement], past: Mapping[str, PastRate]) -> list[Row]:
     """The rows, in the order in which their rates were measured; `past` holds earlier rates by key."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for rate in measured:
@@ -61,7 +64,7 @@ def make_rows(measured: Iterable[Measurement], past: Mapping[str, float]) -> lis
     return [_row(group, past) for group in groups.values()]
 
 
-def _row(group: Sequence[Measurement], past: Mapping[str, float]) -> Row:
+def _row(group: Sequence[Measurement], past: Mapping[str, PastRate]) -> Row:
     worst = min(group, key=lambda measurement: measurement.rate)
     row = Row(
         operation=worst.operation,
@@ -74,20 +77,22 @@ def _row(group: Sequence[Measurement], past: Mapping[str, float]) -> Row:
         peers=round(median(measurement.rate for measurement in group), 2) if len(group) > 1 else None,
         floor=worst.floor,
         floor_source=worst.floor_source,
+        of_peers=worst.of_peers,
     )
-    row = replace(row, before=past.get(row.key))
-    status, why = _judge(row, worst.level)
+    earlier = past.get(row.key)
+    row = replace(row, before=earlier.usual if earlier else None, before_on=earlier.day if earlier else "")
+    status, why = _judge(row, worst, earlier)
     return replace(row, status=status, why=why)
 
 
-def _judge(row: Row, level: str) -> tuple[str, str]:
+def _judge(row: Row, worst: Measurement, earlier: PastRate | None) -> tuple[str, str]:
     """The strictest of the three references that is not met, else those that are."""
     if row.floor is not None and row.lowest < row.floor:
-        return level, "below the floor"
-    if row.peers is not None and row.lowest < BELOW_PEERS * row.peers:
+        return worst.level, "below the floor"
+    if row.peers is not None and row.lowest < worst.of_peers * row.peers:
         return WARN, f"{1 - row.lowest / row.peers:.0%} below its peers"
-    if row.before is not None and row.lowest < BELOW_PAST * row.before:
-        return WARN, f"{1 - row.lowest / row.before:.0%} slower than before"
+    if earlier and (trend := earlier.trend(row.lowest, worst.of_past)):
+        return WARN, trend
     references = {"floor": row.floor, "peers": row.peers, "past": row.before}
     met = [name for name, value in references.items() if value is not None]
     return (PASS, f"meets {' and '.join(met)}") if met else (UNJUDGED, "no reference is known")

@@ -120,7 +120,7 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
     add(
         "--deep",
         action="store_true",
-        help="also run active tests: they take minutes and load GPUs, some import torch (deadline 900 s)",
+        help="also run active tests: minutes of load on GPUs and disks, some import torch (deadline 900 s)",
     )
     add(
         "--gate",

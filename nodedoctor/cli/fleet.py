@@ -1,4 +1,4 @@
-"""`nodedoctor fleet`: each node judged by itself and beside the others, or measured in pairs."""
+"""`nodedoctor fleet`: each node judged by itself and beside the others, or measured, alone or in pairs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ def main(words: list[str]) -> int:
         from nodedoctor.pairs import cli as pairs
 
         return pairs.run(arguments)
+    if arguments.accept:
+        from nodedoctor.fleet import accept
+
+        return accept.run(arguments)
     from nodedoctor.fleet import cli as nodes
 
     return nodes.run(arguments)

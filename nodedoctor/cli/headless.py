@@ -52,10 +52,16 @@ async def write(path: str, data: bytes, *, shared: bool = False) -> str:
 
 
 async def keep_in_journal(
-    folder: str, report: Mapping[str, Any], command: str, rates: Mapping[str, float]
+    folder: str,
+    report: Mapping[str, Any],
+    command: str,
+    rates: Mapping[str, float],
+    *,
+    with_serials: bool = True,
 ) -> str:
     """Append a run to the journal in a folder; returns what went wrong, or nothing."""
-    writer = journal.append_command(folder, journal.entry_of(report, command, rates))
+    entry = journal.entry_of(report, command, rates, with_serials=with_serials)
+    writer = journal.append_command(folder, entry)
     answer = await child_process.run("journal", writer, journal.LIMIT_S)
     return (
         ""

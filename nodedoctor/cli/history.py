@@ -10,6 +10,7 @@ from nodedoctor.cli import endings, headless
 from nodedoctor.cli.console import Parser, complain, emit
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.json_shapes import Json, number, part, parts, text
+from nodedoctor.knowledge.floors import steady_share
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
@@ -72,12 +73,21 @@ def _plots(entries: Sequence[Json]) -> Iterator[str]:
         for key in part(entry, "rates"):
             if (rate := number(part(entry, "rates").get(key))) is not None:
                 rates.setdefault(key, []).append(rate)
+    earlier = {key: journal.earlier_rates(_runs_with(entries, key)[:-1]).get(key) for key in rates}
     for key, values in rates.items():
+        past = earlier[key]
+        trend = past.trend(values[-1], steady_share(key)) if past else ""
         latest, highest = values[-SHOWN:], max(values)
         heights = (2 * rate / highest - 1 if highest else 0.0 for rate in latest)
         bars = "".join(BARS[max(0, round(7 * height))] for height in heights)
         runs = count_with_noun(len(values), "run")
-        yield inert(f"  {bars}  {latest[-1]:g} now, {highest:g} at best, {runs}: {key}")
+        yield inert(
+            f"  {bars}  {latest[-1]:g} now, {highest:g} at best, {runs}{trend and f', {trend}'}: {key}"
+        )
+
+
+def _runs_with(entries: Sequence[Json], key: str) -> list[Json]:
+    return [entry for entry in entries if number(part(entry, "rates").get(key)) is not None]
 
 
 def parser() -> Parser:

@@ -339,16 +339,22 @@ def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
 
     from nodedoctor.accept.document import rates_of
     from nodedoctor.cli import headless
+    from nodedoctor.recurrence import with_recurrences
+
+    with_serials = not arguments.redact  # then they are stand-ins, which the next GPU may have as well
 
     async def exchange() -> tuple[list[Mapping[str, Any]], str]:
         entries, _ = await headless.read_journal(folder)  # the first run finds none
         command = "gate" if arguments.gate else "run"
-        return entries, await headless.keep_in_journal(folder, report, command, rates_of(report))
+        problem = await headless.keep_in_journal(
+            folder, report, command, rates_of(report), with_serials=with_serials
+        )
+        return entries, problem
 
     entries, problem = asyncio.run(exchange())
     if problem:
         write_stderr(f"{folder}: {problem}")
-    return journal.with_recurrences(report, entries)
+    return with_recurrences(report, entries, with_serials=with_serials)
 
 
 def _leaving(report: Report, seen: Iterable[Observation], arguments: argparse.Namespace) -> Report:

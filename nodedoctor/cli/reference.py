@@ -19,7 +19,19 @@ FEW = 3
 """Outputs that the table of checks names; `--json` and `explain` have all of them."""
 WIDTH = 100
 """Columns of a list at most; ours."""
-SCHEMAS = ("accept", "compare", "fleet", "journal", "pairs", "read", "report", "run", "snapshot", "triage")
+SCHEMAS = (
+    "accept",
+    "compare",
+    "fleet",
+    "journal",
+    "pairs",
+    "rates",
+    "read",
+    "report",
+    "run",
+    "snapshot",
+    "triage",
+)
 
 
 def main(words: list[str]) -> int:

@@ -19,6 +19,7 @@ examples:
   nodedoctor fleet --kube training/app=llama        from inside the pods of a job, one on each node
   nodedoctor fleet --reports reports/               reports that are there already (*.json, *.json.gz)
   nodedoctor fleet --ssh gpu-[001-128] --pairs      measure nodes against each other: which node, which link
+  nodedoctor fleet --ssh gpu-[001-128] --accept     rates of every node, and which is slower than the rest
   nodedoctor fleet --slurm '-p train' --gate --need 16 --passing good.txt    nodes on which a job may start
   nodedoctor fleet --slurm --peers --failing bad.txt; [ -s bad.txt ] && x=--exclude=./bad.txt; srun $x ...
 
@@ -69,6 +70,11 @@ def _add_selection(group: argparse._ArgumentGroup) -> None:
         "--gate",
         action="store_true",
         help="on which nodes may new jobs start: exit 0 when --need of them pass (all, without), else 2",
+    )
+    add(
+        "--accept",
+        action="store_true",
+        help="is every node as fast as it must be, and as the others: `nodedoctor accept` on idle nodes",
     )
     add("--passive", action="store_true", help="put no load on GPUs")
     add("--deep", action="store_true", help="also what takes minutes")

@@ -40,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         _check(arguments)
         outputs.start_debug_log(arguments)
-        gathered = _on_screen(arguments) if on_screen else asyncio.run(_gather(arguments))
+        gathered = (
+            _on_screen(arguments) if on_screen else asyncio.run(gather_nodes(arguments, _request(arguments)))
+        )
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
@@ -175,7 +177,8 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
         )
 
 
-async def _gather(arguments: argparse.Namespace) -> Gathered:
+async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> Gathered:
+    """Ask the nodes, saying on a terminal who is being waited for."""
     from nodedoctor.fleet.gather import gather
 
     if arguments.save:
@@ -185,7 +188,7 @@ async def _gather(arguments: argparse.Namespace) -> Gathered:
     try:
         return await gather(
             transport(arguments),
-            _request(arguments),
+            request,
             peers=arguments.peers,
             save=arguments.save,
             progress=teller.tell if may_tell else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Any, Literal
 
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.model import Action, Severity, Status, identifier
@@ -126,7 +126,7 @@ class Node:
     without one; what is `replayed` is as old as its recording. `ahead` are the least and the most seconds by
     which its clock is ahead of ours, None where it is not known when it was asked. `alias` is set where
     another machine has the same name: then `host` tells the two apart for people, and `alias` is what
-    schedulers know.
+    schedulers know. `acceptance` is the document of `accept`, where that was asked in place of a report.
     """
 
     host: str
@@ -155,6 +155,7 @@ class Node:
     gate: int | None = None
     replayed: bool = False
     ahead: tuple[float, float] | None = None
+    acceptance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def severity(self) -> Severity:

@@ -15,6 +15,12 @@ BELOW_PEERS = 0.9
 """Of the median of the peers; ours. Healthy pairs differ far less (8 H200 within 0.10 of 396.40 GB/s:
 stas00/ml-engineering, network/README.md), and temperature changes 1 to 2 % (arXiv 2407.21783, section 3.3.4);
 but a quick copy of 32 MiB also measures the moment. One of 18 NVLinks that is down costs 6 %, two 11 %."""
+DISK_BELOW_PEERS = 0.5
+"""Of the median of disks of one model, and of their own past; ours. Drives slow down as they fill and while
+they collect garbage."""
+BELOW_PAST = 0.85
+"""Of the same rate in the past of this node; ours: beyond the 1 to 2 % that a day's temperature changes
+(arXiv 2407.21783, section 3.3.4) and the spread of short measurements."""
 FEWEST_LANES = 4
 """Lanes below which a PCIe link is not judged: one is what a GPU on NVLink-C2C reports."""
 Operation = Literal["p2p", "host-copy", "all_reduce", "gemm-bf16"]
@@ -99,6 +105,11 @@ def host_copy_floors(generation: int | None, width: int | None, *, encrypted: bo
         return []
     gates = fitting_floors("host-copy", pcie_gen=generation)
     return [replace(gate, gate=gate.gate * width / 16) for gate in gates]
+
+
+def steady_share(operation: str) -> float:
+    """The share of its own past that a rate must reach; of an operation or a key that begins with it."""
+    return DISK_BELOW_PEERS if operation.startswith("disk-") else BELOW_PAST
 
 
 def share_of(operation: str, gbps: float = 0.0) -> Share | None:

@@ -63,6 +63,11 @@ class XidRow:
         """True when the program on the GPU is the likeliest culprit, not the node."""
         return self.fault[0] == "app"
 
+    @property
+    def of_hardware(self) -> bool:
+        """True when the GPU itself is the likeliest culprit, and something has to be done about it."""
+        return self.fault[0] == "hw" and self.bucket != "IGNORE"
+
 
 @record
 class SxidRow:

@@ -230,7 +230,7 @@ class _Run:
         plain = self._arguments.json or self._arguments.text or self._arguments.quiet
         if plain or self._ended_by or not start.possible():
             return 0
-        return start.show_pairs(told) or 0
+        return start.show_measured(told) or 0
 
 
 def _exit_code(told: dict[str, Any], fail_on: str) -> int:

@@ -114,7 +114,14 @@ class CauseInPreview(TypedDict, total=False):
     preview: bool
 
 
-class Recurrence(TypedDict):
+class RecurrenceOverBoots(TypedDict, total=False):
+    """Keys that only a cause has that was found on several boots of the last `days`, this one included."""
+
+    boots: int
+    days: int
+
+
+class Recurrence(RecurrenceOverBoots):
     """How often earlier runs in the journal found a cause, and when first."""
 
     times: int

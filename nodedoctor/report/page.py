@@ -294,10 +294,13 @@ def _since(cause: Cause) -> str:
 
 
 def _recurrence(cause: Cause) -> str:
-    """Since when earlier runs have found it; nothing without a journal."""
+    """On how many boots, or since when, runs have found it; nothing without a journal."""
     earlier = cause.get("recurs")
     if earlier is None:
         return ""
+    if boots := earlier.get("boots"):
+        reboots = count_with_noun(boots - 1, "reboot")
+        return f"on {boots} boots in {earlier.get('days')} days, {reboots} between"
     return f"in {count_with_noun(earlier['times'], 'earlier run')} since {inert(earlier['first'][:10])}"
 
 

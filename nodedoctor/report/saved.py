@@ -20,6 +20,7 @@ from nodedoctor.report.document import (
     FindingExtras,
     Fix,
     Probe,
+    Recurrence,
     RecurringCause,
     Report,
     Result,
@@ -214,8 +215,13 @@ def _cause(entry: Json) -> Cause | None:
 
 def _recurring(entry: Json) -> RecurringCause:
     earlier = part(entry, "recurs")
-    times = whole_number(earlier, "times")
-    return {"recurs": {"times": times, "first": text(earlier, "first")}} if times else {}
+    times, boots, days = (whole_number(earlier, key) for key in ("times", "boots", "days"))
+    if not times:
+        return {}
+    recurs: Recurrence = {"times": times, "first": text(earlier, "first")}
+    if boots and days:
+        recurs = {**recurs, "boots": boots, "days": days}
+    return {"recurs": recurs}
 
 
 def _in_preview(entry: Json) -> CauseInPreview:

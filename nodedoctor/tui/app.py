@@ -79,7 +79,7 @@ class NodeDoctor(App[None]):
         ascii: bool = False,
         first: str = "checks",
         triage: Mapping[str, Any] | None = None,
-        pairs: Mapping[str, Any] | None = None,
+        measured: Mapping[str, Any] | None = None,
         triage_again: Sequence[str] = (),
         rounds: AsyncIterator[Round] | None = None,
         mouse: bool = False,
@@ -94,7 +94,7 @@ class NodeDoctor(App[None]):
         self._shown_at: Size | None = None
         self._first = first
         self._document, self._triage_again = triage, triage_again
-        self._measured = pairs
+        self._measured = measured
         self._rounds = rounds
         self.set_class(ascii, "-ascii")
         ScrollBar.renderer = PlainBar
@@ -105,8 +105,8 @@ class NodeDoctor(App[None]):
         self.add_mode("compare", partial(self._styled, self._compare))
         self.add_mode("probes", partial(self._styled, self._probes))
         self.add_mode("fleet", partial(self._styled, self._fleet))
-        if pairs is not None:
-            self.add_mode("pairs", partial(self._styled, self._pairs))
+        if measured is not None:
+            self.add_mode("measured", partial(self._styled, self._measured_screen))
 
     async def on_mount(self) -> None:
         """Follow the runs, and go to the screen that was asked for."""
@@ -119,7 +119,7 @@ class NodeDoctor(App[None]):
         if self._rounds is not None:
             self._follow_fleet(self._rounds)
         if self._measured is not None:
-            await self.switch_mode("pairs")
+            await self.switch_mode("measured")
         elif self._document is not None:
             await self.show_triage(self._document, self._triage_again)
         elif self._first != self.DEFAULT_MODE:
@@ -180,8 +180,8 @@ class NodeDoctor(App[None]):
         self.switch_mode(mode)
 
     def action_home(self) -> None:
-        """Back to the first screen, or to the fleet or the pairs where that is what was opened."""
-        many = "pairs" if self._measured is not None else "fleet" if self.round is not None else ""
+        """Back to the first screen, or to the fleet or the rates where that is what was opened."""
+        many = "measured" if self._measured is not None else "fleet" if self.round is not None else ""
         first = many or self.DEFAULT_MODE
         if self.current_mode != first:
             self.switch_mode(first)
@@ -465,10 +465,10 @@ class NodeDoctor(App[None]):
 
         return FleetScreen(self.glyphs)
 
-    def _pairs(self) -> Screen[None]:
-        from nodedoctor.tui.screens.pairs import PairsScreen
+    def _measured_screen(self) -> Screen[None]:
+        from nodedoctor.tui.screens.measured import MeasuredScreen
 
-        return PairsScreen(self.glyphs, self._measured or {})
+        return MeasuredScreen(self.glyphs, self._measured or {})
 
     def _triage(self) -> Screen[None]:
         from nodedoctor.tui.screens.triage import TriageScreen

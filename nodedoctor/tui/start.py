@@ -124,13 +124,13 @@ def show_triage(document: Mapping[str, Any], again: Sequence[str] = ()) -> int |
     return code_of(app)
 
 
-def show_pairs(document: Mapping[str, Any]) -> int | None:
-    """Show a `nodedoctor.pairs/1` document; returns an exit code that outranks its verdict, or None."""
+def show_measured(document: Mapping[str, Any]) -> int | None:
+    """Show a document of pairs or of `accept`; returns an exit code that outranks its verdict, or None."""
     import asyncio
 
     from nodedoctor.cli.console import mutter
 
-    app = load_app()(Nothing(), ascii=not speaks_utf8(), pairs=document)
+    app = load_app()(Nothing(), ascii=not speaks_utf8(), measured=document)
     asyncio.run(run_app(app))
     mutter("\n".join(["", *copied(app.copied)]))
     return code_of(app)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,80 +12,23 @@ from typing import Any
 import jsonschema
 import pytest
 from forked import nodedoctor_forked
+from measured_node import HEALTHY, all_reduce, disk_rates, gemm, make_node, steps, written_steps
 
-from nodedoctor import demo, journal
+from nodedoctor import journal
 from nodedoctor.accept.measurements import measurements
 
-DEMO = Path(demo.__file__).parent / "healthy"
 Node = Callable[..., Path]
-
-
-def steps(
-    *, pair: float = 388.0, slow_pair: float = 388.0, host: float = 54.0, memory: float = 2900.0
-) -> str:
-    """Eight H100 that were measured; the copy from GPU 2 to GPU 5 may be slower than the others."""
-    gpus = range(8)
-    told: list[dict[str, Any]] = [{"step": "init", "gpus": 8}, *({"step": "gpu", "index": i} for i in gpus)]
-    told += [{"step": "memory", "index": i, "gbytes_s": memory} for i in gpus]
-    told += [
-        {"step": "host", "index": i, "kind": "near", "node": 0, "h2d_gbytes_s": host, "d2h_gbytes_s": host}
-        for i in gpus
-    ]
-    told += [
-        {
-            "step": "pair",
-            "source": a,
-            "target": b,
-            "access": True,
-            "read_gbytes_s": slow_pair if (a, b) == (2, 5) else pair,
-        }
-        for a in gpus
-        for b in gpus
-        if a != b
-    ]
-    text = json.dumps({"steps": [*told, {"step": "end", "seconds": 30.0}]})
-    return text.replace("}, {", "},\n{").replace("[{", "[\n{")
-
-
-def all_reduce(busbw: float, size: int = 16 << 30) -> str:
-    ranks = "".join(f"#  Rank {n:2} Group  0 Pid 77 on gpu-01 device {n:2} [0x1b] NVIDIA\n" for n in range(8))
-    row = f"{size:12} {size // 4} float  sum  -1  412.1  162.84  {busbw}  0  410.9  163.32  {busbw}  0\n"
-    return f"NCCL version 2.27.7+cuda12.9\n{ranks}{row}"
-
-
-def gemm(tflops: float) -> str:
-    rows = [
-        {"index": index, "name": "NVIDIA H100 80GB HBM3", "tflops": tflops, "sums": [42]}
-        for index in range(8)
-    ]
-    return json.dumps({"gpus": rows})
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     """A recorded node of eight healthy H100 with these measurements."""
-
-    def make(**probes: str) -> Path:
-        folder = tmp_path / "node"
-        shutil.copytree(DEMO, folder, dirs_exist_ok=True)
-        manifest = json.loads((folder / "manifest.json").read_text())
-        manifest["options"] = {"deep": True}
-        for name, text in probes.items():
-            probe = name.replace("_", "-")
-            manifest["probes"].append({"name": probe, "outcome": "ok", "rc": 0})
-            (folder / "probes" / f"{probe}.txt").write_text(text)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        return folder
-
-    return make
+    return partial(make_node, tmp_path / "node")
 
 
 def accept(folder: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
     done = nodedoctor_forked("accept", "--json", "--replay", str(folder), *words)
     return done.returncode, json.loads(done.stdout)
-
-
-HEALTHY = {"bandwidth_deep": steps(), "gemm": gemm(700.0), "all_reduce_perf": all_reduce(470.0)}
 
 
 COPIES = ("p2p", "host-to-gpu", "gpu-to-host")
@@ -125,6 +68,25 @@ def test_a_rate_below_its_floor_or_its_peers_is_not_accepted(
     got, document = accept(node(**{**HEALTHY, name: text}))
     low = [row["operation"] for row in document["rows"] if row["status"] in ("warn", "fail")]
     assert got == code and operation in low
+
+
+@pytest.mark.parametrize(("slowest", "code"), [(6.0, 0), (3.5, 0), (1.4, 4)])
+def test_disks_and_memory_are_held_against_peers_and_past(
+    node: Node, tmp_path: Path, slowest: float, code: int
+):
+    alike = {"step": "memory", "threads": 32, "gbytes_s": 300.0}
+    memory_rates = written_steps(*({**alike, "cpus_of": n, "memory_of": n} for n in (0, 1)))
+    rates = {"disk_rates": disk_rates(6.0, 6.0, 6.0, slowest), "memory_rates": memory_rates}
+    got, document = accept(node(**HEALTHY, **rates))
+    rows = {row["operation"]: row for row in document["rows"]}
+    assert got == code and rows["disk-read"]["count"] == 4 and rows["disk-read"]["lowest"] == slowest
+    assert (rows["disk-read"]["floor"], rows["disk-read"]["peers"]) == (None, 6.0)
+    assert (rows["cpu-memory"]["lowest"], rows["cpu-memory"]["peers"]) == (300.0, 300.0)
+    past = tmp_path / "past"
+    past.mkdir()
+    kept = {row["key"]: row["lowest"] * 1.5 for row in document["rows"] if row["operation"] == "disk-read"}
+    (past / "journal").write_text(json.dumps({"schema": journal.SCHEMA, "rates": kept}) + "\n")
+    assert accept(node(**HEALTHY, **rates), "--journal", str(past))[0] == code  # 0.67 is no news for a disk
 
 
 def test_encrypted_copies_have_no_floor(node: Node):
@@ -167,6 +129,22 @@ def test_less_than_in_the_past_is_not_accepted(node: Node, tmp_path: Path):
         rates = {key: rate * factor for key, rate in entry["rates"].items()}
         (past / "journal").write_text(json.dumps({**entry, "rates": rates}) + "\n")
         assert accept(folder, "--journal", str(past))[0] == code, factor
+
+
+def test_the_day_is_named_since_which_a_rate_is_lower(node: Node, tmp_path: Path):
+    folder, past = node(**HEALTHY), tmp_path / "past"
+    past.mkdir()
+    key = "gemm-bf16 (one shape, 8192 cubed)"
+    days = {"2026-10-02": 830.0, "2026-11-02": 840.0, "2026-11-10": 690.0, "2027-01-01": 840.0, "soon": 840.0}
+    lines = [
+        {"schema": journal.SCHEMA, "time": f"{day}T10:00:00Z", "rates": {key: rate}}
+        for day, rate in days.items()
+    ]
+    (past / "journal").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    code, document = accept(folder, "--journal", str(past))
+    row = next(row for row in document["rows"] if row["key"] == key)
+    assert (code, row["before"], row["before_on"]) == (4, 840.0, "2026-11-02")
+    assert row["why"] == "17% slower than on 2026-11-02"
 
 
 def test_the_table_is_for_people(node: Node):

@@ -127,5 +127,8 @@ def test_history_shows_what_is_new_and_what_came_back(tmp_path: Path):
     shown = nodedoctor_forked("history", "--journal", str(tmp_path)).stdout
     assert "ib.links@port:mlx5_0/1 (new)  [rebooted]" in shown and "[driver 590]" in shown
     assert "ib.links@port:mlx5_0/1: 2 times" in shown and "388 now, 388 at best, 3 runs: p2p (NV18)" in shown
+    (tmp_path / "journal").write_bytes(b"".join([*lines, line(rates={"p2p (NV18)": 200.0})]))
+    shown = nodedoctor_forked("history", "--journal", str(tmp_path)).stdout
+    assert "200 now, 388 at best, 4 runs, 48% slower than on 2026-11-01: p2p (NV18)" in shown
     assert nodedoctor_forked("history", env={"PATH": os.environ["PATH"]}).returncode == 64
     assert nodedoctor_forked("history", "--journal", "/nowhere").returncode == 64

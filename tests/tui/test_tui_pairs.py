@@ -13,7 +13,7 @@ from nodedoctor.pairs.document import document
 from nodedoctor.pairs.drive import CrewMember, PlanOutcome
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import pairs
-from nodedoctor.tui.screens.pairs import PairsScreen
+from nodedoctor.tui.screens.measured import MeasuredScreen
 from nodedoctor.tui.state import Nothing
 
 
@@ -55,14 +55,14 @@ def test_what_a_node_says_cannot_move_the_cursor():
 
 def test_the_screen_opens_on_the_odd_one_and_copies_its_name():
     async def scenario() -> None:
-        app = NodeDoctor(Nothing(), pairs=told(8))
+        app = NodeDoctor(Nothing(), measured=told(8))
         async with app.run_test(size=(100, 30)) as pilot:
             await pilot.pause()
-            assert isinstance(app.screen, PairsScreen)
+            assert isinstance(app.screen, MeasuredScreen)
             assert app.screen.panes.listing.key == "finding pairs.node@gpu-003"
             await pilot.press("c")
             assert app.copied == ["gpu-003"]
             await pilot.press("enter", "escape", "escape")
-            assert isinstance(app.screen, PairsScreen)
+            assert isinstance(app.screen, MeasuredScreen)
 
     asyncio.run(scenario())

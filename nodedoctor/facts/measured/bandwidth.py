@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
+from nodedoctor.facts.measured.steps import BROKEN, cut_short, steps_of
 from nodedoctor.grouping import group_by
-from nodedoctor.json_shapes import Json, answer, loaded, number, part, text, whole_number
+from nodedoctor.json_shapes import Json, number, part, text, whole_number
 from nodedoctor.model import Evidence, Observation, Outcome, Unseen, reading
 from nodedoctor.record import field, record, replace
 
@@ -20,7 +21,6 @@ HUNG_SECONDS = 3.0
 when the child was given up is not said to hang."""
 PASSIVE = "--passive puts no load on GPUs"
 _NO_LIBRARY = "Give the container the driver's libraries (NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
-_BROKEN = frozenset({Outcome.TIMEOUT, Outcome.STUCK, Outcome.CRASH})
 
 
 @probe(QUICK, timeout=QUICK_SECONDS, lane=Lane.GPU_LOAD, after=("nvml", "processes"))
@@ -124,10 +124,10 @@ class Bandwidth:
     @classmethod
     def parse(cls, quick: Observation, deep: Observation) -> Bandwidth | Unseen:
         """Read the lines of probes/measured/bandwidth.py, as far as they go."""
-        seen = next((one for one in (deep, quick) if one.answered or one.outcome in _BROKEN), None)
+        seen = next((one for one in (deep, quick) if one.answered or one.outcome in BROKEN), None)
         if seen is None:
             return _not_measured(quick, deep)
-        steps = list(_steps(seen.text))
+        steps = list(steps_of(seen.text))
         if any(text(step, "error") == "NO_LIBRARY" for step in steps):
             note = next(text(step, "text") for step in steps if text(step, "error") == "NO_LIBRARY")
             return Unseen("missing-tool", f"{seen.probe}: {note}", _NO_LIBRARY, seen.probe)
@@ -146,34 +146,12 @@ def _not_measured(quick: Observation, deep: Observation) -> Unseen:
     return not_run(telling[0]) if telling else Unseen.skip("no bandwidth was measured")
 
 
-def _steps(document: str) -> Iterator[Json]:
-    """The steps that were written completely; a cut-off document has lost its last line."""
-    for line in document.splitlines():
-        try:
-            step = loaded(line.rstrip().removesuffix(","))
-        except ValueError:
-            continue
-        if isinstance(step, dict) and text(step, "step"):
-            yield step
-
-
-def _cut_short(seen: Observation) -> str:
-    """Why there are fewer steps than were planned; empty when all are there."""
-    if seen.outcome in _BROKEN:
-        return seen.note or seen.outcome.value
-    try:
-        answer(seen.text)
-    except ValueError:
-        return "its document is not whole"
-    return ""
-
-
 def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
     kinds = group_by(steps, lambda step: text(step, "step"))
     last = steps[-1] if text(steps[-1], "step") == "begin" else {}
     under_way = seen.seconds - (number(last.get("at")) or 0.0)
     told = seen.outcome is Outcome.CRASH or not seen.seconds or under_way >= HUNG_SECONDS
-    hung = _doing(last) if seen.outcome in _BROKEN and last and told else ""
+    hung = _doing(last) if seen.outcome in BROKEN and last and told else ""
     started = kinds.get("init", [{}])[0]
     gpus = [
         (whole_number(step, "index"), text(step, "error"), text(step, "call"))
@@ -196,7 +174,7 @@ def _read(seen: Observation, steps: list[Json]) -> Bandwidth:
         )
         if hung
         else (),
-        cut_short="" if hung else _cut_short(seen),
+        cut_short="" if hung else cut_short(seen),
         seconds=number(kinds.get("end", [{}])[0].get("seconds")),
     )
 

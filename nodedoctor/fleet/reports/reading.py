@@ -14,7 +14,7 @@ from nodedoctor.fleet.compare.traits import FACTS, readings, traits
 from nodedoctor.fleet.compare.values import gpus
 from nodedoctor.fleet.model import Node, NodeCause, Problem
 from nodedoctor.fleet.reports.no_report_reasons import no_report_reason
-from nodedoctor.fleet.reports.skim import NoReport, Skimmed, skim
+from nodedoctor.fleet.reports.skim import NoReport, Skimmed, find_document, skim
 from nodedoctor.json_shapes import Json, number, part, parts, text, whole_number
 from nodedoctor.model import Action, Observation, Outcome, Status
 from nodedoctor.nodeset import plain
@@ -32,6 +32,8 @@ MOST = 200
 """Problems kept of one node, the worst; ours."""
 MOST_CAUSES = 20
 """Causes kept of one node, the worst; ours."""
+ACCEPTANCE = "nodedoctor.accept/1"
+"""The schema of what `nodedoctor accept --json` prints."""
 ASKED = "asked"
 """The key of a saved report for the name the node was asked by, where it calls itself otherwise."""
 _WELL = {"pass": Status.PASS, "skip": Status.SKIP}
@@ -39,13 +41,15 @@ _ADDRESS = re.compile(r"[0-9.]+|[0-9A-Fa-f]*:[0-9A-Fa-f:.%\w]*")
 
 
 def node(host: str, seen: Observation) -> Node:
-    """What became of asking a node by this name; `seen` is what its `nodedoctor --json` printed.
+    """What became of asking a node by this name; `seen` is what its `nodedoctor --json` printed, or `accept`.
 
     Without a name the node has the one a saved report says it was asked by, or none.
     """
     try:
         found = skim(seen.text, FACTS)
     except NoReport as error:
+        if acceptance := find_document(seen.text, ACCEPTANCE):
+            return _accepted(host, acceptance, seen)
         state, note = no_report_reason(seen, str(error))
         return Node(host, state, note=note, seconds=seen.seconds, raw=seen.text)
     host = host or plain(text(found.document, ASKED))
@@ -54,6 +58,21 @@ def node(host: str, seen: Observation) -> Node:
         note = "a report that holds no results: nothing was judged there"
         return Node(host, "unreadable", note=note, seconds=seen.seconds, raw=seen.text)
     return answered
+
+
+def _accepted(host: str, acceptance: Json, observation: Observation) -> Node:
+    hostname = text(part(acceptance, "node"), "hostname")[:255]
+    return Node(
+        host,
+        note="; ".join(filter(None, (_other_name(host, hostname), _end(observation)))),
+        seconds=observation.seconds,
+        started=text(acceptance, "started")[:40],
+        tool=text(acceptance, "tool")[:40],
+        hostname=hostname,
+        raw=observation.text,
+        replayed=acceptance.get("source") == "replay",
+        acceptance=acceptance,
+    )
 
 
 def _answered(host: str, found: Skimmed, seen: Observation) -> Node:

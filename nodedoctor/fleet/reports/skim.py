@@ -66,6 +66,17 @@ def skim(text: str, facts: Collection[str]) -> Skimmed:
     raise NoReport(_why(text, starts))
 
 
+def find_document(text: str, schema: str) -> dict[str, Any]:
+    """The document of another schema in a text, or an empty one."""
+    for start in islice(_START.finditer(text), _TRIES):
+        if start[1] == schema:
+            try:
+                return dict(first_of(text, start.start())[0])
+            except ValueError:
+                continue
+    return {}
+
+
 Found = tuple[dict[str, Any], dict[str, str], int]
 """Document, results passed over, and where the document ends."""
 

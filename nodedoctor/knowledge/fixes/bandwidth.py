@@ -81,3 +81,19 @@ UNSTARTED = Fix(
     "nodedoctor bandwidth",
     _DEBUG,
 )
+DISK_SLOW = Fix(
+    "Look at what else uses the disk, at the kernel log and at the disk's own health; measure again, and "
+    "replace the disk if it stays slow.",
+    looks("nodedoctor kernel.storage limits.disk", "iostat -x 1 3", "sudo smartctl --scan"),
+    "investigate",
+    "every job on the node when the disk is replaced",
+    _AGAIN,
+)
+SOCKET_SLOW = Fix(
+    "Compare the memory of the nodes and look for corrected errors; a module that is missing or switched off "
+    "takes its channel's bandwidth away.",
+    looks("nodedoctor kernel.cpu topo.numa", "lscpu", "sudo dmidecode -t memory"),
+    "investigate",
+    "every job on the node when memory is reseated",
+    _AGAIN,
+)

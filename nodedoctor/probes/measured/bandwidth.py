@@ -10,10 +10,8 @@ named by the last line. `--gpus` names the GPUs to use by number and place on th
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import permutations
@@ -23,13 +21,13 @@ if TYPE_CHECKING:
     from nodedoctor.probes.measured import host_pages
     from nodedoctor.probes.measured.bandwidth_copy import Copier, Device
     from nodedoctor.probes.measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
-    from nodedoctor.probes.plain_json import members
+    from nodedoctor.probes.measured.step_document import StepDocument
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from measured import host_pages
     from measured.bandwidth_copy import Copier, Device
     from measured.cuda_driver import LIBRARY, Cuda, CudaError, Handle, Size
-    from plain_json import members
+    from measured.step_document import StepDocument
 
     sys.path.pop(0)
 
@@ -39,32 +37,7 @@ QUICK = (32 * MIB, 4 * MIB, 3.0, 0.004)  # bytes of a buffer, of the pattern; se
 DEEP = (512 * MIB, 64 * MIB, 40.0, 0.05)
 
 
-class BandwidthDocument:
-    """A JSON object with a list of steps, a line each."""
-
-    def __init__(self, about: dict[str, Any]) -> None:
-        self._separator = "\n"
-        self._begun = time.perf_counter()
-        head = json.dumps({"schema": SCHEMA, **about})
-        self._members = members({"schema": SCHEMA, **about, "steps": []})
-        sys.stdout.write(f'{head[:-1]}, "steps": [')
-
-    def step(self, name: str, **values: Any) -> None:
-        """Write one step at once, with the seconds since we began."""
-        at = round(time.perf_counter() - self._begun, 3)
-        step = {"step": name, **values, "at": at}
-        self._members += 1 + members(step)
-        sys.stdout.write(self._separator + json.dumps(step))
-        sys.stdout.flush()
-        self._separator = ",\n"
-
-    def close(self) -> None:
-        """End the document."""
-        sys.stdout.write(f'\n], "members": {self._members}}}\n')
-        sys.stdout.flush()
-
-
-def tell(document: BandwidthDocument, words: dict[str, str], deep: bool) -> None:
+def tell(document: StepDocument, words: dict[str, str], deep: bool) -> None:
     """Write all steps."""
     size, tile, budget, aim = DEEP if deep else QUICK
     for index, why in chosen(words["leave"]).items():
@@ -89,7 +62,7 @@ def tell(document: BandwidthDocument, words: dict[str, str], deep: bool) -> None
 
 
 def measure(
-    document: BandwidthDocument, copier: Copier, devices: list[Device], root: str, budget: float, deep: bool
+    document: StepDocument, copier: Copier, devices: list[Device], root: str, budget: float, deep: bool
 ) -> None:
     """Hosts first: they are few and tell whether a GPU copies at all; then every ordered pair."""
     cuda = copier.cuda
@@ -112,7 +85,7 @@ def measure(
 
 
 def attempt(
-    document: BandwidthDocument,
+    document: StepDocument,
     late: bool,
     step: str,
     said: dict[str, Any],
@@ -132,9 +105,7 @@ def attempt(
     document.step(step, **said, **answer)
 
 
-def opened(
-    document: BandwidthDocument, copier: Copier, count: int, wanted: dict[str, str]
-) -> Iterator[Device]:
+def opened(document: StepDocument, copier: Copier, count: int, wanted: dict[str, str]) -> Iterator[Device]:
     """Contexts on the wanted GPUs, found by their place on the bus."""
     numbers = {bus_id.lower(): int(index) for index, bus_id in wanted.items()}
     for ordinal in range(count):
@@ -192,11 +163,10 @@ def main() -> None:
     """Run as a program."""
     words, plain = options()
     deep = "deep" in plain
-    begun = time.perf_counter()
-    document = BandwidthDocument({"deep": deep, "buffer_mib": (DEEP if deep else QUICK)[0] // MIB})
+    about = {"schema": SCHEMA, "deep": deep, "buffer_mib": (DEEP if deep else QUICK)[0] // MIB}
+    document = StepDocument(about)
     with contextlib.suppress(BrokenPipeError):  # nobody reads any more
         tell(document, words, deep)
-        document.step("end", seconds=round(time.perf_counter() - begun, 3))
         document.close()
     os._exit(0)  # what the driver does at exit may hang, and everything has been said
 

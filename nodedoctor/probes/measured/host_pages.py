@@ -25,7 +25,7 @@ MBIND = {"x86_64": 237, "aarch64": 235}  # system call numbers
 def nodes_with_memory(root: str) -> list[int]:
     """The NUMA nodes that have memory; empty when the kernel does not tell."""
     try:
-        return _numbers(text_below(root, "/sys/devices/system/node/has_memory") or "")
+        return listed_numbers(text_below(root, "/sys/devices/system/node/has_memory") or "")
     except ValueError:
         return []
 
@@ -67,7 +67,8 @@ def _bind(memory: mmap.mmap, size: int, node: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def _numbers(text: str) -> list[int]:
+def listed_numbers(text: str) -> list[int]:
+    """The numbers of a list as the kernel writes it, 0-3,8; ValueError for another text."""
     found: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")

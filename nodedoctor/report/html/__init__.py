@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The page of a report, of triage, a fleet or pairs; ValueError for a document of another kind."""
+    """The page of one of our documents; ValueError for a kind that has none."""
     schema = str(document.get("schema", ""))
-    for kind in ("node", "triage", "fleet", "pairs"):
+    for kind in ("node", "triage", "fleet", "pairs", "accept", "rates"):
         if schema.startswith(f"nodedoctor.{'report' if kind == 'node' else kind}/1"):
             page = import_module(f"{__name__}.{kind}")
             return str(page.render(read(document) if kind == "node" else document))

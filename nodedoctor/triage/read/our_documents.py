@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _OWN = re.compile(
-    rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"nodedoctor\.(triage|report|fleet|pairs|compare|accept)/'
+    rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"nodedoctor\.(triage|report|fleet|pairs|compare|accept|rates)/'
 )
 """How each of them begins, in one line or in many."""
 
@@ -16,6 +16,7 @@ READ_BY = {
     "pairs": "what was measured between nodes, not a log",
     "compare": "what differs between two reports, not a log",
     "accept": "the measured rates of a node, not a log",
+    "rates": "the measured rates of many nodes, not a log",
 }
 """What each is, and what reads it."""
 

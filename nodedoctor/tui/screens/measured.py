@@ -1,4 +1,4 @@
-"""Nodes measured in pairs: what is wrong between them, the slowest nodes first, and all pairs of one node."""
+"""What was measured, of a node or between nodes: a list, the odd ones first, and a page about each."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from nodedoctor.tui.lines import pairs
+from nodedoctor.tui.lines import accept, pairs
 from nodedoctor.tui.theme import Glyphs
 from nodedoctor.tui.widgets.hints import Hints
 from nodedoctor.tui.widgets.lines import Lines
 from nodedoctor.tui.widgets.panes import Panes
 
 
-class PairsScreen(Screen[None]):
-    """A list of findings and nodes, and everything about the selected one."""
+class MeasuredScreen(Screen[None]):
+    """A list of findings, nodes or rates, and everything about the selected one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,y", "copy", "Copy the name", id="copy-fix"),
@@ -27,6 +27,8 @@ class PairsScreen(Screen[None]):
     def __init__(self, glyphs: Glyphs, document: Mapping[str, Any]) -> None:
         super().__init__()
         self._document = document
+        is_of_node = str(document.get("schema")).startswith("nodedoctor.accept/")
+        self._lines = accept if is_of_node else pairs
         self.panes = Panes(glyphs, stacked=True)
 
     def compose(self) -> ComposeResult:
@@ -37,16 +39,16 @@ class PairsScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Fill the list; what was measured does not change any more."""
-        self.query_one("#head", Lines).show(pairs.head(self._document))
-        self.panes.listing.show(pairs.rows(self._document))
+        self.query_one("#head", Lines).show(self._lines.head(self._document))
+        self.panes.listing.show(self._lines.rows(self._document))
         self.on_listing_moved()
 
     def on_listing_moved(self) -> None:
         """Show what the cursor is on."""
         key = self.panes.listing.key or ""
-        self.panes.page.show(key, pairs.page(self._document, key))
+        self.panes.page.show(key, self._lines.page(self._document, key))
 
     def action_copy(self) -> None:
-        """Copy the name of the node, path or group."""
-        if name := pairs.name_of(self.panes.listing.key or ""):
+        """Copy the name of the node, path, group or rate."""
+        if name := self._lines.name_of(self.panes.listing.key or ""):
             self.app.copy_to_clipboard(name)

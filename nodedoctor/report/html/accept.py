@@ -1,0 +1,47 @@
+"""Whether a node is as fast as it must be, as a page: the verdict, and each rate beside its references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nodedoctor.report.accept_page import HEADS, RatePage, accept_page
+from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html.markup import Markup, each_piece, element
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page of a `nodedoctor.accept/1` document."""
+    page = accept_page(document)
+    head = element(
+        "header",
+        element("h1", blocks.word(page.status), f" {page.headline}"),
+        element("p", page.when, class_="when"),
+        class_=f"head {page.status.value}",
+    )
+    heads = each_piece(element("th", name, scope="col") for name in ("", "rate", *HEADS, ""))
+    body = element("tbody", each_piece(map(_rate, page.rates)))
+    table = element("table", element("thead", element("tr", heads)), body, class_="rates")
+    return shell.page(
+        f"{page.status.word} {page.headline}"[:120],
+        head,
+        blocks.section("rates", "Rates", blocks.scroll(table, "rates") if page.rates else None),
+        *(
+            blocks.section(title.split()[0].lower(), title, element("ul", each_piece(map(_line, lines))))
+            for title, lines in page.lists
+        ),
+    )
+
+
+def _rate(rate: RatePage) -> Markup:
+    return element(
+        "tr",
+        element("td", blocks.word(rate.status) if rate.mark else None),
+        element("th", rate.title, scope="row"),
+        each_piece(element("td", figure) for figure in rate.figures),
+        element("td", rate.why, element("br"), element("span", rate.circumstances, class_="quiet")),
+    )
+
+
+def _line(text: str) -> Markup:
+    return element("li", text)

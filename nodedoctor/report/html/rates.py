@@ -1,0 +1,56 @@
+"""The rates of many nodes as a page: what most reach, who is slower, and a row a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nodedoctor.report.html import blocks, shell
+from nodedoctor.report.html.markup import Markup, each_piece, element
+from nodedoctor.report.rates_page import SLOW_MARK, NodeRow, RateColumn, rates_page
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page of a `nodedoctor.rates/1` document."""
+    page = rates_page(document)
+    head = element(
+        "header",
+        element("h1", blocks.word(page.status), f" {page.headline}"),
+        element("p", page.when, class_="when"),
+        class_=f"head {page.status.value}",
+    )
+    rates = _table(("rate", "usual", "slower than the others", "how"), map(_rate, page.columns))
+    names = ("", "node", *(column.title for column in page.columns), "")
+    nodes = _table(names, map(_node, page.nodes))
+    return shell.page(
+        f"{page.status.word} {page.headline}",
+        head,
+        blocks.section("rates", "Rates", blocks.scroll(rates, "rates") if page.columns else None),
+        blocks.section("nodes", "Nodes", blocks.scroll(nodes, "nodes") if page.nodes else None),
+    )
+
+
+def _table(names: Iterable[str], rows: Iterable[Markup]) -> Markup:
+    heads = element("tr", each_piece(element("th", name, scope="col") for name in names))
+    return element("table", element("thead", heads), element("tbody", each_piece(rows)), class_="rates")
+
+
+def _rate(column: RateColumn) -> Markup:
+    slow_nodes = each_piece((blocks.mark(slow_node, "warn") for slow_node in column.slow_nodes), between=" ")
+    cells = (column.usual, slow_nodes or "-", column.circumstances)
+    return element(
+        "tr", element("th", column.title, scope="row"), each_piece(element("td", c) for c in cells)
+    )
+
+
+def _node(row: NodeRow) -> Markup:
+    return element(
+        "tr",
+        element("td", blocks.word(row.status)),
+        element("th", row.host, scope="row"),
+        each_piece(
+            element("td", blocks.mark(cell, "warn") if cell.endswith(SLOW_MARK) else cell)
+            for cell in row.figures
+        ),
+        element("td", row.why),
+    )
