@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from nodedoctor.engine.recording import LARGEST, Snapshot
 from nodedoctor.intake.convert import CONVERTED
+from nodedoctor.intake.long_texts import LongText
 from nodedoctor.intake.split import Piece
 from nodedoctor.model import Observation
+from nodedoctor.probes.kernel.kernel_log import shorten
 from nodedoctor.record import record
 from nodedoctor.triage.identity.world import short_host
 
@@ -73,10 +75,24 @@ def counting(pieces: list[Piece]) -> list[Piece]:
 
 def _observation(probe: str, pieces: list[Piece]) -> Observation:
     used = counting(pieces)
+    if probe == "kernel-log":
+        return _kernel_log(used)
     convert = CONVERTED.get(probe)
     text = convert(used) if convert else "".join(piece.text for piece in used)
+    cut = any(piece.cut for piece in used)
     argv = tuple(used[0].shape.tool.split()[:6])
     too_long = len(text) > LARGEST // 4
     return Observation(
-        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=too_long
+        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=cut or too_long
     )
+
+
+def _kernel_log(pieces: list[Piece]) -> Observation:
+    """All parts of the kernel's log, without what the probe on the node would have left out."""
+    log = LongText(is_kernel=True)
+    for piece in pieces:
+        log.add(piece.text.encode("utf-8", "replace"))
+    text, shortened = shorten(log.data())
+    cut = shortened or log.is_cut or any(piece.cut for piece in pieces)
+    argv = tuple(pieces[0].shape.tool.split())
+    return Observation("kernel-log", text=text.decode("utf-8", "replace"), rc=0, argv=argv, truncated=cut)

@@ -237,7 +237,8 @@ SHAPES: tuple[Shape, ...] = (
         "sudo lspci -vv",
         "pci",
         "pciutils 3.5 to 3.14, lspci.c",
-        body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]",
+        body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]"
+        r"|[0-9a-f]{2,3}:(?: [0-9a-f]{2}){1,16}$",
         joins=True,
     ),
     by_lines(
