@@ -10,7 +10,7 @@ from nodedoctor.intake.long_texts import LongText
 from nodedoctor.intake.split import Piece
 from nodedoctor.model import Observation
 from nodedoctor.probes.kernel.kernel_log import shorten
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.triage.identity.world import short_host
 
 COPY = 0.5
@@ -43,6 +43,22 @@ def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
     elif nameless:
         nodes[""] = nameless
     return nodes
+
+
+def readable(outputs: list[NodeOutput]) -> list[NodeOutput]:
+    """The outputs of a node; one of which only lines were pasted, too few to be read, has no probe."""
+    whole = {
+        item.piece.shape.probe
+        for item in outputs
+        if item.piece.shape.needs is None or item.piece.shape.needs.search(item.piece.text)
+    }
+    return [item if item.piece.shape.probe in whole else _part(item) for item in outputs]
+
+
+def _part(item: NodeOutput) -> NodeOutput:
+    shape = item.piece.shape
+    part = replace(shape, probe="", what=f"lines of {shape.what}, without what they are of")
+    return replace(item, piece=replace(item.piece, shape=part))
 
 
 def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:

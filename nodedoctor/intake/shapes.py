@@ -11,6 +11,7 @@ from nodedoctor.intake.verdict_shapes import VERDICT_SHAPES
 
 _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
+_NAMES_GPU = r"^\s*(?:GPU \d{1,3}: |NVML: |Device does not)"
 _MATRIX = (
     r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
     r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
@@ -108,6 +109,17 @@ SHAPES: tuple[Shape, ...] = (
         body=_MATRIX,
         first=True,
     ),
+    by_lines(
+        ("GPU",),
+        FRONT
+        + r"[ \t]{0,20}GPU\d{1,3}(?:[ \t]{1,20}(?:X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS)\b){2,80}[^\n]{0,400}$",
+        "a row of nvidia-smi topo -m",
+        "nvidia-smi-topo",
+        "nvidia-smi topo -m",
+        "gpu",
+        NVIDIA_SMI,
+        body=_MATRIX,
+    ),
     by_head(
         "Link ",
         r"Link \d+(?:: (?:Tx|Rx|Replay|Recovery|CRC|Data|ECC|Malformed|Buffer"
@@ -120,6 +132,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=_LINKS,
         joins=True,
+        needs=_NAMES_GPU,
     ),
     by_head(
         ("Link ", "Nvlink"),
@@ -132,6 +145,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=_LINKS,
         joins=True,
+        needs=_NAMES_GPU,
     ),
     by_head(
         "Link ",

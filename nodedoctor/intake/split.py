@@ -338,5 +338,6 @@ def _is_of(shape: Shape, line: str) -> bool:
     return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
 
 
-_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env",)}
+_MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
+_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env",), "nvidia-smi-topo": _MATRICES}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

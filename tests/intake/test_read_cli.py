@@ -91,6 +91,14 @@ def test_one_paste_says_what_it_shows_and_what_would_decide_the_rest():
     assert "nvidia-smi nvlink -s" not in told["next"]
 
 
+def test_lines_of_links_without_their_gpu_only_say_what_they_are():
+    code, told = read("-", text="\t Link 2: <inactive>\n\t Link 3: 26.562 GB/s\n")
+    assert (code, probes(told), told["report"]) == (3, [None], None)
+    assert told["recognised"][0]["what"].startswith("lines of nvidia-smi nvlink -s")
+    code, told = read("-", text=f"{NVLINK}\n1\n2\n3\n4\n\t Link 2: <inactive>\n")
+    assert set(probes(told)) == {"nvidia-smi-nvlink"}
+
+
 def test_a_job_and_a_node_are_judged_together(tmp_path: Path):
     (tmp_path / "job.log").write_text(JOB)
     (tmp_path / "smi.txt").write_text(PASTES["nvidia-smi"])
