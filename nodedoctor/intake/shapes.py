@@ -335,20 +335,33 @@ SHAPES: tuple[Shape, ...] = (
     by_head(
         (
             "Collecting environment",
-            "PyTorch version:",
+            "PyTorch version",
+            "  System Info",
             "Versions of relevant libraries",
             "[pip3] ",
             "[conda] ",
             "CUDA used to build PyTorch",
         ),
-        r"(?:Collecting environment information|PyTorch version: |CUDA used to build PyTorch: "
-        r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
+        r"(?:Collecting environment information|PyTorch version {0,20}: |CUDA used to build PyTorch {0,20}: "
+        r"|System Info[ \t]{0,20}\n[^\n]{0,160}?={10,40}|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
         "torch's report of its environment",
         "collect-env",
         "python -m torch.utils.collect_env",
         "stack",
-        "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py",
+        "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py; vllm-project/vllm 0.9 to 0.20",
         body=rf"{KEY_VALUE}|\[(?:pip|conda)|GPU \d+: ",
+    ),
+    by_head(
+        ("sgl_kernel: ", "CUDA Driver Version", "NVCC: ", "CUDA_HOME: ", "sglang: "),
+        r"(?:Python: 3\.[^\n]{1,200}\n(?:[^\n]{0,200}\n){0,3}?)?(?:CUDA available: |CUDA_HOME: |NVCC: "
+        r"|CUDA Driver Version|PyTorch: |sglang: |sgl_kernel: )",
+        "SGLang's report of its environment",
+        "collect-env",
+        "python -m sglang.check_env",
+        "stack",
+        "sgl-project/sglang 0.3 to 0.5, check_env.py",
+        body=r"(?:[\w.-]{2,40}|GPU [\d,]{1,200}(?: Compute Capability)?|[A-Z]\w{2,12} [\w ]{2,30}"
+        r"|ulimit soft): ?",
     ),
     by_head(
         "Package",
