@@ -343,7 +343,8 @@ SHAPES: tuple[Shape, ...] = (
             "CUDA used to build PyTorch",
         ),
         r"(?:Collecting environment information|PyTorch version {0,20}: |CUDA used to build PyTorch {0,20}: "
-        r"|System Info[ \t]{0,20}\n[^\n]{0,160}?={10,40}|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
+        r"|System Info[ \t]{0,20}\n[^\n]{0,160}?={10,40}"
+        r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
         "torch's report of its environment",
         "collect-env",
         "python -m torch.utils.collect_env",
