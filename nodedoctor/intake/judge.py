@@ -12,7 +12,7 @@ from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
-from nodedoctor.intake.outputs import NodeOutput, by_node, readable, snapshot_of
+from nodedoctor.intake.outputs import NodeOutput, by_folder, by_node, readable, snapshot_of
 from nodedoctor.intake.split import Parts, split
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
@@ -108,7 +108,7 @@ def read(
     for unit in units(paths, reading.notes, stdin, at):
         room -= _sort(unit, pile, reading, room)
     _close_bundles(pile, reading)
-    for name, found in by_node(pile.outputs).items():
+    for name, found in by_node(by_folder(pile.outputs)).items():
         outputs = readable(found)
         _recognise(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):

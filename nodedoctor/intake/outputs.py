@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from nodedoctor.engine.recording import LARGEST, Snapshot
 from nodedoctor.intake.convert import CONVERTED
@@ -24,6 +25,44 @@ class NodeOutput:
     piece: Piece
     name: str
     bundle: str = ""
+
+
+def by_folder(outputs: list[NodeOutput]) -> list[NodeOutput]:
+    """The outputs, those of no name as their folder's where several folders show GPUs: each is a node.
+
+    A node has its GPUs shown once. Where the same output lies in two folders, these are of two nodes, or of
+    one at two times; outputs that are sorted into folders by their kind stay together.
+    """
+    loose = [item for item in outputs if not item.bundle and not item.piece.host]
+    folders: dict[str, set[tuple[str, ...]]] = {}
+    for item in loose:
+        if item.piece.shape.first and item.piece.shape.about == "gpu":
+            folders.setdefault(item.piece.shape.probe, set()).add(_folder(item.name))
+    twice = [folder for found in folders.values() if len(found) > 1 for folder in found]
+    if not twice:
+        return outputs
+    above = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*twice, strict=False))]
+    names: dict[str, str] = {}  # a prompt in one of its outputs names the node better than its folder
+    for item in outputs:
+        if item.piece.host and not item.bundle and (own := _below(above, item)):
+            names.setdefault(own, item.piece.host)
+    return [
+        replace(item, piece=replace(item.piece, host=names.get(own, own)))
+        if not item.bundle and not item.piece.host and (own := _below(above, item))
+        else item
+        for item in outputs
+    ]
+
+
+def _below(above: list[str], item: NodeOutput) -> str:
+    """The folder right below one in which an output lies; "" where it lies elsewhere."""
+    folder = _folder(item.name)
+    return folder[len(above)] if len(folder) > len(above) and [*folder[: len(above)]] == above else ""
+
+
+def _folder(name: str) -> tuple[str, ...]:
+    """The folder of a file, in an archive or not, as its parts."""
+    return tuple(name.replace("!", "/").split("/")[:-1])
 
 
 def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:

@@ -17,7 +17,7 @@ LOOSE = rf"\A(?:{KEY_VALUE})"
 
 FRONT = (
     r"^(?P<front>(?:[>|] ?){0,12}(?:[\w.-]{1,64}: |\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
-    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
+    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO | std(?:out|err) [FP] ))"
 )
 """Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
 

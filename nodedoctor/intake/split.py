@@ -28,7 +28,7 @@ LONGEST_LINE = 4096
 LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
 
-_FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:```|~~~)[\w+-]*\s*$")
+_FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:`{3,8}|~{3,8})[\w+-]*\s*$")
 _MARKS = r"$#%>\u276f"
 """How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
 _PROMPT = re.compile(

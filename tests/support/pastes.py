@@ -286,6 +286,7 @@ WAYS: dict[str, Callable[[str], str]] = {
     "behind a logger's prefix": _each("2026-01-01 12:00:{0:02d},123 INFO [node7] "),
     "in the journal": _each("Jan 05 09:{0:02d}:21 gpu-7 collect[123]: "),
     "with times of kubectl": _each("2026-01-05T09:{0:02d}:21.123456789Z "),
+    "as containerd keeps it": _each("2026-01-05T09:{0:02d}:21.123456789Z stderr F "),
     "behind a node's name": _each("gpu-7: "),
     "behind a rank": _each("[rank3]: "),
     "behind a task of srun": _each("3: "),

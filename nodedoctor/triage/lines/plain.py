@@ -45,4 +45,5 @@ def plain_text(text: str) -> str:
         text = _COLOUR.sub("", text) if "\x1b" in text else text
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
-    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "`" else text
+    quoted = len(text) > 2 and text[0] == text[-1] == "`" and text.strip("`")  # and no fence
+    return text[1:-1] if quoted else text
