@@ -16,6 +16,8 @@ from nodedoctor.wording import comma_list, count_with_noun, numbered, singular_o
 
 MESH_LINKS = 4
 """NVLinks per pair from which a matrix is a board's: fewer are bridges, or meshes unlike by pair (V100)."""
+WIRED = 6
+"""NVLinks per pair at most without a switch: three others share 18 (GB200 and H100 of four GPUs)."""
 _WHOLE = (4, 8, 16)
 """GPUs of a complete board."""
 _NEAR = ("PIX", "PXB")
@@ -189,9 +191,23 @@ def _strange(cells: Mapping[_Pair, str], expected: frozenset[str]) -> Iterator[F
             subject = f"pair:{_number(a)}-{_number(b)}"
             yield Finding.warn(f"{token}: no path reported", subject=subject, evidence=_lines({a}), fix=_FIX)
     known = {board.topo_token for board in platforms()}
-    if expected and len(cells) > 12 and not expected & known:
-        summary = f"all pairs are {', '.join(expected)}, as on no known board: links may be down on every GPU"
-        yield Finding.warn(summary, evidence=_lines({a for a, _ in cells}), fix=_FIX)
+    if expected and not expected & known and (len(cells) > 12 or _too_many_to_be_wired(expected)):
+        yield _on_no_board(", ".join(expected), sorted({a for a, _ in cells}, key=_number))
+
+
+def _on_no_board(token: str, rows: list[str]) -> Finding:
+    """A number of links that no board has between its GPUs, in the rows that were read."""
+    if len(rows) > 1:
+        summary = f"all pairs are {token}, as on no known board: links may be down on every GPU"
+        return Finding.warn(summary, evidence=_lines(set(rows)), fix=_FIX)
+    summary = f"{token} to all others, as on no known board: links may be down"
+    subject = f"gpu:{_number(rows[0])}"
+    return Finding.warn(summary, subject=subject, evidence=_lines(set(rows)), fix=_FIX)
+
+
+def _too_many_to_be_wired(tokens: frozenset[str]) -> bool:
+    """Whether these are more links than GPUs have to each other without a switch."""
+    return any(int(found[1]) > WIRED for token in tokens if (found := _NVLINK.fullmatch(token)))
 
 
 def _incomplete(

@@ -15,12 +15,14 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "gpud-scan": (look("gpud scan"), look("nodedoctor")),
     "ibdiagnet": (look("nodedoctor ib"),),
     "health-validation": (look("nodedoctor"),),
+    "nvrx-health": (look("nodedoctor"),),
+    "nvcre-report": (look("nodedoctor"),),
 }
 
 
 @check("tools.verdicts", "Verdicts of other health tools", tags={"deep"})
 def verdicts(tools: OtherTools) -> Iterator[Finding]:
-    """Pasted outputs of dcgmi health, mlxlink, kubectl describe node, gpud, ibdiagnet, Health Validation.
+    """Pasted outputs of dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, Health Validation, NVRx, NVCRE.
 
     Why: each of them sees something that nodedoctor may not have been shown.
     Fix disturbs: nothing.

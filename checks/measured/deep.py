@@ -24,13 +24,26 @@ _DIAG = Fix(
 )
 
 
+_DEPLOYED = Fix(
+    "Do what DCGM says: this test is of software and settings, and no reason for RMA.",
+    (look("dcgmi diag -r 1 -v"),),
+    "config",
+    "nothing",
+    "nodedoctor deep.dcgm",
+    "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
+)
+_OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom")
+"""Tests of the category Deployment that are of a GPU all the same (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
+
+
 @check("deep.dcgm", "DCGM diagnostic", tags={"gpu", "deep"})
 def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     """The table of `dcgmi diag -r 2`, or its document (`-j`).
 
     Why: it tests memory and PCIe under load, and finds faults that no counter shows.
     Fix disturbs: every job on the node while it is drained.
-    Judges: FAIL for each test of the diagnostic that failed, WARN for one that ended otherwise.
+    Judges: FAIL for each test of the diagnostic that failed, WARN for one that ended otherwise, or that is of
+    software and settings (Deployment).
     Fix: Follow DCGM's own advice for the failed test; drain the node first.
     Threshold: DCGM's own limits (`dcgmi diag -r 2`).
     False positives: A GPU in use while the test runs.
@@ -38,9 +51,12 @@ def dcgm(diag: DcgmDiag) -> Iterator[Finding]:
     bad = [test for test in diag.results if test.result in ("Fail", "Warn")]
     for test in bad:
         said = [Evidence("dcgmi-diag", test.quote)] if test.quote else []
-        judge = Finding.fail if test.result == "Fail" else Finding.warn
-        summary = f"{test.name}: {test.result} {test.entities}".strip()
-        yield judge(summary, subject=f"test:{test.name}", evidence=said, fix=_DIAG)
+        deployed = test.category == "Deployment" and test.name not in _OF_HARDWARE
+        judge = Finding.fail if test.result == "Fail" and not deployed else Finding.warn
+        words = f": {test.words}" if test.words else ""
+        summary = f"{test.name}: {test.result} {test.entities}".strip() + words
+        fix = _DEPLOYED if deployed else _DIAG
+        yield judge(summary, subject=f"test:{test.name}", evidence=said, fix=fix)
     if not bad:
         yield Finding.ok(f"{sum(test.result == 'Pass' for test in diag.results)} tests passed")
 

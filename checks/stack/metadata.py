@@ -1,5 +1,6 @@
 """Are the requirements met that packages have of each other, and where did torch come from?"""
 
+import re
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
@@ -8,9 +9,9 @@ from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.system_packages import SystemPackages
 from nodedoctor.facts.stack.interpreter import TargetPython
-from nodedoctor.facts.stack.packages import Wanted
+from nodedoctor.facts.stack.packages import Package, Wanted
 from nodedoctor.facts.stack.pins import is_wheel_of
-from nodedoctor.facts.stack.places import package_said, requirement_said
+from nodedoctor.facts.stack.places import package_said, requirement_said, torch_said
 from nodedoctor.facts.stack.requirements import Requirement, requirement, requirements
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
@@ -21,20 +22,29 @@ from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 DISTURBS = "jobs that use this Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
 _ON_TORCH = ("torchvision", "torchaudio", "xformers", "vllm", "bitsandbytes", "deepspeed")
+_RELEASE = re.compile(r"\d+\.\d+\.\d+(?:\+(?:cu|rocm)[\d.]+)?")
+_COMPILED = ("torchtext", "torch-tensorrt")
+"""Compiled against one torch, built by images themselves, and judged by no check of their own."""
+_SOURCE_BUILD = re.compile(r"0\.0\.0|\d+\.\d+(?:\.\d+)?a0(?:\+[\w.]+)?")
+"""How setup.py of pytorch/text and of pytorch/TensorRT names what is no release and no nightly build."""
 APT = "/usr/lib/python3/dist-packages"
 
 
 @check("stack.metadata", "Package requirements", tags={"fast"})
-def metadata(target: TargetPython) -> Iterator[Finding]:
+def metadata(target: TargetPython, torch: Torch | None) -> Iterator[Finding]:
     """Requirements of training-related packages on other packages, from their metadata.
 
     Why: pip replaces a shared dependency for one package and breaks another; it fails only at import.
     Fix disturbs: jobs that use this Python environment.
-    Judges: WARN when an installed package's requirement is not met.
+    Judges: WARN when an installed package's requirement is not met, or packages that an image built for its
+    own torch stand beside a release of torch.
     Fix: Install the versions that the package asks for.
-    Threshold: The packages' own metadata.
+    Threshold: The packages' own metadata; the versions of source builds (0.16.0a0, 0.0.0).
     False positives: Requirements that a package lists and does not need.
     """
+    left = _left_behind(target, torch)
+    if left and torch:
+        yield _over_an_image(target, torch, left)
     names = list(dict.fromkeys(package.name for package in target.packages if package.requires))
     count = 0
     for name in names:
@@ -50,6 +60,35 @@ def metadata(target: TargetPython) -> Iterator[Finding]:
             f"{count_with_noun(count, 'requirement')} of {count_with_noun(len(names), 'package')} met",
             subject="count",
         )
+
+
+def _left_behind(target: TargetPython, torch: Torch | None) -> list[Package]:
+    """Packages compiled for a torch that an image brought, where a release was installed over it."""
+    if torch is None or not _RELEASE.fullmatch(torch.version):
+        return []
+    return [
+        package
+        for name in _COMPILED
+        if (package := target.package(name)) and _SOURCE_BUILD.fullmatch(package.version)
+    ]
+
+
+def _over_an_image(target: TargetPython, torch: Torch, left: list[Package]) -> Finding:
+    packages = comma_list([str(package) for package in left])
+    were = singular_or_plural(len(left), "was", "were")
+    return Finding.warn(
+        f"{packages} {were} built for another torch than {torch.version}, which is over an image's own",
+        subject="build:torch",
+        evidence=[*package_said(target, *left), *torch_said(target, "version")],
+        fix=Fix(
+            "Use the image's own torch, or an image without torch: beside a second one its libraries (NCCL, "
+            "HPC-X) may be loaded first.",
+            (target.listing(),),
+            "config",
+            DISTURBS,
+            "nodedoctor stack.metadata",
+        ),
+    )
 
 
 def _judged_elsewhere(found: Requirement) -> bool:

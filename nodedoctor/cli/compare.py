@@ -56,7 +56,7 @@ def document_of(path: Path) -> Report:
         except CompareError as error:
             from nodedoctor.intake.hint import read_instead
 
-            hint = read_instead(str(path)) if os.path.isfile(path) else ""
+            hint = read_instead(str(path))
             raise CompareError(f"{path}: not a report: {hint}" if hint else str(error)) from None
     import asyncio
 

@@ -212,9 +212,9 @@ def _with_hint(error: NodeDoctorError, arguments: argparse.Namespace) -> str | N
     path = next(
         (word for word in arguments.checks if f" {word!r}" in str(error) and os.path.exists(word)), ""
     )
-    if path and (hint := describe_file(path)):
+    if path and (hint := describe_file(path, folders=True)):
         return f"{path}: not a check: {hint}"
-    if not path and arguments.replay and os.path.isfile(arguments.replay):
+    if not path and arguments.replay:
         hint = describe_file(arguments.replay)
         if hint and "--replay" not in hint:  # a recording that is refused is one
             return f"{arguments.replay}: not a recorded node: {hint}"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from nodedoctor.errors import NodeDoctorError
 
 if TYPE_CHECKING:
     from nodedoctor.intake.inputs import Unit
@@ -19,9 +23,35 @@ LOOKED_AT = 1 << 20
 """Bytes of a file by which it is recognised here; ours."""
 
 
-def describe_file(path: str) -> str:
-    """What a file or folder is and which command reads it; "" for what none does."""
-    if hint := read_instead(path):
+STALLED, LONGEST = 3.0, 10.0
+"""Seconds that a file may be silent, and that it may take, for a hint: the error is said without it. Ours."""
+
+
+def describe_file(path: str, *, folders: bool = False) -> str:
+    """What a file is and which command reads it; "" for what none does, and for what does not answer."""
+    return _in_time(lambda: _description(path) if folders or os.path.isfile(path) else "")
+
+
+def read_instead(path: str, *, wholly: bool = False) -> str:
+    """`it is X; nodedoctor read PATH judges it` for a file of outputs; "" for anything else.
+
+    With `wholly` only where it holds nothing but outputs.
+    """
+    return _in_time(lambda: _of_outputs(path, wholly=wholly) if os.path.isfile(path) else "")
+
+
+def _in_time(work: Callable[[], str]) -> str:
+    """A hint that a process of its own found: a file may hang, or unpack without an end."""
+    from nodedoctor.intake.reader_process import read_in_fork
+
+    try:
+        return read_in_fork(lambda at: work(), STALLED, LONGEST)
+    except NodeDoctorError:
+        return ""
+
+
+def _description(path: str) -> str:
+    if hint := _of_outputs(path):
         return hint
     unit = _first_unit(path)
     if unit is None:
@@ -30,11 +60,7 @@ def describe_file(path: str) -> str:
     return _READERS.get(unit.kind, document).format(shlex.quote(path))
 
 
-def read_instead(path: str, *, wholly: bool = False) -> str:
-    """`it is X; nodedoctor read PATH judges it` for a file of outputs; "" for anything else.
-
-    With `wholly` only where it holds nothing but outputs.
-    """
+def _of_outputs(path: str, *, wholly: bool = False) -> str:
     from nodedoctor.intake.split import split
 
     unit = _first_unit(path)
@@ -51,7 +77,7 @@ def read_instead(path: str, *, wholly: bool = False) -> str:
 
 
 def _first_unit(path: str) -> Unit | None:
-    """The first text or document behind a path; None where nothing can be read."""
+    """The first text or document behind a path; None where there is none."""
     from nodedoctor.intake.inputs import Unreadable, units
 
     try:

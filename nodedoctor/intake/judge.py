@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
-from nodedoctor.intake.outputs import NodeOutput, by_node, snapshot_of
-from nodedoctor.intake.sections import screened
+from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
+from nodedoctor.intake.outputs import NodeOutput, by_folder, by_node, readable, snapshot_of
 from nodedoctor.intake.split import Parts, split
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nodedoctor.engine.recording import Snapshot
     from nodedoctor.engine.session import Session
 
-OUTPUTS_AT_MOST = 128 << 20
+OUTPUTS_AT_MOST = 64 << 20
 """Bytes of outputs that are kept; ours: a bug report's sections have a few megabytes."""
 LOOKED_AT = 1 << 20
 """Characters of a text in which there must be an output, for others to be looked for behind them; ours."""
@@ -108,7 +108,8 @@ def read(
     for unit in units(paths, reading.notes, stdin, at):
         room -= _sort(unit, pile, reading, room)
     _close_bundles(pile, reading)
-    for name, outputs in by_node(pile.outputs).items():
+    for name, found in by_node(by_folder(pile.outputs)).items():
+        outputs = readable(found)
         _recognise(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):
             bundle = outputs[0].bundle if name.startswith("bundle ") else ""
@@ -158,7 +159,8 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         )
         return 0
     for piece in parts.pieces:
-        output = replace(piece, host=piece.host or unit.host, line=piece.line + unit.line - 1)
+        line = piece.line + unit.line - 1
+        output = replace(piece, host=piece.host or unit.host, line=line, cut=unit.cut)
         pile.outputs.append(NodeOutput(output, unit.name, unit.node or unit.group))
     if f"/{SOS}/" in unit.name:
         pile.groups.add(unit.group)
@@ -172,9 +174,13 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
 
 def _parts(unit: Unit) -> Parts:
     """The outputs in a text. In a long one that begins as a job's log none is looked for further on."""
-    if unit.quiet or len(unit.text) <= LOOKED_AT:
-        return split(screened(unit.text) if unit.quiet else unit.text)
+    if unit.quiet:
+        return outputs_in(unit.text, is_cut=unit.cut)
+    if len(unit.text) <= LOOKED_AT:
+        return split(unit.text)
     begins = split(unit.text[:LOOKED_AT])
+    if len(begins.pieces) == 1 and (kernel_log := kernel_log_in(unit.text, begins)):
+        return kernel_log
     return split(unit.text) if begins.pieces else begins
 
 

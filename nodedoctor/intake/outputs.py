@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from nodedoctor.engine.recording import LARGEST, Snapshot
 from nodedoctor.intake.convert import CONVERTED
+from nodedoctor.intake.long_texts import LongText
 from nodedoctor.intake.split import Piece
 from nodedoctor.model import Observation
-from nodedoctor.record import record
+from nodedoctor.probes.kernel.kernel_log import shorten
+from nodedoctor.record import record, replace
 from nodedoctor.triage.identity.world import short_host
 
 COPY = 0.5
@@ -22,6 +25,44 @@ class NodeOutput:
     piece: Piece
     name: str
     bundle: str = ""
+
+
+def by_folder(outputs: list[NodeOutput]) -> list[NodeOutput]:
+    """The outputs, those of no name as their folder's where several folders show GPUs: each is a node.
+
+    A node has its GPUs shown once. Where the same output lies in two folders, these are of two nodes, or of
+    one at two times; outputs that are sorted into folders by their kind stay together.
+    """
+    loose = [item for item in outputs if not item.bundle and not item.piece.host]
+    folders: dict[str, set[tuple[str, ...]]] = {}
+    for item in loose:
+        if item.piece.shape.first and item.piece.shape.about == "gpu":
+            folders.setdefault(item.piece.shape.probe, set()).add(_folder(item.name))
+    twice = [folder for found in folders.values() if len(found) > 1 for folder in found]
+    if not twice:
+        return outputs
+    above = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*twice, strict=False))]
+    names: dict[str, str] = {}  # a prompt in one of its outputs names the node better than its folder
+    for item in outputs:
+        if item.piece.host and not item.bundle and (own := _below(above, item)):
+            names.setdefault(own, item.piece.host)
+    return [
+        replace(item, piece=replace(item.piece, host=names.get(own, own)))
+        if not item.bundle and not item.piece.host and (own := _below(above, item))
+        else item
+        for item in outputs
+    ]
+
+
+def _below(above: list[str], item: NodeOutput) -> str:
+    """The folder right below one in which an output lies; "" where it lies elsewhere."""
+    folder = _folder(item.name)
+    return folder[len(above)] if len(folder) > len(above) and [*folder[: len(above)]] == above else ""
+
+
+def _folder(name: str) -> tuple[str, ...]:
+    """The folder of a file, in an archive or not, as its parts."""
+    return tuple(name.replace("!", "/").split("/")[:-1])
 
 
 def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
@@ -41,6 +82,22 @@ def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
     elif nameless:
         nodes[""] = nameless
     return nodes
+
+
+def readable(outputs: list[NodeOutput]) -> list[NodeOutput]:
+    """The outputs of a node; one of which only lines were pasted, too few to be read, has no probe."""
+    whole = {
+        item.piece.shape.probe
+        for item in outputs
+        if item.piece.shape.needs is None or item.piece.shape.needs.search(item.piece.text)
+    }
+    return [item if item.piece.shape.probe in whole else _part(item) for item in outputs]
+
+
+def _part(item: NodeOutput) -> NodeOutput:
+    shape = item.piece.shape
+    part = replace(shape, probe="", what=f"lines of {shape.what}, without what they are of")
+    return replace(item, piece=replace(item.piece, shape=part))
 
 
 def snapshot_of(outputs: list[NodeOutput], name: str) -> Snapshot:
@@ -73,10 +130,24 @@ def counting(pieces: list[Piece]) -> list[Piece]:
 
 def _observation(probe: str, pieces: list[Piece]) -> Observation:
     used = counting(pieces)
+    if probe == "kernel-log":
+        return _kernel_log(used)
     convert = CONVERTED.get(probe)
     text = convert(used) if convert else "".join(piece.text for piece in used)
+    cut = any(piece.cut for piece in used)
     argv = tuple(used[0].shape.tool.split()[:6])
     too_long = len(text) > LARGEST // 4
     return Observation(
-        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=too_long
+        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=cut or too_long
     )
+
+
+def _kernel_log(pieces: list[Piece]) -> Observation:
+    """All parts of the kernel's log, without what the probe on the node would have left out."""
+    log = LongText(is_kernel=True)
+    for piece in pieces:
+        log.add(piece.text.encode("utf-8", "replace"))
+    text, shortened = shorten(log.data())
+    cut = shortened or log.is_cut or any(piece.cut for piece in pieces)
+    argv = tuple(pieces[0].shape.tool.split())
+    return Observation("kernel-log", text=text.decode("utf-8", "replace"), rc=0, argv=argv, truncated=cut)

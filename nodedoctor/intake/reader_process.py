@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 import os
 import pickle
@@ -34,8 +35,15 @@ class Crashed(NodeDoctorError):
     """How the reader ended without an answer."""
 
 
-def read_in_fork(work: Callable[[At], T], stalled: float = STALLED) -> T:
-    """What `work` returns or raises; Stalled where it waits for a file. `work` says which path it is at."""
+class TookTooLong(NodeDoctorError):
+    """How long a reader was given, in one line."""
+
+
+def read_in_fork(work: Callable[[At], T], stalled: float = STALLED, longest: float = math.inf) -> T:
+    """What `work` returns or raises; Stalled where it waits for a file, TookTooLong after `longest` seconds.
+
+    `work` says which path it is at.
+    """
     with mmap.mmap(-1, _PATH) as place:
         ours, theirs = os.pipe()
         pid = os.fork()
@@ -43,7 +51,7 @@ def read_in_fork(work: Callable[[At], T], stalled: float = STALLED) -> T:
             _answer_and_end(work, theirs, place)
         os.close(theirs)
         try:
-            data = _answer(ours, pid, place, stalled)
+            data = _answer(ours, pid, place, stalled, time.monotonic() + longest)
         finally:
             os.close(ours)
             status = _end(pid)
@@ -55,7 +63,7 @@ def read_in_fork(work: Callable[[At], T], stalled: float = STALLED) -> T:
     return value  # type: ignore[no-any-return]
 
 
-def _answer(pipe: int, pid: int, place: mmap.mmap, stalled: float) -> bytes:
+def _answer(pipe: int, pid: int, place: mmap.mmap, stalled: float, ends: float) -> bytes:
     data, busy, alive = bytearray(), -1, time.monotonic()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
@@ -65,6 +73,8 @@ def _answer(pipe: int, pid: int, place: mmap.mmap, stalled: float) -> bytes:
                 return bytes(data)
             data += more
             alive = time.monotonic()
+        elif time.monotonic() > ends:
+            raise TookTooLong("no answer in the time that was given")
         elif (ticks := _ticks(pid)) != busy:
             busy, alive = ticks, time.monotonic()
         elif time.monotonic() - alive > stalled:

@@ -10,19 +10,16 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from nodedoctor.intake.long_texts import LongText
+
 if TYPE_CHECKING:
     from nodedoctor.intake.inputs import Unit
 
 _RULE = b"_" * 20
 _HOST = re.compile(rb"^uname: \w+ ([\w.-]+) ", re.MULTILINE)
-_LONG = 8 << 20
-"""Bytes of a section that are kept, its end: the kernel's log has the newest messages there. Ours."""
 _CHUNK = 1 << 20
-SCREENED = 256 << 10
-"""Characters of a part of a bundle from which not each line is looked at; ours."""
-SAMPLE = 8 << 10
-"""Characters at the beginning by which such a part is recognised; ours."""
-_OF_KERNEL = (" kernel: ", "NVRM: ", "Xid (PCI")
+LONGEST_LINE = 1 << 20
+"""Bytes after which a line is cut: no output has such lines, and some dumps have no others. Ours."""
 
 
 def bug_report_sections(
@@ -31,18 +28,15 @@ def bug_report_sections(
     """Each section as a text of its own; the node is the bug report itself."""
     match = _HOST.search(head)
     host = match[1].decode() if match else ""
-    line, buffer = 1, bytearray()
+    line, section = 1, LongText()
     for chunk, at_end in _chunks(head, read):
-        buffer += chunk
-        if len(buffer) > 2 * _LONG:
-            position = buffer.rfind(b"\n", 0, len(buffer) - _LONG) + 1
-            line += buffer.count(b"\n", 0, position)
-            del buffer[:position]
+        section.add(chunk)
         if at_end:
-            text = buffer.decode("utf-8", "replace")
-            yield unit(name, "text", name, text, quiet=True, host=host, line=line)
-            line += buffer.count(b"\n") + 1
-            buffer.clear()
+            yield unit(
+                name, "text", name, section.text(), quiet=True, host=host, line=line, cut=section.is_cut
+            )
+            line += section.lines + 1
+            section = LongText()
 
 
 def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -52,6 +46,8 @@ def _chunks(head: bytes, read: Callable[[int], bytes]) -> Iterator[tuple[bytes, 
         more = read(_CHUNK)
         waiting += more
         end = waiting.rfind(b"\n") + 1 if more else len(waiting)
+        if not end and len(waiting) > LONGEST_LINE:
+            end = len(waiting)
         rest = 0
         for start, next_line in _rules(waiting, end):
             yield waiting[rest:start], True
@@ -71,23 +67,3 @@ def _rules(text: bytes, end: int) -> Iterator[tuple[int, int]]:
         if (at == 0 or text[at - 1 : at] == b"\n") and not text[at:next_line].strip(b"_ \t\r\n"):
             yield at, next_line
         at = text.find(_RULE, next_line, end)
-
-
-def screened(text: str) -> str:
-    """Of a long text that begins as no output does, the lines that may be the kernel's; all of a short one.
-
-    A bundle has the whole journal in it, and what other programs say is no output of a tool.
-    """
-    from nodedoctor.intake.split import split
-
-    if len(text) <= SCREENED or split(text[:SAMPLE]).pieces:
-        return text
-    lines: dict[int, str] = {}
-    for word in _OF_KERNEL:
-        at = text.find(word)
-        while at >= 0:
-            start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-            end = len(text) if end < 0 else end
-            lines[start] = text[start:end]
-            at = text.find(word, end)
-    return "\n".join(lines[start] for start in sorted(lines)) + "\n"

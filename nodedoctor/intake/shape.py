@@ -17,7 +17,7 @@ LOOSE = rf"\A(?:{KEY_VALUE})"
 
 FRONT = (
     r"^(?P<front>(?:[>|] ?){0,12}(?:[\w.-]{1,64}: |\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
-    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO ))"
+    r"|[^\n=]{0,40}\d\d:\d\d:\d\d[^\n=]{0,80}?(?:[\]:|Z] ?| INFO | std(?:out|err) [FP] ))"
 )
 """Prefixes of a line that is recognised by itself: quote marks, a node, a rank, a logger."""
 
@@ -44,6 +44,8 @@ class Shape:
     """Several copies are parts of one output, and not the same thing at different times."""
     foreign: int = 4
     """Lines in a row that are none of its own, from which it has ended: one may be a warning. Ours."""
+    needs: re.Pattern[str] | None = None
+    """What its probe cannot be read without; lines that were cut out of it only tell what they are."""
 
 
 def by_head(
@@ -58,11 +60,15 @@ def by_head(
     body: str = KEY_VALUE,
     first: bool = False,
     joins: bool = False,
+    needs: str = "",
 ) -> Shape:
     """An output that is recognised by how it begins."""
     literals = (literal,) if isinstance(literal, str) else literal
     pattern = regex(rf"\A(?:{body})")
-    return Shape(literals, regex(head), what, probe, tool, about, source, pattern, first=first, joins=joins)
+    return Shape(
+        literals, regex(head), what, probe, tool, about, source, pattern,
+        first=first, joins=joins, needs=regex(needs, re.MULTILINE) if needs else None,
+    )  # fmt: skip
 
 
 def by_lines(

@@ -11,6 +11,7 @@ from nodedoctor.intake.verdict_shapes import VERDICT_SHAPES
 
 _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
+_NAMES_GPU = r"^\s*(?:GPU \d{1,3}: |NVML: |Device does not)"
 _MATRIX = (
     r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
     r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
@@ -108,6 +109,17 @@ SHAPES: tuple[Shape, ...] = (
         body=_MATRIX,
         first=True,
     ),
+    by_lines(
+        ("GPU",),
+        FRONT
+        + r"[ \t]{0,20}GPU\d{1,3}(?:[ \t]{1,20}(?:X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS)\b){2,80}[^\n]{0,400}$",
+        "a row of nvidia-smi topo -m",
+        "nvidia-smi-topo",
+        "nvidia-smi topo -m",
+        "gpu",
+        NVIDIA_SMI,
+        body=_MATRIX,
+    ),
     by_head(
         "Link ",
         r"Link \d+(?:: (?:Tx|Rx|Replay|Recovery|CRC|Data|ECC|Malformed|Buffer"
@@ -120,6 +132,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=_LINKS,
         joins=True,
+        needs=_NAMES_GPU,
     ),
     by_head(
         ("Link ", "Nvlink"),
@@ -132,6 +145,7 @@ SHAPES: tuple[Shape, ...] = (
         NVIDIA_SMI,
         body=_LINKS,
         joins=True,
+        needs=_NAMES_GPU,
     ),
     by_head(
         "Link ",
@@ -237,7 +251,8 @@ SHAPES: tuple[Shape, ...] = (
         "sudo lspci -vv",
         "pci",
         "pciutils 3.5 to 3.14, lspci.c",
-        body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]",
+        body=r"\s+\S|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] |[A-Z][\w ]{1,30}[:<]"
+        r"|[0-9a-f]{2,3}:(?: [0-9a-f]{2}){1,16}$",
         joins=True,
     ),
     by_lines(
@@ -246,7 +261,8 @@ SHAPES: tuple[Shape, ...] = (
         r"(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]{0,63}?\d)[\w.-]{1,64}: "
         r"|\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
         r"|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
-        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )[ \t]{0,40}(?:> {0,4}){0,8}(?:"
+        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?(?:[\]:|Z]| std(?:out|err) [FP]) )"
+        r"[ \t]{0,40}(?:> {0,4}){0,8}(?:"
         r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
         r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
         r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
@@ -320,20 +336,34 @@ SHAPES: tuple[Shape, ...] = (
     by_head(
         (
             "Collecting environment",
-            "PyTorch version:",
+            "PyTorch version",
+            "  System Info",
             "Versions of relevant libraries",
             "[pip3] ",
             "[conda] ",
             "CUDA used to build PyTorch",
         ),
-        r"(?:Collecting environment information|PyTorch version: |CUDA used to build PyTorch: "
+        r"(?:Collecting environment information|PyTorch version {0,20}: |CUDA used to build PyTorch {0,20}: "
+        r"|System Info[ \t]{0,20}\n[^\n]{0,160}?={10,40}"
         r"|Versions of relevant libraries|\[(?:pip3?|conda)\] )",
         "torch's report of its environment",
         "collect-env",
         "python -m torch.utils.collect_env",
         "stack",
-        "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py",
+        "pytorch/pytorch 1.5 to 2.15, torch/utils/collect_env.py; vllm-project/vllm 0.9 to 0.20",
         body=rf"{KEY_VALUE}|\[(?:pip|conda)|GPU \d+: ",
+    ),
+    by_head(
+        ("sgl_kernel: ", "CUDA Driver Version", "NVCC: ", "CUDA_HOME: ", "sglang: "),
+        r"(?:Python: 3\.[^\n]{1,200}\n(?:[^\n]{0,200}\n){0,3}?)?(?:CUDA available: |CUDA_HOME: |NVCC: "
+        r"|CUDA Driver Version|PyTorch: |sglang: |sgl_kernel: )",
+        "SGLang's report of its environment",
+        "collect-env",
+        "python -m sglang.check_env",
+        "stack",
+        "sgl-project/sglang 0.3 to 0.5, check_env.py",
+        body=r"(?:[\w.-]{2,40}|GPU [\d,]{1,200}(?: Compute Capability)?|[A-Z]\w{2,12} [\w ]{2,30}"
+        r"|ulimit soft): ?",
     ),
     by_head(
         "Package",

@@ -28,7 +28,7 @@ LONGEST_LINE = 4096
 LONGEST_FRONT = 160
 """Characters in front of an output's line that may be a logger's; ours."""
 
-_FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:```|~~~)[\w+-]*\s*$")
+_FENCE = re.compile(r"(?:[>|#*] ?)*\s*(?:`{3,8}|~{3,8})[\w+-]*\s*$")
 _MARKS = r"$#%>\u276f"
 """How prompts end: those of sh, csh, PowerShell, and of themes for zsh."""
 _PROMPT = re.compile(
@@ -65,6 +65,8 @@ class Piece:
     host: str = ""
     command: str = ""
     """What was typed at the prompt, as `ethtool -S ens1`."""
+    cut: bool = False
+    """Whether lines of it were left out: it was too long."""
 
 
 @record
@@ -336,5 +338,6 @@ def _is_of(shape: Shape, line: str) -> bool:
     return bool(shape.body.match(line) or shape.body.match(line.lstrip()))
 
 
-_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env",)}
+_MATRICES = ("nvidia-smi-topo", "nvidia-smi-topo-p2p")
+_HOLDS = {"env": ("collect-env",), "pip-list": ("collect-env",), "nvidia-smi-topo": _MATRICES}
 """Lines that are an output by themselves elsewhere, and outputs that hold such lines."""

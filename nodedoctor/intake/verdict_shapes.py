@@ -126,6 +126,51 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         body=JSON_LINE,
         first=True,
     ),
+    by_head(
+        "START_",
+        r"START_(?:NODES|PORTS|LINKS|NODES_INFO|PM_INFO|CABLE_INFO|PM_DELTA|GENERAL_INFO_\w{1,20})"
+        r"[ \t]{0,20}\n[^\n]{0,160}?[A-Za-z]\w{1,40},",
+        "the tables of ibdiagnet",
+        "ibdiagnet-csv",
+        "sudo ibdiagnet (ibdiagnet2.db_csv)",
+        "rdma",
+        "ibdiagnet2.db_csv of MLNX_OFED 4 to 24 and UFM: sections between START_ and END_",
+        body=r"(?:START|END)_[A-Z0-9_]{2,60}\s*$|[^,\n]{1,200},",
+        joins=True,
+    ),
+    by_head(
+        '"categories"',
+        r'"categories"\s{0,4}:\s{0,4}\[[ \t]{0,9}(?:\n[^\n]{0,160}?)?\{[ \t]{0,9}'
+        r'(?:\n[^\n]{0,160}?)?"domain"',
+        "a report of NVIDIA Cluster Readiness Engine",
+        "nvcre-report",
+        "nvcrectl certification report NAME",
+        "cluster",
+        "NVIDIA/cluster-readiness-engine 0.7 to 0.13, pkg/report (CertReport)",
+        body=JSON_LINE,
+        first=True,
+    ),
+    by_lines(
+        (
+            "to recover.",
+            "to be drained.",
+            "Operating at reduced",
+            "NVL link ",
+            "link down counter",
+            "recovery action status",
+            "Health checks disabled: GPU",
+        ),
+        r"^(?P<front>[^\n]{0,160}?)"
+        r"(?:GPU \d{1,3}(?:: (?:Requires (?:a reset|a node reboot|peer-to-peer traffic) to "
+        r"|Operating at reduced capacity\. |NVL link \d{1,2} is in DISABLED|Unknown recovery action status: )"
+        r"| NIC/IB \S{1,40} link down counter has been incremented: )|Health checks disabled: GPU driver )"
+        r"[^\n]*$",
+        "the health checks of NVRx",
+        "nvrx-health",
+        "the log of ft_launcher, or of the in-process wrapper",
+        "gpu",
+        "NVIDIA/nvidia-resiliency-ext 0.4 to 0.7, shared_utils/health_check.py",
+    ),
     by_lines(
         ('"coll_perf"',),
         FRONT + r'\{"header": ?\{[^\n]{0,4000}"coll_perf": ?\{[^\n]{0,4000}\}[ \t]{0,20}$',

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import time
@@ -98,7 +97,7 @@ def _of_nodes(paths: list[str]) -> str:
     """What reads files in which there is nothing but outputs of nodes; "" where there is anything else."""
     from nodedoctor.intake.hint import read_instead
 
-    hints = [read_instead(path, wholly=True) if os.path.isfile(path) else "" for path in paths]
+    hints = [read_instead(path, wholly=True) for path in paths]
     return f"triage: {paths[0]}: not a job's log: {hints[0]}" if all(hints) else ""
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import jsonschema
 import pytest
 import smi_texts
-from pastes import DMESG, NVLINK, PASTES
+from pastes import DMESG, NVLINK, PASTES, SGLANG, VLLM
 
 REPOSITORY = Path(__file__).parents[2]
 JOB = Path(REPOSITORY / "docs/examples/dead-job.log").read_text(encoding="utf-8")
@@ -89,6 +89,25 @@ def test_one_paste_says_what_it_shows_and_what_would_decide_the_rest():
     assert "nothing else was in this paste" in told["headline"]
     assert "nvidia-smi -q" in told["next"]
     assert "nvidia-smi nvlink -s" not in told["next"]
+
+
+def test_lines_of_links_without_their_gpu_only_say_what_they_are():
+    code, told = read("-", text="\t Link 2: <inactive>\n\t Link 3: 26.562 GB/s\n")
+    assert (code, probes(told), told["report"]) == (3, [None], None)
+    assert told["recognised"][0]["what"].startswith("lines of nvidia-smi nvlink -s")
+    code, told = read("-", text=f"{NVLINK}\n1\n2\n3\n4\n\t Link 2: <inactive>\n")
+    assert set(probes(told)) == {"nvidia-smi-nvlink"}
+
+
+@pytest.mark.parametrize(("text", "torch"), [(SGLANG, "2.5.1+cu124"), (VLLM, "2.7.0+cu126")])
+def test_the_environment_as_servers_print_it_is_torchs(text: str, torch: str):
+    code, told = read("-", text=text)
+    assert (code, probes(told), told["unrecognised"]) == (0, ["collect-env"], [])
+    assert any(f"torch {torch}" in one for one in told["shows"])
+    assert told["report"]["causes"] == []
+    broken = text.replace("triton: 3.1.0", "triton: 2.0.0").replace("triton==3.3.0", "triton==2.0.0")
+    code, told = read("-", text=broken)
+    assert "stack.triton" in {cause["id"].partition("@")[0] for cause in told["report"]["causes"]}
 
 
 def test_a_job_and_a_node_are_judged_together(tmp_path: Path):

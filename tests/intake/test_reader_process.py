@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodedoctor.intake.inputs import At, Unreadable
-from nodedoctor.intake.reader_process import Crashed, Stalled, read_in_fork
+from nodedoctor.intake.reader_process import Crashed, Stalled, TookTooLong, read_in_fork
 
 
 def test_what_it_returns_and_what_it_raises_comes_back():
@@ -53,6 +53,17 @@ def test_a_reader_that_computes_is_waited_for():
         return rounds
 
     assert read_in_fork(work, stalled=1.2) > 0
+
+
+def test_a_reader_that_computes_has_an_end_where_one_is_given():
+    def work(at: At) -> None:
+        while True:
+            pass
+
+    begun = time.monotonic()
+    with pytest.raises(TookTooLong):
+        read_in_fork(work, longest=1.0)
+    assert time.monotonic() - begun < 10
 
 
 def test_a_reader_that_is_killed_is_no_answer():

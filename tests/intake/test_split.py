@@ -62,6 +62,14 @@ def test_a_piece_of_an_output_is_nothing_else(probe: str, first: int, length: in
     assert set(kinds(text[first : first + length])) <= {probe, "", *alike.get(probe, ())}
 
 
+@pytest.mark.parametrize("probe", PASTES)
+@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
+def test_a_fence_ends_an_output_and_is_nothing_itself(probe: str, fence: str):
+    parts = split(f"{fence}\n{PASTES[probe]}{fence}\nthank you all\n")
+    assert [piece.shape.probe for piece in parts.pieces] == [probe]
+    assert [line for _, line in parts.rest] == ["thank you all"]
+
+
 JOB_LINES = [
     "step 100: loss 2.31, 1.2 s/it",
     "gpu1:501:501 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.3.4<0>",

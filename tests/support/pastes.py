@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable
 
 import smi_texts
@@ -184,6 +185,49 @@ INSPECTOR = "".join(
     for rank in range(2)
 )
 
+NVRX = (
+    "[2026-01-05 10:00:00,123] [WARNING] [ft_launcher0@gpu-07] Health checks disabled: "
+    "GPU driver version r535 is older than required r570 for the GPU Recovery API.\n"
+)
+NVCRE = json.dumps(
+    {
+        "name": "nightly",
+        "platform": "aws",
+        "gpu": "h100",
+        "totalNodes": 2,
+        "categories": [{"domain": "communication", "variant": "all-reduce", "status": "Succeeded"}],
+        "failedNodes": [],
+        "result": "PASSED",
+    },
+    indent=2,
+)
+DB_CSV = (
+    "START_NODES\nNodeDesc,NumPorts,NodeType,ClassVersion,BaseVersion,SystemImageGUID,NodeGUID,PortGUID\n"
+    '"MF0;leaf-01:MQM9700/U1",65,2,1,1,0x900a840300a1b2c0,0x900a840300a1b2c0,0x900a840300a1b2c0\n'
+    '"gpu-07 mlx5_0",1,1,1,1,0xa088c20300d4e5f0,0xa088c20300d4e5f0,0xa088c20300d4e5f0\nEND_NODES\n\n'
+    "START_PM_INFO\nNodeGUID,PortGUID,PortNumber,LinkDownedCounter,SymbolErrorCounter\n"
+    "0x900a840300a1b2c0,0x900a840300a1b2c0,5,0,0\n0xa088c20300d4e5f0,0xa088c20300d4e5f0,1,0,0\nEND_PM_INFO\n"
+)
+SGLANG = (
+    "Python: 3.10.12 (main, Jan 17 2025, 14:35:34) [GCC 11.4.0]\nCUDA available: True\n"
+    "GPU 0,1: NVIDIA H100 80GB HBM3\nGPU 0,1 Compute Capability: 9.0\nCUDA_HOME: /usr/local/cuda\n"
+    "NVCC: Cuda compilation tools, release 12.4, V12.4.131\nCUDA Driver Version: 550.54.15\n"
+    "PyTorch: 2.5.1+cu124\nsglang: 0.4.4.post3\nsgl_kernel: 0.0.5.post4\nflashinfer: Module Not Found\n"
+    "triton: 3.1.0\ntransformers: 4.50.0\nzmq: 26.2.0\n"
+)
+VLLM = (
+    "==============================\n        System Info\n==============================\n"
+    "OS                           : Ubuntu 22.04.5 LTS (x86_64)\n\n"
+    "==============================\n       PyTorch Info\n==============================\n"
+    "PyTorch version              : 2.7.0+cu126\nIs debug build               : False\n"
+    "CUDA used to build PyTorch   : 12.6\nROCM used to build PyTorch   : N/A\n\n"
+    "==============================\n       CUDA / GPU Info\n==============================\n"
+    "Is CUDA available            : True\nCUDA runtime version         : 12.8.93\n"
+    "Nvidia driver version        : 570.86.15\n\n"
+    "==============================\nVersions of relevant libraries\n==============================\n"
+    "[pip3] nvidia-nccl-cu12==2.26.2\n[pip3] torch==2.7.0\n[pip3] triton==3.3.0\n"
+)
+
 PASTES: dict[str, str] = {
     "nvidia-smi": smi_texts.table(smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0")),
     "nvidia-smi-q": smi_texts.q([smi_texts.q_gpu("00000000:18:00.0", {"Product Name": smi_texts.H100})]),
@@ -216,6 +260,9 @@ PASTES: dict[str, str] = {
     "ibdiagnet": IBDIAGNET,
     "health-validation": VALIDATION,
     "nccl-inspector": INSPECTOR,
+    "nvrx-health": NVRX,
+    "nvcre-report": f"{NVCRE}\n",
+    "ibdiagnet-csv": DB_CSV,
 }
 """A paste of each probe."""
 
@@ -239,6 +286,7 @@ WAYS: dict[str, Callable[[str], str]] = {
     "behind a logger's prefix": _each("2026-01-01 12:00:{0:02d},123 INFO [node7] "),
     "in the journal": _each("Jan 05 09:{0:02d}:21 gpu-7 collect[123]: "),
     "with times of kubectl": _each("2026-01-05T09:{0:02d}:21.123456789Z "),
+    "as containerd keeps it": _each("2026-01-05T09:{0:02d}:21.123456789Z stderr F "),
     "behind a node's name": _each("gpu-7: "),
     "behind a rank": _each("[rank3]: "),
     "behind a task of srun": _each("3: "),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from nodedoctor.declare.registry import Command, Lane, Options, fact, probe, skipped
 from nodedoctor.facts.gpu.idle import idle, not_run
 from nodedoctor.facts.measured.bandwidth import PASSIVE
-from nodedoctor.facts.verdicts.verdict import in_json
+from nodedoctor.facts.verdicts.verdict import WORDS, in_json
 from nodedoctor.json_shapes import Json, as_list, loaded, mapping, part, parts, text, words
 from nodedoctor.model import Observation, Outcome, Unseen
 from nodedoctor.patterns import regex
@@ -18,6 +18,7 @@ DCGM, NVBANDWIDTH, NCCL_TESTS = "dcgmi-diag", "nvbandwidth", "all-reduce-perf"
 AFTER = ("nvml", "processes")
 
 _DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILINE)
+_DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,9}-{2,20}\+", re.MULTILINE)
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
@@ -68,12 +69,17 @@ def _absent(seen: Observation, tool: str) -> Unseen | None:
 
 @record
 class DcgmTest:
-    """One test of the diagnostic: Pass, Fail, Warn or Skip, for which entities, and where it says so."""
+    """One test of the diagnostic: Pass, Fail, Warn or Skip, for which entities, and where it says so.
+
+    `category` is Deployment for what tests software and settings; `words` are DCGM's own about a failure.
+    """
 
     name: str
     result: str
     entities: str = ""
     quote: str = ""
+    category: str = ""
+    words: str = ""
 
 
 @fact(DCGM)
@@ -94,16 +100,22 @@ class DcgmDiag:
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
     """The tests; below one, DCGM 4 has a row for each entity."""
     test: DcgmTest | None = None
+    categories = [(found.start(), found[1]) for found in _DCGM_CATEGORY.finditer(output)]
+    saying = False
     for row in _DCGM_ROW.finditer(output):
         name, value = row[1].strip(), row[2].strip()
+        category = next((name for at, name in reversed(categories) if at < row.start()), "")
         result = re.match(r"(Pass|Fail|Warn|Skip)\b[ -]*(.*)", value)
         entity = re.fullmatch(r"(\w[\w ]{0,20}\d): (?:Fail|Warn)", value)
         if name and result:
             if test:
                 yield test
-            test = DcgmTest(name, result[1], result[2], row[0].strip())
+            test = DcgmTest(name, result[1], result[2], row[0].strip(), category)
+            saying = False
         elif test and not name and entity:
             test = replace(test, entities=f"{test.entities} {entity[1]}".strip())
+        elif test and (saying := bool(re.match(r"Error|Warning", name)) or (saying and not name)):
+            test = replace(test, words=f"{test.words} {value}".strip()[:WORDS])
     if test:
         yield test
 
@@ -121,7 +133,9 @@ def _dcgm_document(output: str) -> Iterator[DcgmTest]:
             worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in statuses), "")
             if worst:
                 bad = [item for item in results if text(item, "status").title() == worst != "Pass"]
-                yield DcgmTest(text(test, "name"), worst, _entities(bad), _warning(bad, output))
+                told, kind = _warning(bad), text(category, "category")
+                quote = in_json(told, output)
+                yield DcgmTest(text(test, "name"), worst, _entities(bad), quote, kind, told[:WORDS])
 
 
 def _entities(results: Iterable[Json]) -> str:
@@ -133,13 +147,13 @@ def _entities(results: Iterable[Json]) -> str:
     return ", ".join(dict.fromkeys(names))[:80]
 
 
-def _warning(results: Iterable[Json], output: str) -> str:
+def _warning(results: Iterable[Json]) -> str:
     """The first of the words that DCGM adds to a result."""
     for item in results:
         for warning in as_list(item.get("warnings")):
             message = text(warning, "warning") if isinstance(warning, dict) else words(warning)
             if message:
-                return in_json(message, output)
+                return message
     return ""
 
 

@@ -55,6 +55,8 @@ def collect_env(seen: Observation) -> Pasted | None:
     """Read the report of torch's (or vLLM's) environment collector; None when it holds nothing of one."""
     lines = _lines(seen)
     values = {key: value for key, value in (_colon(line) for line in lines) if key}
+    if "PyTorch version" not in values and values.keys() & {"sglang", "sgl_kernel"}:
+        return _sglang(seen.probe, values)
     told = Pasted(
         source=seen.probe,
         packages=tuple(_distinct(_listed_packages(lines))),
@@ -68,6 +70,38 @@ def collect_env(seen: Observation) -> Pasted | None:
         environ={m.group(1): m.group(2).strip() for m in map(_VARIABLE.match, lines) if m},
     )
     return told if told.packages or told.torch or told.driver else None
+
+
+def _sglang(source: str, values: Mapping[str, str]) -> Pasted:
+    """What `python -m sglang.check_env` prints: versions as modules tell them, and the driver's."""
+    version = values.get("PyTorch", "")
+    cuda = re.search(r"\+cu(\d{2,3})(\d)$", version)
+    torch = {"version": version} if version else None
+    if torch and cuda:
+        torch["cuda"] = f"{cuda[1]}.{cuda[2]}"
+    packages = [
+        Package(canonical(name), value)
+        for name, value in {**values, "torch": version}.items()
+        if re.fullmatch(_NAME, name) and re.fullmatch(_VERSION, value)
+    ]
+    gpus = [
+        (number, name)
+        for key, name in values.items()
+        if re.fullmatch(r"GPU \d+(?:,\d+)*", key)
+        for number in key[4:].split(",")
+    ]
+    return Pasted(
+        source=source,
+        packages=tuple(_distinct(packages)),
+        torch=torch,
+        python=_first_number(values.get("Python", "")),
+        machine="x86_64",
+        toolkit=_first_number(values.get("NVCC", "").rpartition(" V")[2]),
+        driver=_first_number(values.get("CUDA Driver Version", "")),
+        gpus=tuple(name for _, name in sorted(gpus, key=lambda entry: int(entry[0]))),
+        cuda_available={"True": True, "False": False}.get(values.get("CUDA available", "")),
+        environ={"CUDA_HOME": values["CUDA_HOME"]} if values.get("CUDA_HOME", "None") not in _NOTHING else {},
+    )
 
 
 def pip_list(seen: Observation) -> Pasted | None:

@@ -56,7 +56,9 @@ def torch_said(target: TargetPython, *keys: str) -> list[Evidence]:
     if target.source == LIVE:
         return [reading(LIVE, f"torch.{key}") for key in keys]
     lines = [
-        quoted_like("collect-env", rf"^{_BUILD[key]}: .*") for key in keys if "collect-env" in target.source
+        quoted_like("collect-env", rf"^(?:{_BUILD[key]}[ \t]*|PyTorch): .*")
+        for key in keys
+        if "collect-env" in target.source
     ]
     torch = target.package("torch")
     return lines or (package_said(target, torch) if torch else [])
@@ -78,7 +80,7 @@ def toolkit_said(target: TargetPython) -> list[Evidence]:
     """The CUDA toolkit that extensions would be compiled with."""
     if target.source == LIVE:
         return [reading(LIVE, "toolkit.version"), reading(LIVE, "toolkit.home")]
-    return [quoted_like("collect-env", r"^CUDA runtime version: .*")]
+    return [quoted_like("collect-env", r"^(?:CUDA runtime version[ \t]*|NVCC): .*")]
 
 
 def _entry(target: TargetPython, package: Package) -> str:

@@ -45,11 +45,16 @@ LINES = "300000"
 SECONDS = 6.0
 LINE_FEED = b"\n"
 DENIED = re.compile(r"not permitted|[Pp]ermission|not seeing messages|must be root", re.ASCII)
-NUMBERS = re.compile(rb"[a-f]{0,40}[0-9][0-9a-f]*")
+DIGITS = b"0123456789abcdef"  # of times, addresses, counts
 OF_INTEREST = re.compile(
-    rb"NVRM|Xid|nvidia|NVIDIA|AER|DPC|PCIe|pciehp|Hardware Error|[Oo]ut of memory|Killed process|oom"
-    rb"|blocked for|lockup|LOCKUP|stall|segfault|protection fault|BUG:|Oops|panic|RIP:|Call Trace"
-    rb"|mlx[45]|bnxt_|NETDEV WATCHDOG|EDAC|emory failure|memory error|nfs: server|was evicted"
+    rb"NVRM|Xid|nvidia|NVIDIA|nv_peer_mem|AER|DPC|PCIe|pciehp|retraining|inaccessible"
+    rb"|Hardware Error|Machine Check|above threshold, cpu clock"
+    rb"|[Oo]ut of memory|Kill(?:ed)? process|oom|page allocation failure"
+    rb"|blocked for|lockup|LOCKUP|stall|detected expedited|segfault|protection| trap "
+    rb"|BUG|Oops|panic|RIP:|Call Trace"
+    rb"|mlx[45]|bnxt_|infiniband|efa 0|transmit timeout: |NETDEV WATCHDOG|table full, |table overflow|tcp_mem"
+    rb"|EDAC|emory failure|memory error|nfs: server|was evicted|Lustre|ceph: "
+    rb"|nvme |I/O error|medium error|md/raid|EXT4-fs|Aborting journal|XFS \(|BTRFS"
     rb"|DMAR|AMD-Vi|smmu|Linux version|\[nvidia|\[ib_"
 )
 
@@ -178,15 +183,21 @@ def shorten(text: bytes) -> tuple[bytes, bool]:
     """
     if len(text) <= TEXT_BYTES:
         return text, False
-    lines = [line for line in text.splitlines(True) if OF_INTEREST.search(line)]
+    lines = text.splitlines(True)
     seen: dict[bytes, int] = {}
     kept: list[bytes] = []
-    left = sum(map(len, lines))
+    left = len(text)
     for line in lines:
-        shape = NUMBERS.sub(b"", line)
-        seen[shape] = seen.get(shape, 0) + 1
-        if seen[shape] <= SAME_SHAPE or left <= LATEST_BYTES:
-            kept.append(line)
+        shape = line.translate(None, DIGITS)
+        count = seen.get(shape)
+        if count is None:  # a storm is searched once, and not line by line
+            count = 0 if OF_INTEREST.search(line) else -1
+        if count >= 0:
+            seen[shape] = count = count + 1
+            if count <= SAME_SHAPE or left <= LATEST_BYTES:
+                kept.append(line)
+        else:
+            seen[shape] = count
         left -= len(line)
     return b"".join(kept)[-TEXT_BYTES:], True
 

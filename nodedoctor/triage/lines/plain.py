@@ -49,4 +49,5 @@ def plain_text(text: str) -> str:
         text = _LINK.sub(r"\1", text)
     if "**" in text:
         text = _BOLD.sub(r"\1", text)
-    return text[1:-1] if len(text) > 2 and text[0] == text[-1] == "`" else text
+    quoted = len(text) > 2 and text[0] == text[-1] == "`" and text.strip("`")  # and no fence
+    return text[1:-1] if quoted else text

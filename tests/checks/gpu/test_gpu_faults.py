@@ -145,6 +145,23 @@ def test_an_odd_cell_or_row_of_the_matrix_is_named(name: str, tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize("links", range(1, 19))
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_number_of_links_that_no_board_has_is_told_also_of_one_row(links: int, alone: bool, tmp_path: Path):
+    """Wired without a switch, GPUs have few links to each other."""
+    cells = [[f"NV{links}" for _ in range(4)] for _ in range(4)]
+    text = topo(cells)
+    if alone:
+        text = "".join(line for line in text.splitlines(True) if line.startswith("GPU2\t"))
+    report = replay(tmp_path, {"nvidia-smi-topo": text})
+    result = next(result for result in report.results if result.check == "topo.matrix")
+    known = links <= 6 or links in (8, 12, 18)
+    assert [f.subject for f in result.findings if f.status.value in ("warn", "fail")] == (
+        [] if known else ["gpu:2"] if alone else [""]
+    )
+    assert any(f.subject == "topo:rows" for f in result.findings) == alone
+
+
 def test_a_board_whose_nvlinks_are_all_missing(fake_nvml: Fake, tmp_path: Path):
     report = replay(tmp_path, {"nvml": nvml(fake_nvml()), "nvidia-smi-topo": topo(mesh(8, "SYS"))})
     assert [alarm for alarm in alarms(report) if "topo.matrix" in alarm] == [

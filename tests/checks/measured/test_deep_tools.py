@@ -1,6 +1,10 @@
 """What NVIDIA's tests print is read and judged; a tool that is not installed is a skip."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from checks.measured.deep import dcgm, nccl_tests
 from nodedoctor.facts.gpu.board import Board
@@ -34,6 +38,48 @@ def test_dcgm_fails():
     told = DcgmDiag.parse(Observation("dcgmi-diag", text=DIAG))
     (finding,) = dcgm(told)
     assert finding.status is Status.FAIL and finding.subject == "test:PCIe" and "GPU 3" in finding.summary
+
+
+def table(category: str, name: str, result: str, words: list[str]) -> str:
+    rows = [f"|-----  {category}  -------+--------------------------|", f"| {name:<25} | {result:<46} |"]
+    rows += [f"| {'Error' if not at else '':<25} | {line:<46} |" for at, line in enumerate(words)]
+    other = [
+        "+-----  Stress  ------------+--------------------------+",
+        f"| {'Targeted Stress':<25} | {'Pass':<46} |",
+    ]
+    return "\n".join([*DIAG.splitlines()[:3], *rows, *other]) + "\n"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@given(
+    st.sampled_from(["Deployment", "Integration", "Hardware", "Stress"]),
+    st.sampled_from(
+        ["Persistence Mode", "Denylist", "Inforom", "Page Retirement/Row Remap", "pcie", "memory"]
+    ),
+    st.sampled_from(["Pass", "Fail", "Warn", "Skip"]),
+    st.lists(st.sampled_from(["Persistence mode for GPU 0 is off", "run nvidia-smi -pm 1"]), max_size=2),
+)
+def test_what_dcgm_says_of_software_is_no_reason_to_replace_a_gpu(
+    as_json: bool, category: str, name: str, result: str, words: list[str]
+):
+    """DCGM's own words stand in the finding."""
+    text = table(category, name, result, words)
+    if as_json:
+        told_of = [{"status": result, "gpu_id": "0", "warnings": [{"warning": " ".join(words)}]}]
+        test = {"name": name, "results": told_of}
+        text = json.dumps(
+            {"DCGM GPU Diagnostic": {"test_categories": [{"category": category, "tests": [test]}]}}
+        )
+    told = DcgmDiag.parse(Observation("dcgmi-diag", text=text))
+    assert isinstance(told, DcgmDiag)
+    (finding,) = dcgm(told)
+    deployed = category == "Deployment" and name in ("Persistence Mode", "Denylist", "pcie", "memory")
+    hard = result == "Fail" and not deployed
+    soft = result == "Warn" or (result == "Fail" and deployed)
+    assert finding.status is (Status.FAIL if hard else Status.WARN if soft else Status.PASS)
+    if hard or soft:
+        assert finding.fix is not None and finding.fix.action == ("config" if deployed else "drain")
+        assert " ".join(words) in finding.summary
 
 
 def test_nvbandwidth_sums():

@@ -113,12 +113,32 @@ def statuses(check: str, *facts: object) -> list[str]:
 )
 def test_packages(check, packages, requires, expected):
     made = having(requires, *packages)
-    facts = (made,) if check in ("metadata", "ray-protobuf") else (made, TORCH)
+    facts = (made,) if check == "ray-protobuf" else (made, TORCH)
     findings = judge(f"stack.{check}", *facts)
     assert [status for status, _ in brief(findings)] == expected, findings
     for finding in findings:
         if finding.status.value == "fail":
             assert finding.fix is not None and finding.fix.commands
+
+
+RELEASES = st.sampled_from(["2.5.1", "2.5.1+cu124", "2.10.0", "2.6.0+rocm6.2.4"])
+BUILDS = st.sampled_from(["2.5.0a0+e000cf0ad9.nv24.10", "2.6.0.dev20241112+cu124", "2.7.0a0", "2.6.0rc1"])
+OLD = st.sampled_from(["0.16.0a0", "0.17.0a0+09e2690", "0.0.0"])
+FITTING = st.sampled_from(["0.18.0", "2.5.0", "0.16.2+cpu", "2.6.0.dev20241111", "1.0.0"])
+COMPILED = st.sets(st.sampled_from(["torchtext", "torch-tensorrt"]), min_size=1)
+
+
+@given(RELEASES | BUILDS, COMPILED, OLD | FITTING)
+def test_what_an_image_built_beside_a_release_of_torch_is_told_once(
+    torch: str, names: set[str], version: str
+):
+    made = target(f"torch {torch}", *(f"{name} {version}" for name in names))
+    built_elsewhere = version in ("0.16.0a0", "0.17.0a0+09e2690", "0.0.0")
+    is_release = torch in ("2.5.1", "2.5.1+cu124", "2.10.0", "2.6.0+rocm6.2.4")
+    findings = judge("stack.metadata", made, replace(TORCH, version=torch))
+    warned = [found for found in findings if found.status.value == "warn"]
+    assert len(warned) == (built_elsewhere and is_release)
+    assert all(f"{name} {version}" in warned[0].summary for name in names if warned)
 
 
 def test_a_conflict_names_both_versions_and_the_command():

@@ -458,6 +458,27 @@ def test_lines_without_their_headings_are_read_where_their_names_tell():
     assert set(hot.clock_event_reasons or ()) == {"hw_slowdown", "hw_thermal_slowdown"}
 
 
+COUNTS = st.fixed_dictionaries(
+    {
+        (kind, counter): st.integers(0, 10**6)
+        for kind in ("corrected", "uncorrected")
+        for counter in ("volatile", "aggregate")
+    }
+)
+
+
+@given(COUNTS, st.sampled_from(["total", "dram"]), st.sampled_from([": ", "  : ", ":        "]))
+def test_counts_under_their_names_of_query_gpu_are_those_of_q(
+    counts: dict[tuple[str, str], int], memory: str, colon: str
+):
+    told = "".join(f"ecc.errors.{k}.{c}.{memory}{colon}{n}\n" for (k, c), n in counts.items())
+    gpu = one("nvidia-smi-q", f"{told}\nRemapped Rows\n    Pending : No\n")
+    part = "" if memory == "total" else "dram_"
+    for (kind, counter), count in counts.items():
+        assert getattr(gpu, f"ecc_{counter}_{part}{kind.removesuffix('ed')}able") == count
+    assert gpu.remap_pending is False
+
+
 @pytest.mark.parametrize("text", [POWER * 2, "Current Power Limit : 200 W\n", "a : b\nc : d\ne : f\n"])
 def test_too_few_lines_and_those_of_several_gpus_are_no_gpu(text: str):
     assert isinstance(SmiQ.parse(Observation("nvidia-smi-q", text=text)), Unseen)

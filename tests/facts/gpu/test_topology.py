@@ -147,6 +147,18 @@ def test_nothing_is_told_of_a_damaged_row(damage: Callable[[str], str]):
     assert found.nearest_nics("GPU1") == ("PXB", ("mlx5_bond_1",))
 
 
+@given(st.sets(st.sampled_from(range(8)), min_size=1), st.data())
+def test_rows_without_their_header_are_those_of_the_matrix(rows: set[int], data: st.DataObject):
+    tokens = st.sampled_from(["NV18", "NV12", "SYS", "PIX", "NODE"])
+    cells = [["X" if i == j else data.draw(tokens) for j in range(8)] for i in range(8)]
+    lines = [f"GPU{i}\t" + "\t".join(cells[i]) + "\t0-55\t0\t\tN/A\n" for i in range(8)]
+    whole = topology("\t" + "\t".join(f"GPU{i}" for i in range(8)) + "\n" + "".join(lines))
+    part = topology("".join(line for i, line in enumerate(lines) if i in rows))
+    assert isinstance(whole, Topology) and isinstance(part, Topology)
+    assert part.links == {name: told for name, told in whole.links.items() if int(name[3:]) in rows}
+    assert part.damaged == tuple(f"GPU{i}" for i in range(8) if i not in rows)
+
+
 def test_a_matrix_whose_lines_were_wrapped_is_not_read():
     wrapped = [line[at : at + 24] for line in NEW.expandtabs().splitlines() for at in range(0, len(line), 24)]
     found = topology("\n".join(wrapped))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nodedoctor.facts.gpu.gpu import Gpu
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.kernel.log import KernelLog, kernel_log
+from nodedoctor.facts.kernel.log import _WORDS, KernelLog, kernel_log
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Moment, Observation, Outcome, Unseen
 from nodedoctor.probes.kernel import kernel_log as child
@@ -810,6 +810,14 @@ def test_a_storm_does_not_push_out_what_explains_it():
     assert cut and len(text) <= child.TEXT_BYTES
     codes = {event.code for event in KernelLog.of(text.decode(), "dmesg").xids}
     assert codes == {45, 79}
+
+
+@pytest.mark.parametrize("word", _WORDS)
+def test_no_line_that_a_check_reads_is_left_out_of_a_long_log(word: str):
+    """A check that says there was nothing must have had the lines it looks for."""
+    noise = "".join(f"[{n}.0] veth{n}: link becomes ready\n" for n in range(80_000))
+    text, cut = child.shorten(f"[0.5] it says {word} once\n{noise}".encode())
+    assert cut and word in text.decode()
 
 
 lines = st.one_of(

@@ -9,11 +9,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pastes import DCGM_HEALTH, GPUD, IBDIAGNET, INSPECTOR, KUBERNETES, MLXLINK, PASTES, VALIDATION
+from pastes import (
+    DB_CSV,
+    DCGM_HEALTH,
+    GPUD,
+    IBDIAGNET,
+    INSPECTOR,
+    KUBERNETES,
+    MLXLINK,
+    NVCRE,
+    PASTES,
+    VALIDATION,
+)
 from recorded import alarms, replay
 
 from nodedoctor.facts.measured.deep_tools import DcgmDiag
 from nodedoctor.facts.verdicts.verdicts import READERS, OtherTools
+from nodedoctor.intake.split import split
 from nodedoctor.model import Observation, Unseen
 
 
@@ -144,6 +156,67 @@ def test_gpud_ibdiagnet_and_health_validation_warn_or_fail(tmp_path: Path):
     grave = VALIDATION.replace("INFO", "CRITICAL")
     assert said("health-validation", grave)[0][:2] == ("fail", "category:GPU")
     assert len(alarms(replay(tmp_path, {"ibdiagnet": sick, "health-validation": grave}, deep=True))) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("GPU 3: Requires a reset to recover. Terminate GPU processes and reset the GPU.", ("fail", "gpu:3")),
+        ("GPU 0: Requires a node reboot to recover. Reboot the system.", ("fail", "gpu:0")),
+        (
+            "GPU 12: Requires peer-to-peer traffic to be drained. Terminate related processes.",
+            ("fail", "gpu:12"),
+        ),
+        ("GPU 1: Operating at reduced capacity. Drain existing work and reset the GPU.", ("warn", "gpu:1")),
+        ("GPU 5: NVL link 17 is in DISABLED state", ("warn", "gpu:5")),
+        ("GPU 2 NIC/IB mlx5_2 link down counter has been incremented: 3 -> 4 ", ("warn", "gpu:2")),
+        ("GPU 7: Unknown recovery action status: 9", ("unknown", "gpu:7")),
+    ],
+)
+@pytest.mark.parametrize("front", ["", "[2026-01-05 10:00:00,123] [WARNING] [ft_launcher0@gpu-07] ", "0: "])
+def test_nvrx_tells_each_gpu_once_though_it_looks_each_minute(
+    line: str, expected: tuple[str, str], front: str
+):
+    ((result, subject, _),) = said("nvrx-health", f"{front}{line}\n" * 3)
+    assert (result, subject) == expected
+    ((piece),) = split(f"{front}{line}\n" * 3).pieces
+    assert piece.shape.probe == "nvrx-health"
+
+
+@given(st.sets(st.sampled_from(["a1", "b2", "c3"])), st.sampled_from(["PASSED", "FAILED", "INCOMPLETE", "X"]))
+def test_nvcre_names_the_nodes_that_failed_and_its_result(failed: set[str], result: str):
+    document = {**json.loads(NVCRE), "failedNodes": sorted(failed), "result": result}
+    document["categories"] = [
+        {
+            "domain": "training",
+            "variant": "n5",
+            "status": "Failed" if failed else "Succeeded",
+            "failureReason": "slow",
+        }
+    ]
+    told = said("nvcre-report", json.dumps(document))
+    worst = {"PASSED": "pass", "FAILED": "fail", "INCOMPLETE": "warn", "X": "unknown"}[result]
+    assert told[0][:2] == (worst, "certification")
+    assert all(name in told[0][2] for name in failed)
+    assert [row[:2] for row in told[1:]] == ([("fail", "category:training/n5")] if failed else [])
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=12), st.booleans())
+def test_ibdiagnets_tables_name_the_ports_that_went_down_most_and_alarm_nobody(
+    downs: list[int], extended: bool
+):
+    column = "LinkDownedCounterExt" if extended else "LinkDownedCounter"
+    rows = "".join(f"0xa088c20300d4e5f0,0x1,{port},{count}\n" for port, count in enumerate(downs, 1))
+    nodes = DB_CSV.partition("START_PM_INFO")[0]
+    told = said(
+        "ibdiagnet-csv", f"{nodes}START_PM_INFO\nNodeGUID,PortGUID,PortNumber,{column}\n{rows}END_PM_INFO\n"
+    )
+    assert {result for result, _, _ in told} == {"note"}
+    most = max(downs)
+    assert (most == 0) == (len(told) == 1)
+    if most:
+        assert "gpu-07 mlx5_0 port " in told[0][2] and f" {most} time" in told[0][2]
+    assert told[-1][2].startswith(f"2 nodes, {len(downs)} port")
 
 
 def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():

@@ -76,6 +76,8 @@ class Topology:
                 rows = _rows(lines[number + 1 :], columns, extra)
                 if any(len(links) == len(columns) for links, _ in rows.values()) and _aligned(rows):
                     return _topology(columns, rows, names)
+        if (columns := _unheaded(lines)) and (rows := _rows(lines, columns, [])):
+            return _topology(columns, rows, names)
         first = next((line.strip() for line in lines if line.strip()), "nothing was printed")
         return Unseen("unparsable", f"{TOPO}: {first[:200]}", probe=TOPO)
 
@@ -104,6 +106,20 @@ def _header(line: str) -> tuple[list[str], list[str]]:
     devices = words[: words.index("CPU")] if "CPU" in words else words
     found = [(line.find(text), key) for text, key in _EXTRA if text in line]
     return devices, [key for _, key in sorted(found)]
+
+
+def _unheaded(lines: list[str]) -> list[str]:
+    """The GPUs of rows that were pasted without their header: in each row its own cell is the X."""
+    counts: dict[str, int] = {}
+    for line in lines:
+        if _header(line)[0]:
+            return []
+        label, *cells = line.split() or [""]
+        cells = cells[: next((at for at, cell in enumerate(cells) if not _TOKEN.fullmatch(cell)), len(cells))]
+        if re.fullmatch(r"GPU\d{1,3}", label) and "X" in cells and label == f"GPU{cells.index('X')}":
+            counts[label] = len(cells)
+    wide = set(counts.values())
+    return [f"GPU{number}" for number in range(wide.pop())] if len(wide) == 1 else []
 
 
 _EXTRA = (("CPU Affinity", "cpus"), ("NUMA Affinity", "numa"), ("GPU NUMA ID", "gpu_numa"))

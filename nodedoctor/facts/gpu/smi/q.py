@@ -25,10 +25,12 @@ _STATES = frozenset(
 )
 """Reasons for low clocks that are trouble. Without their heading only an active one is taken: a list of which
 nobody knows whether it is whole proves no absence."""
+_QUERIED = regex(r"ecc_errors_(corrected|uncorrected)_(volatile|aggregate)_(total|dram|sram)")
+"""A count of errors by its name in `--query-gpu`, which scripts print in front of the value."""
 _ENOUGH = 3
 """Lines without their heading from which a paste is taken for a part of `-q` (chosen by us, no external
 source): one line alone may come from anywhere."""
-_COLON = regex(r"(?<=\S)\s+:(?=\s|$)")
+_COLON = regex(r"(?<=\S)\s+:(?=\s|$)|(?:(?<=\.total)|(?<=\.[ds]ram)):(?=\s)")
 
 
 def read_q(text: str) -> Section | None:
@@ -51,11 +53,30 @@ def read_q(text: str) -> Section | None:
         branch.append((indent, section))
     if root.find("gpu") or root.find("attached_gpus"):
         return root
+    _put_queried(root)
     names = [part.name for part in root.parts]
     cut = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
     if cut:
         return Section("", parts=[Section("gpu", parts=root.parts)])
     return _headless(root.parts)
+
+
+def _put_queried(root: Section) -> None:
+    """Put counts under their names of `--query-gpu` where `-q` has them."""
+    found = [(match, part) for part in root.parts if (match := _QUERIED.fullmatch(part.name))]
+    if not found or len({part.name for _, part in found}) < len(found):
+        return  # those of several GPUs
+    counts = Section("ecc_errors")
+    for match, part in found:
+        if (counter := counts.find(match[2])) is None:
+            counter = Section(match[2])
+            counts.parts.append(counter)
+        if match[3] == "total":
+            bits = "single_bit" if match[1] == "corrected" else "double_bit"
+            counter.parts.append(Section(bits, parts=[Section("total", part.text)]))
+        else:
+            counter.parts.append(Section(f"{match[3]}_{match[1].removesuffix('ed')}able", part.text))
+    root.parts = [*(part for part in root.parts if not _QUERIED.fullmatch(part.name)), counts]
 
 
 def _headless(lines: list[Section]) -> Section | None:
