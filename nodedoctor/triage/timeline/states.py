@@ -8,7 +8,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, RankState, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.progress import TrainingStep
-from nodedoctor.triage.patterns.store import BarrierMissed
+from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.counts import last_steps
 from nodedoctor.triage.timeline.event_names import event_name
@@ -35,6 +35,8 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
         for rank in verdict.coverage.ranks_missing[:MISSING]:
             people.setdefault((world, rank), Identity(rank=rank, world=world))
     waits = {(wait.who.world, wait.who.rank): wait for wait in timeline.waits}
+    gave_up = {(event.who.world, event.who.rank) for event in timeline.events if _is_own_timeout(event)}
+    gave_up -= {(who.world, who.rank) for who in verdict.culprits}
     victims = {(who.world, who.rank) for who in verdict.victims}
     steps = last_steps(timeline.events) if len({world for world, _ in people}) == 1 else {}
     rows = []
@@ -43,7 +45,7 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
         rows.append(
             RankState(
                 people[key],
-                "waited" if wait is not None else _rank_state(last_event, key in victims),
+                "waited" if wait is not None or key in gave_up else _rank_state(last_event, key in victims),
                 event_name(last_event) if last_event is not None else "",
                 wait.work.op if wait is not None else "",
                 wait.work.seq if wait is not None else None,
@@ -52,6 +54,13 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
             )
         )
     return tuple(rows)
+
+
+def _is_own_timeout(event: Event[Any]) -> bool:
+    """Whether a rank says that it stopped waiting: what it raises then is no error of its own."""
+    what = event.what
+    asked = isinstance(what, StoreWait) and not what.dead
+    return asked or isinstance(what, (BarrierMissed, GlooTimeout)) or what is Mark.BARRIER_VICTIM
 
 
 def _rank_state(event: Event[Any] | None, is_victim: bool) -> str:
