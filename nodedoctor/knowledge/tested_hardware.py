@@ -35,6 +35,26 @@ class WithoutHardware:
     checks: tuple[str, ...]
 
 
+@record
+class Awaited:
+    """What checks in preview have not judged yet."""
+
+    needs: str
+    source: str
+    checks: tuple[str, ...]
+
+
+@cache
+def awaited() -> tuple[Awaited, ...]:
+    """What is missing, for every check in preview."""
+    return rows("seen_on", "preview", Awaited)
+
+
+def missing_for(check: str) -> str:
+    """What a check in preview waits for; empty for one that is stable."""
+    return next((row.needs for row in awaited() if check in row.checks), "")
+
+
 @cache
 def without_hardware() -> tuple[WithoutHardware, ...]:
     """The checks that are the same on every machine."""
