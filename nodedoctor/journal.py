@@ -112,7 +112,7 @@ def earlier_rates(entries: Sequence[Json], now: str = "9999") -> dict[str, PastR
 
 def _past_rate(rates: Sequence[tuple[str, float]]) -> PastRate:
     usual = median(rate for _, rate in rates)
-    day, on_day = max((one for one in rates if one[1] >= usual), default=("", 0.0))
+    day, on_day = max(((day, rate) for day, rate in rates if rate >= usual), default=("", 0.0))
     return PastRate(round(usual, 3), day, on_day)
 
 

@@ -49,6 +49,7 @@ from nodedoctor.facts.measured.bandwidth import Bandwidth
 from nodedoctor.facts.measured.collective import Collective, Isolation
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.facts.measured.gemm import Gemm
+from nodedoctor.facts.measured.host_rates import DiskRates, MemoryRates
 from nodedoctor.facts.network.ethtool import Ethtool
 from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.network.peers import Peers
@@ -79,6 +80,7 @@ __all__ = [
     "Container",
     "DcgmDiag",
     "Disk",
+    "DiskRates",
     "Driver",
     "DriverAnswers",
     "DriverPackages",
@@ -112,6 +114,7 @@ __all__ = [
     "LoadedNccl",
     "Lspci",
     "Machine",
+    "MemoryRates",
     "Moment",
     "NcclTests",
     "Net",

@@ -29,17 +29,19 @@ _ERROR = re.compile(r"\bXid \d{1,6}\b")
 def with_recurrences(report: Report, entries: Sequence[Json], *, with_serials: bool = True) -> Report:
     """The report, whose causes say how often earlier runs found them, and which GPU no reboot has cured.
 
-    `with_serials` is False for a report whose serial numbers are stand-ins.
+    `with_serials` is False for a report whose serial numbers are redacted.
     """
     now = _moment(report["started"])
-    known = [entry for entry in entries if now and (when := _moment(text(entry, "time"))) and when <= now]
+    journal_entries = [
+        entry for entry in entries if now and (when := _moment(text(entry, "time"))) and when <= now
+    ]
     this: dict[str, Any] = {
         "time": report["started"],
         "boot": report["node"].get("boot_id"),
         "causes": report["causes"],
         "serials": serials_of(report["facts"]) if with_serials else {},
     }
-    causes = [_recurring(cause, this, known) for cause in report["causes"]]
+    causes = [_recurring(cause, this, journal_entries) for cause in report["causes"]]
     before = {cause["id"]: cause["action"] for cause in report["causes"]}
     uncured = {cause["id"] for cause in causes if cause["action"] != before[cause["id"]]}
     results = [_with_fixes(result, uncured) for result in report["results"]] if uncured else report["results"]
@@ -48,18 +50,18 @@ def with_recurrences(report: Report, entries: Sequence[Json], *, with_serials: b
 
 def serials_of(facts: Json) -> dict[str, str]:
     """The serial number of each GPU, under both names by which a cause may call it."""
-    found: dict[str, str] = {}
+    serials: dict[str, str] = {}
     for gpu in parts(part(facts, "gpus"), "gpus"):
         if serial := text(gpu, "serial") or text(gpu, "uuid"):
-            found[f"gpu:{whole_number(gpu, 'index')}"] = found[f"pci:{text(gpu, 'bus_id')}"] = serial
-    return found
+            serials[f"gpu:{whole_number(gpu, 'index')}"] = serials[f"pci:{text(gpu, 'bus_id')}"] = serial
+    return serials
 
 
-def _recurring(cause: Cause, this: Json, known: Sequence[Json]) -> Cause:
-    with_it = [entry for entry in known if _names(entry, cause)]
+def _recurring(cause: Cause, this: Json, journal_entries: Sequence[Json]) -> Cause:
+    with_it = [entry for entry in journal_entries if _names(entry, cause)]
     if not with_it:
         return cause
-    boots = set(_boots(cause, this, [*known, this]))
+    boots = set(_boots(cause, this, [*journal_entries, this]))
     recurs: Recurrence = {"times": len(with_it), "first": text(with_it[0], "time")}
     if len(boots) > 1:
         recurs = {**recurs, "boots": len(boots), "days": DAYS}
@@ -88,10 +90,10 @@ def _names(entry: Json, cause: Cause) -> bool:
     """Whether a run found the cause: the same finding, and of errors with a number the same number."""
     errors = set(_ERROR.findall(cause["headline"]))
     return any(
-        text(found, "id") == cause["id"]
-        and text(found, "status") in ("fail", "warn")
-        and set(_ERROR.findall(text(found, "headline"))) == errors
-        for found in parts(entry, "causes")
+        text(listed_cause, "id") == cause["id"]
+        and text(listed_cause, "status") in ("fail", "warn")
+        and set(_ERROR.findall(text(listed_cause, "headline"))) == errors
+        for listed_cause in parts(entry, "causes")
     )
 
 

@@ -30,8 +30,8 @@ class Row:
     """One kind of rate in one circumstance: the lowest of `count`, and what it is held against.
 
     `floor` is None where none is known for these circumstances, `peers` where nothing else is alike, `before`
-    without an earlier run; `before_on` is the last day on which it was so fast. `of_peers` is the share of what
-    peers reach that still passes.
+    without an earlier run; `before_on` is the last day on which it was so fast. `of_peers` is the share of
+    what peers reach that still passes.
     """
 
     operation: str

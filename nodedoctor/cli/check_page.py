@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodedoctor.declare.registry import Check, probes_of
-from nodedoctor.knowledge.tested_hardware import seen_on
+from nodedoctor.knowledge.tested_hardware import missing_for, seen_on
 from nodedoctor.model import Provenance
 from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Result, severity, worst
@@ -97,5 +97,6 @@ def _hardware_seen(check: Check) -> PageSection:
     )
     if rows:
         return PageSection("Seen on", (), items)
-    words = UNSEEN if check.stage == "preview" else "Not recorded."
+    missing = f"{UNSEEN} Not seen yet: {missing_for(check.id)}."
+    words = missing if check.stage == "preview" else "Not recorded."
     return PageSection("Seen on", (words,))

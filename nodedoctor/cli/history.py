@@ -80,9 +80,9 @@ def _plots(entries: Sequence[Json]) -> Iterator[str]:
         latest, highest = values[-SHOWN:], max(values)
         heights = (2 * rate / highest - 1 if highest else 0.0 for rate in latest)
         bars = "".join(BARS[max(0, round(7 * height))] for height in heights)
-        runs = count_with_noun(len(values), "run")
+        words = (count_with_noun(len(values), "run"), trend)
         yield inert(
-            f"  {bars}  {latest[-1]:g} now, {highest:g} at best, {runs}{trend and f', {trend}'}: {key}"
+            f"  {bars}  {latest[-1]:g} now, {highest:g} at best, {', '.join(filter(None, words))}: {key}"
         )
 
 

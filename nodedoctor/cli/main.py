@@ -341,7 +341,7 @@ def _through_journal(report: Report, arguments: argparse.Namespace) -> Report:
     from nodedoctor.cli import headless
     from nodedoctor.recurrence import with_recurrences
 
-    with_serials = not arguments.redact  # then they are stand-ins, which the next GPU may have as well
+    with_serials = not arguments.redact  # then they are made up, and the next GPU may have the same
 
     async def exchange() -> tuple[list[Mapping[str, Any]], str]:
         entries, _ = await headless.read_journal(folder)  # the first run finds none

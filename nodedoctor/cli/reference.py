@@ -90,7 +90,7 @@ def _schema(arguments: Any) -> int:
 
 
 def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
-    from nodedoctor.knowledge.tested_hardware import seen_on
+    from nodedoctor.knowledge.tested_hardware import missing_for, seen_on
 
     return [
         {
@@ -103,6 +103,7 @@ def _checks(catalogue: Catalogue) -> list[dict[str, Any]]:
                 {"provenance": row.provenance, "hardware": row.hardware, "source": row.source}
                 for row in seen_on(check.id)
             ],
+            "missing": missing_for(check.id),
         }
         for _, check in sorted(catalogue.checks.items())
     ]
@@ -188,8 +189,10 @@ Shown = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _check_texts(row: dict[str, Any]) -> Shown:
-    hardware = (f"seen on {_hardware(row['seen_on'])}",) if row["seen_on"] else ()
-    return (row["id"], row["stage"], row["title"]), (", ".join(row["tags"]), *hardware)
+    hardware = f"seen on {_hardware(row['seen_on'])}" if row["seen_on"] else ""
+    missing = f"not seen yet: {row['missing']}" if row["missing"] else ""
+    shown = filter(None, (hardware, missing))
+    return (row["id"], row["stage"], row["title"]), (", ".join(row["tags"]), *shown)
 
 
 def _fact_texts(row: dict[str, Any]) -> Shown:

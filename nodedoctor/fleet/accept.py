@@ -114,7 +114,7 @@ def _rates(nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
     rows: dict[str, dict[str, Mapping[str, Any]]] = {}
     for node in nodes:
         for row in objects(node.acceptance.get("rows")):
-            if words(row.get("key")) and number(row.get("lowest")):
+            if words(row.get("key")) and (number(row.get("lowest")) or 0.0) > 0:
                 rows.setdefault(words(row.get("key")), {})[node.host] = row
     for key, by_host in rows.items():
         first = next(iter(by_host.values()))
@@ -128,7 +128,7 @@ def _rates(nodes: Sequence[Node]) -> Iterator[dict[str, Any]]:
             "unit": words(first.get("unit")),
             "circumstances": words(first.get("circumstances")),
             "nodes": len(rates),
-            "usual": round(usual, 3),
+            "usual": round(usual, 3) or usual,
             "odd": [{"host": host, "rate": rate} for host, rate in rates.items() if rate < least],
         }
 
@@ -155,7 +155,7 @@ def _node(node: Node, rates: Sequence[Mapping[str, Any]], slower: bool) -> dict[
         "state": node.state,
         "exit": code,
         "status": _STATUS[code],
-        "rates": {key: row.get("lowest") for key, row in own.items()},
+        "rates": {key: number(row.get("lowest")) for key, row in own.items()},
         "why": why,
     }
 

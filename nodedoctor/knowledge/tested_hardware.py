@@ -33,10 +33,26 @@ class WithoutHardware:
     checks: tuple[str, ...]
 
 
+@record
+class Awaited:
+    """What checks in preview have not judged yet."""
+
+    needs: str
+    source: str
+    checks: tuple[str, ...]
+
+
+awaited = cached_rows("seen_on", "preview", Awaited)
+"""What is missing, for every check in preview."""
 without_hardware = cached_rows("seen_on", "without_hardware", WithoutHardware)
 """The checks that are the same on every machine."""
 outputs = cached_rows("seen_on", "outputs", SeenOutput)
 """Every output that made a check stable."""
+
+
+def missing_for(check: str) -> str:
+    """What a check in preview waits for; empty for one that is stable."""
+    return next((row.needs for row in awaited() if check in row.checks), "")
 
 
 def seen_on(check: str) -> tuple[SeenOutput, ...]:

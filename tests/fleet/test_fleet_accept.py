@@ -137,7 +137,8 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["rows", "exit", "faults"]), JSON))
-def test_whatever_a_node_says_is_shown(acceptance: dict[str, Any]):
-    document = accept.make_document(Fleet("0", "ssh", "now", 1.0, (Node("n1", acceptance=acceptance),)))
+def test_whatever_nodes_say_is_shown(acceptance: dict[str, Any]):
+    nodes = tuple(Node(f"n{place}", acceptance=acceptance) for place in range(3))
+    document = accept.make_document(Fleet("0", "ssh", "now", 1.0, nodes))
     jsonschema.validate(json.loads(json.dumps(document)), SCHEMA)
     assert accept.render(document).replace("\n", "").isprintable() and "<main>" in html.render(document)

@@ -69,6 +69,7 @@ ROW_TYPES = {
     ("limits", "limits"): limits.Limit,
     ("nccl_bad", "traits"): nccl.NcclTrait,
     ("nccl_bad", "versions"): nccl.BadVersion,
+    ("seen_on", "preview"): tested_hardware.Awaited,
     ("seen_on", "outputs"): tested_hardware.SeenOutput,
     ("stack_pins", "build_tags"): stack.BuildTag,
     ("stack_pins", "cupy"): stack.Cupy,
