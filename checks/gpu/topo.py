@@ -207,7 +207,7 @@ def _on_no_board(token: str, rows: list[str]) -> Finding:
 
 def _too_many_to_be_wired(tokens: frozenset[str]) -> bool:
     """Whether these are more links than GPUs have to each other without a switch."""
-    return any(int(found[1]) > WIRED for token in tokens if (found := _NVLINK.fullmatch(token)))
+    return any(int(match[1]) > WIRED for token in tokens if (match := _NVLINK.fullmatch(token)))
 
 
 def _incomplete(

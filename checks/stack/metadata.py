@@ -37,14 +37,14 @@ def metadata(target: TargetPython, torch: Torch | None) -> Iterator[Finding]:
     Why: pip replaces a shared dependency for one package and breaks another; it fails only at import.
     Fix disturbs: jobs that use this Python environment.
     Judges: WARN when an installed package's requirement is not met, or packages that an image built for its
-    own torch stand beside a release of torch.
+    own torch are beside a release of torch.
     Fix: Install the versions that the package asks for.
     Threshold: The packages' own metadata; the versions of source builds (0.16.0a0, 0.0.0).
     False positives: Requirements that a package lists and does not need.
     """
-    left = _left_behind(target, torch)
-    if left and torch:
-        yield _over_an_image(target, torch, left)
+    built = _built_for_another_torch(target, torch)
+    if built and torch:
+        yield _over_an_image(target, torch, built)
     names = list(dict.fromkeys(package.name for package in target.packages if package.requires))
     count = 0
     for name in names:
@@ -62,7 +62,7 @@ def metadata(target: TargetPython, torch: Torch | None) -> Iterator[Finding]:
         )
 
 
-def _left_behind(target: TargetPython, torch: Torch | None) -> list[Package]:
+def _built_for_another_torch(target: TargetPython, torch: Torch | None) -> list[Package]:
     """Packages compiled for a torch that an image brought, where a release was installed over it."""
     if torch is None or not _RELEASE.fullmatch(torch.version):
         return []
@@ -73,13 +73,13 @@ def _left_behind(target: TargetPython, torch: Torch | None) -> list[Package]:
     ]
 
 
-def _over_an_image(target: TargetPython, torch: Torch, left: list[Package]) -> Finding:
-    packages = comma_list([str(package) for package in left])
-    were = singular_or_plural(len(left), "was", "were")
+def _over_an_image(target: TargetPython, torch: Torch, built: list[Package]) -> Finding:
+    packages = comma_list([str(package) for package in built])
+    were = singular_or_plural(len(built), "was", "were")
     return Finding.warn(
         f"{packages} {were} built for another torch than {torch.version}, which is over an image's own",
         subject="build:torch",
-        evidence=[*package_said(target, *left), *torch_said(target, "version")],
+        evidence=[*package_said(target, *built), *torch_said(target, "version")],
         fix=Fix(
             "Use the image's own torch, or an image without torch: beside a second one its libraries (NCCL, "
             "HPC-X) may be loaded first.",

@@ -15,7 +15,7 @@ from pathlib import Path
 from nodedoctor import input_files
 from nodedoctor.engine.recording import SCHEMA as RECORDING
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.intake.long_texts import SAMPLE, is_kernel_log, whole
+from nodedoctor.intake.long_texts import SAMPLE, is_kernel_log, read_to_end
 from nodedoctor.intake.sections import bug_report_sections
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
@@ -46,7 +46,7 @@ class Unit:
 
     `path` is where it lies, "" for what is inside of something else; `data` are its bytes where those are
     not text. `quiet` is a part of a bundle whose other lines are no log, `line` where it begins in it; with
-    `cut` lines of it were left out.
+    `is_cut` lines of it were left out.
     `group` is the folder at the top of an archive: a bundle where a member lies in `sos_commands`.
     """
 
@@ -60,7 +60,7 @@ class Unit:
     host: str = ""
     group: str = ""
     line: int = 1
-    cut: bool = False
+    is_cut: bool = False
 
 
 At = Callable[[str], None]
@@ -235,8 +235,8 @@ def _text(part: ArchivePart, node: str, path: str, notes: list[str]) -> Iterator
         return
     data = head + _bounded(read, LARGEST_TEXT)
     if len(data) > LARGEST_TEXT and is_kernel_log(head[:SAMPLE].decode("utf-8", "replace")):
-        kernel_log = whole(data, read)
-        yield Unit(part.name, "text", node, kernel_log.text(), path, quiet=bool(node), cut=True)
+        kernel_log = read_to_end(data, read)
+        yield Unit(part.name, "text", node, kernel_log.text(), path, quiet=bool(node), is_cut=True)
         return
     text = data.decode("utf-8", "replace")
     if is_mail(text[:HEAD]):

@@ -108,8 +108,8 @@ def read(
     for unit in units(paths, reading.notes, stdin, at):
         room -= _sort(unit, pile, reading, room)
     _close_bundles(pile, reading)
-    for name, found in by_node(by_folder(pile.outputs)).items():
-        outputs = readable(found)
+    for name, items in by_node(by_folder(pile.outputs)).items():
+        outputs = readable(items)
         _recognise(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):
             bundle = outputs[0].bundle if name.startswith("bundle ") else ""
@@ -160,7 +160,7 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
         return 0
     for piece in parts.pieces:
         line = piece.line + unit.line - 1
-        output = replace(piece, host=piece.host or unit.host, line=line, cut=unit.cut)
+        output = replace(piece, host=piece.host or unit.host, line=line, is_cut=unit.is_cut)
         pile.outputs.append(NodeOutput(output, unit.name, unit.node or unit.group))
     if f"/{SOS}/" in unit.name:
         pile.groups.add(unit.group)
@@ -175,7 +175,7 @@ def _sort_text(unit: Unit, pile: _Pile, reading: Reading, room: int) -> int:
 def _parts(unit: Unit) -> Parts:
     """The outputs in a text. In a long one that begins as a job's log none is looked for further on."""
     if unit.quiet:
-        return outputs_in(unit.text, is_cut=unit.cut)
+        return outputs_in(unit.text, is_cut=unit.is_cut)
     if len(unit.text) <= LOOKED_AT:
         return split(unit.text)
     begins = split(unit.text[:LOOKED_AT])

@@ -60,7 +60,7 @@ class LongText:
         return self._kept.decode("utf-8", "replace")
 
 
-def whole(head: bytes, read: Callable[[int], bytes]) -> LongText:
+def read_to_end(head: bytes, read: Callable[[int], bytes]) -> LongText:
     """A text to its end."""
     text = LongText()
     text.add(head)

@@ -38,7 +38,7 @@ def by_folder(outputs: list[NodeOutput]) -> list[NodeOutput]:
     for item in loose:
         if item.piece.shape.first and item.piece.shape.about == "gpu":
             folders.setdefault(item.piece.shape.probe, set()).add(_folder(item.name))
-    twice = [folder for found in folders.values() if len(found) > 1 for folder in found]
+    twice = [folder for places in folders.values() if len(places) > 1 for folder in places]
     if not twice:
         return outputs
     above = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*twice, strict=False))]
@@ -86,12 +86,12 @@ def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
 
 def readable(outputs: list[NodeOutput]) -> list[NodeOutput]:
     """The outputs of a node; one of which only lines were pasted, too few to be read, has no probe."""
-    whole = {
+    probes = {
         item.piece.shape.probe
         for item in outputs
         if item.piece.shape.needs is None or item.piece.shape.needs.search(item.piece.text)
     }
-    return [item if item.piece.shape.probe in whole else _part(item) for item in outputs]
+    return [item if item.piece.shape.probe in probes else _part(item) for item in outputs]
 
 
 def _part(item: NodeOutput) -> NodeOutput:
@@ -134,11 +134,15 @@ def _observation(probe: str, pieces: list[Piece]) -> Observation:
         return _kernel_log(used)
     convert = CONVERTED.get(probe)
     text = convert(used) if convert else "".join(piece.text for piece in used)
-    cut = any(piece.cut for piece in used)
+    is_cut = any(piece.is_cut for piece in used)
     argv = tuple(used[0].shape.tool.split()[:6])
     too_long = len(text) > LARGEST // 4
     return Observation(
-        probe, text=text[-(LARGEST // 4) :] if too_long else text, rc=0, argv=argv, truncated=cut or too_long
+        probe,
+        text=text[-(LARGEST // 4) :] if too_long else text,
+        rc=0,
+        argv=argv,
+        truncated=is_cut or too_long,
     )
 
 
@@ -148,6 +152,6 @@ def _kernel_log(pieces: list[Piece]) -> Observation:
     for piece in pieces:
         log.add(piece.text.encode("utf-8", "replace"))
     text, shortened = shorten(log.data())
-    cut = shortened or log.is_cut or any(piece.cut for piece in pieces)
+    is_cut = shortened or log.is_cut or any(piece.is_cut for piece in pieces)
     argv = tuple(pieces[0].shape.tool.split())
-    return Observation("kernel-log", text=text.decode("utf-8", "replace"), rc=0, argv=argv, truncated=cut)
+    return Observation("kernel-log", text=text.decode("utf-8", "replace"), rc=0, argv=argv, truncated=is_cut)

@@ -33,7 +33,7 @@ def bug_report_sections(
         section.add(chunk)
         if at_end:
             yield unit(
-                name, "text", name, section.text(), quiet=True, host=host, line=line, cut=section.is_cut
+                name, "text", name, section.text(), quiet=True, host=host, line=line, is_cut=section.is_cut
             )
             line += section.lines + 1
             section = LongText()

@@ -11,7 +11,7 @@ from nodedoctor.intake.verdict_shapes import VERDICT_SHAPES
 
 _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
-_NAMES_GPU = r"^\s*(?:GPU \d{1,3}: |NVML: |Device does not)"
+_NAMES_GPU = r"^[ \t]{0,40}(?:GPU \d{1,3}: |NVML: |Device does not)"
 _MATRIX = (
     r"\s*(?:(?:GPU|NIC|mlx\d_|bnxt_re|rdma|ibp|roce|efa_)\S*\s|Legend|X +=|NIC\d+: "
     r"|(?:SYS|NODE|PHB|PXB|PIX|NV#|NIC)\s|(?:OK|CNS|GNS|TNS|NS|U|DR)\s+=)"
@@ -257,11 +257,11 @@ SHAPES: tuple[Shape, ...] = (
     ),
     by_lines(
         (),
-        r"^(?P<front>(?:[>|#] ?){0,12}"
+        r"^(?P<front>[^\n]{0,40}?\d\d:\d\d:\d\d\S{0,20} std(?:out|err) [FP] |(?:[>|#] ?){0,12}"
         r"(?:(?!mlx|nvme|bnxt|nvidia|usb|e[nt][a-z]?\d)(?=[\w.-]{0,63}?\d)[\w.-]{1,64}: "
         r"|\[(?!\d+\.)\w[\w.-]{0,63}\]:? |[\w.-]{1,64} {1,20}\| )?"
         r"|(?![^\n]{0,80}kernel: )[^\n]{1,60}?[\]:|Z] "
-        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?(?:[\]:|Z]| std(?:out|err) [FP]) )"
+        r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )"
         r"[ \t]{0,40}(?:> {0,4}){0,8}(?:"
         r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
         r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "

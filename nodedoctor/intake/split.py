@@ -65,7 +65,7 @@ class Piece:
     host: str = ""
     command: str = ""
     """What was typed at the prompt, as `ethtool -S ens1`."""
-    cut: bool = False
+    is_cut: bool = False
     """Whether lines of it were left out: it was too long."""
 
 

@@ -43,8 +43,8 @@ def many(line: str, size: int) -> str:
 def test_a_flood_does_not_push_out_the_fault_before_it(noise: str, before: int):
     text = f"{HEAD}{RULE}\n\ndmesg:\n\n{many(noise, before)}{FAULT}{many(noise, 24 << 20)}\n{RULE}\n\nEnd\n"
     _, log, _ = sections(text)
-    assert len(log.text) <= 17 << 20 and log.cut
-    (piece,) = outputs_in(log.text, is_cut=log.cut).pieces
+    assert len(log.text) <= 17 << 20 and log.is_cut
+    (piece,) = outputs_in(log.text, is_cut=log.is_cut).pieces
     assert piece.shape.probe == "kernel-log"
     assert FAULT in piece.text
 
@@ -56,7 +56,7 @@ def test_an_output_with_a_long_dump_behind_it_is_found(dump: str, size: int, pro
     end = "Oct 30 08:00:00 gpu-07 kernel: NVRM: Xid (PCI:0000:5d:00): 79, fallen off the bus.\n"
     text = f"{HEAD}{RULE}\n\n/usr/sbin/tool\n\n{PASTES[probe]}\n\n{many(dump, size)}{end}{RULE}\n\nEnd\n"
     unit = sections(text)[1]
-    found = outputs_in(unit.text, is_cut=unit.cut)
+    found = outputs_in(unit.text, is_cut=unit.is_cut)
     assert [piece.shape.probe for piece in found.pieces] == [probe, "kernel-log"]
 
 

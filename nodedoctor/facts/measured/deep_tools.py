@@ -100,7 +100,7 @@ class DcgmDiag:
 def _dcgm_table(output: str) -> Iterator[DcgmTest]:
     """The tests; below one, DCGM 4 has a row for each entity."""
     test: DcgmTest | None = None
-    categories = [(found.start(), found[1]) for found in _DCGM_CATEGORY.finditer(output)]
+    categories = [(match.start(), match[1]) for match in _DCGM_CATEGORY.finditer(output)]
     saying = False
     for row in _DCGM_ROW.finditer(output):
         name, value = row[1].strip(), row[2].strip()
@@ -133,9 +133,9 @@ def _dcgm_document(output: str) -> Iterator[DcgmTest]:
             worst = next((word for word in ("Fail", "Warn", "Pass", "Skip") if word in statuses), "")
             if worst:
                 bad = [item for item in results if text(item, "status").title() == worst != "Pass"]
-                told, kind = _warning(bad), text(category, "category")
-                quote = in_json(told, output)
-                yield DcgmTest(text(test, "name"), worst, _entities(bad), quote, kind, told[:WORDS])
+                message, kind = _warning(bad), text(category, "category")
+                quote = in_json(message, output)
+                yield DcgmTest(text(test, "name"), worst, _entities(bad), quote, kind, message[:WORDS])
 
 
 def _entities(results: Iterable[Json]) -> str:

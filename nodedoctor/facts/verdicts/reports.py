@@ -22,7 +22,7 @@ nvrx_health = pasted(NVRX, "What the health checks of NVIDIA's resiliency extens
 nvcre_report = pasted(NVCRE, "A report of NVIDIA Cluster Readiness Engine (nvcrectl, JSON).")
 ibdiagnet_csv = pasted(DB_CSV, "ibdiagnet2.db_csv.")
 
-_FOUND: tuple[tuple[re.Pattern[str], Result], ...] = (
+_FINDINGS: tuple[tuple[re.Pattern[str], Result], ...] = (
     (regex(r"GPU (?P<gpu>\d{1,3}): Requires (?:a reset|a node reboot) to recover\."), "fail"),
     (regex(r"GPU (?P<gpu>\d{1,3}): Requires peer-to-peer traffic to be drained\."), "fail"),
     (regex(r"GPU (?P<gpu>\d{1,3}): Operating at reduced capacity\."), "warn"),
@@ -44,15 +44,15 @@ _MOST = 5
 
 def nvrx(output: str) -> Iterator[Verdict]:
     """What the checks found, each once for a GPU: they run every minute."""
-    told: set[tuple[str, str]] = set()
+    repeated: set[tuple[str, str]] = set()
     for line in output.splitlines():
-        for pattern, result in _FOUND:
-            if not (found := pattern.search(line)):
+        for pattern, result in _FINDINGS:
+            if not (match := pattern.search(line)):
                 continue
-            subject = f"gpu:{found['gpu']}" if "gpu" in found.groupdict() else ""
-            if (subject, pattern.pattern) not in told:
-                told.add((subject, pattern.pattern))
-                yield Verdict(NVRX, "NVRx", result, found[0].rstrip("."), subject, found[0])
+            subject = f"gpu:{match['gpu']}" if "gpu" in match.groupdict() else ""
+            if (subject, pattern.pattern) not in repeated:
+                repeated.add((subject, pattern.pattern))
+                yield Verdict(NVRX, "NVRx", result, match[0].rstrip("."), subject, match[0])
 
 
 def nvcre(output: str) -> Iterator[Verdict]:
@@ -82,9 +82,9 @@ def nvcre(output: str) -> Iterator[Verdict]:
 def db_csv(output: str) -> Iterator[Verdict]:
     """How much of a fabric it shows, and the ports whose links went down most often.
 
-    Counters are since they were last cleared, nobody knows when: a note.
+    Counters are since they were last cleared, at an unknown time: a note.
     """
-    tables = {found["name"]: found["rows"] for found in _TABLE.finditer(output)}
+    tables = {match["name"]: match["rows"] for match in _TABLE.finditer(output)}
     names = {row["nodeguid"]: row["nodedesc"] for row in _rows(tables.get("NODES", "")) if "nodedesc" in row}
     ports = _rows(tables.get("PM_INFO", ""))
     downs = [(count, row) for row in ports if (count := _downs(row))]

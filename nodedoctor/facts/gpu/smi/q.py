@@ -63,11 +63,11 @@ def read_q(text: str) -> Section | None:
 
 def _put_queried(root: Section) -> None:
     """Put counts under their names of `--query-gpu` where `-q` has them."""
-    found = [(match, part) for part in root.parts if (match := _QUERIED.fullmatch(part.name))]
-    if not found or len({part.name for _, part in found}) < len(found):
+    counters = [(match, part) for part in root.parts if (match := _QUERIED.fullmatch(part.name))]
+    if not counters or len({part.name for _, part in counters}) < len(counters):
         return  # those of several GPUs
     counts = Section("ecc_errors")
-    for match, part in found:
+    for match, part in counters:
         if (counter := counts.find(match[2])) is None:
             counter = Section(match[2])
             counts.parts.append(counter)
