@@ -204,5 +204,5 @@ def _processors(kind: str, events: Sequence[CpuEvent], now: Sequence[CpuEvent]) 
             "every job on this node",
             "nodedoctor kernel.cpu",
         )
-    found = Finding.warn(summary, subject=subject, evidence=evidence_of(events), fix=fix)
-    return found.matters_as("A hot CPU delays every rank on it." if kind == "hot" else _ERRORS)
+    warning = Finding.warn(summary, subject=subject, evidence=evidence_of(events), fix=fix)
+    return warning.matters_as("A hot CPU delays every rank on it." if kind == "hot" else _ERRORS)

@@ -62,8 +62,9 @@ def write_cause(to: Writer, cause: CausePage, limits: Limits | None = None) -> i
     most: Mapping[str, int] = limits.parts if limits else {}
     to.status(cause.status, cause.headline + cause.mark, most=2 if limits else 0)
     for part in cause.opening:
-        named = part.label == CHECK and most.get(CHECK) == 1  # the headline has said what it found
-        to.prose(part.label, part.text.partition(": ")[0] if named else part.text, most.get(part.label, 0))
+        only_name = part.label == CHECK and most.get(CHECK) == 1  # the headline has said what it found
+        text = part.text.partition(": ")[0] if only_name else part.text
+        to.prose(part.label, text, most.get(part.label, 0))
     _proof(to, cause.proof, limits.proof if limits else 0)
     to.prose(FIX, cause.advice, most.get(FIX, 0))
     closing = [part for part in cause.closing if not limits or part.label != DOCS]
@@ -121,8 +122,8 @@ def _follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
     """What follows from a cause: a line each, or the names of the checks where that is too much."""
     if limits and len(follows) > limits.follows:
         names = Counter(text.partition(": ")[0] for text in follows)
-        told = (f"{name} ({count} times)" if count > 1 else name for name, count in names.items())
-        to.labelled(FOLLOWS, ", ".join(told), limits.follows)
+        counted = (f"{name} ({count} times)" if count > 1 else name for name, count in names.items())
+        to.labelled(FOLLOWS, ", ".join(counted), limits.follows)
         return
     for number, text in enumerate(follows):
         to.labelled("" if number else FOLLOWS, text, 1 if limits else 0)

@@ -59,8 +59,8 @@ def rank_states(timeline: Timeline, verdict: Verdict) -> tuple[RankState, ...]:
 def _is_own_timeout(event: Event[Any]) -> bool:
     """Whether a rank says that it stopped waiting: what it raises then is no error of its own."""
     what = event.what
-    asked = isinstance(what, StoreWait) and not what.dead
-    return asked or isinstance(what, (BarrierMissed, GlooTimeout)) or what is Mark.BARRIER_VICTIM
+    store_wait = isinstance(what, StoreWait) and not what.dead
+    return store_wait or isinstance(what, (BarrierMissed, GlooTimeout)) or what is Mark.BARRIER_VICTIM
 
 
 def _rank_state(event: Event[Any] | None, is_victim: bool) -> str:

@@ -347,7 +347,7 @@ def _first_look(deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
 def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[Event[ProcessExit]]:
     """Deaths before the launcher stopped the others; all when it never says so.
 
-    Behind the stop nobody is named, and a SIGKILL is the stop's own where a process had exited before it.
+    Behind the stop no rank is named, and a SIGKILL is the stop's own where a process had exited before it.
     """
     stops: list[Event[Any]] = [
         stop
