@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nodedoctor.triage.model import Identity
 from nodedoctor.wording import comma_list
 
-LISTED = 12
+MOST_NAMES = 12
 """Names of a list that are written out."""
 
 
@@ -47,7 +47,7 @@ def describe_briefly(people: Iterable[Identity]) -> str:
     hosts = sorted({who.host for who in people if who == Identity(host=who.host) and who.host is not None})
     if not hosts:
         return describe_identities(people)
-    return f"node {hosts[0]}" if len(hosts) == 1 else f"nodes {comma_list(hosts, LISTED)}"
+    return f"node {hosts[0]}" if len(hosts) == 1 else f"nodes {comma_list(hosts, MOST_NAMES)}"
 
 
 def describe_identities(people: Iterable[Identity]) -> str:
@@ -63,7 +63,7 @@ def describe_identities(people: Iterable[Identity]) -> str:
         return f"{role}ranks {rank_ranges(ranks)}"
     pids = sorted({who.pid for who in people if who.pid is not None})
     if pids:
-        return f"process {pids[0]}" if len(pids) == 1 else f"processes {comma_list(pids, LISTED)}"
+        return f"process {pids[0]}" if len(pids) == 1 else f"processes {comma_list(pids, MOST_NAMES)}"
     gpus = sorted({who.gpu for who in people if who.gpu is not None})
     if not gpus:
         hosts = sorted({who.host for who in people if who.host is not None})
@@ -76,4 +76,4 @@ def rank_ranges(ranks: Iterable[int]) -> str:
     ranks = sorted(ranks)
     if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
         return f"{ranks[0]}-{ranks[-1]}"
-    return comma_list(ranks, LISTED)
+    return comma_list(ranks, MOST_NAMES)
