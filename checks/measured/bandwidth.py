@@ -60,14 +60,14 @@ def p2p(
     yield from findings
     if not findings and pairs:
         yield Finding.ok(_summary(pairs))
-    yield from busy(bandwidth)
+    yield from busy_gpus(bandwidth)
     if not findings and not pairs and not bandwidth.left_out:
         yield Finding.skip("a single GPU has no peers")
 
 
 def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
     """What kept us from measuring all: CUDA does not start, a copy hangs, a GPU does not open."""
-    yield from unstarted(bandwidth)
+    yield from start_failures(bandwidth)
     if bandwidth.hung:
         ends = bandwidth.hung_gpus
         subject = f"pair:{min(ends)}-{max(ends)}" if len(ends) == 2 else f"gpu:{ends[0]}" if ends else ""
@@ -79,14 +79,14 @@ def _troubles(bandwidth: Bandwidth) -> Iterator[Finding]:
         yield Finding.unknown("crash", f"could not be measured: {why}", subject=f"gpu:{index}", fix=HUNG)
 
 
-def unstarted(bandwidth: Bandwidth) -> Iterator[Finding]:
+def start_failures(bandwidth: Bandwidth) -> Iterator[Finding]:
     """CUDA does not start: nothing could be measured."""
     if bandwidth.unstarted:
         said = bandwidth.start_said()
         yield Finding.fail(f"CUDA does not start: {bandwidth.unstarted}", evidence=said, fix=UNSTARTED)
 
 
-def busy(bandwidth: Bandwidth) -> Iterator[Finding]:
+def busy_gpus(bandwidth: Bandwidth) -> Iterator[Finding]:
     """GPUs that were left out because a job uses them."""
     for index, why in bandwidth.left_out.items():
         yield Finding.skip(f"not measured: {why}", subject=f"gpu:{index}")

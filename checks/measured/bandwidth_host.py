@@ -13,7 +13,7 @@ from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, reading
 from nodedoctor.wording import count_with_noun
 
-from .bandwidth import BROKEN, busy, unstarted
+from .bandwidth import BROKEN, busy_gpus, start_failures
 
 
 @check(
@@ -39,7 +39,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
     copies = [copy for copy in bandwidth.host if copy.kind == "near"]
     good = [copy for copy in copies if not copy.error]
     encrypted = gpus is not None and gpus.encrypted
-    findings = [*unstarted(bandwidth), *_host_errors(bandwidth)]
+    findings = [*start_failures(bandwidth), *_host_errors(bandwidth)]
     if bandwidth.cut_short:
         findings.append(Finding.unknown("timeout", f"measurement incomplete: {bandwidth.cut_short}"))
     for copy in [copy for copy in bandwidth.host if copy.wrong]:
@@ -59,7 +59,7 @@ def host(bandwidth: Bandwidth, gpus: Gpus | None) -> Iterator[Finding]:
         )
     elif not findings and not bandwidth.left_out:
         yield Finding.unknown("crash", "no host-GPU copy was measured")
-    yield from busy(bandwidth)
+    yield from busy_gpus(bandwidth)
 
 
 @check(

@@ -122,8 +122,8 @@ def _follows(to: Writer, follows: Sequence[str], limits: Limits | None) -> None:
     """What follows from a cause: a line each, or the names of the checks where that is too much."""
     if limits and len(follows) > limits.follows:
         names = Counter(text.partition(": ")[0] for text in follows)
-        counted = (f"{name} ({count} times)" if count > 1 else name for name, count in names.items())
-        to.labelled(FOLLOWS, ", ".join(counted), limits.follows)
+        with_counts = (f"{name} ({count} times)" if count > 1 else name for name, count in names.items())
+        to.labelled(FOLLOWS, ", ".join(with_counts), limits.follows)
         return
     for number, text in enumerate(follows):
         to.labelled("" if number else FOLLOWS, text, 1 if limits else 0)
