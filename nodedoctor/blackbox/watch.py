@@ -72,7 +72,7 @@ class Confirmed:
     """A look that confirms a hang, which counts once the next sample shows no step since the last one
     (`stepped`): looks take seconds, in which a job may go on or end."""
 
-    seen: capture.Capture
+    look: capture.Capture
     suspicion: Suspicion
     word: str
     moment: float
@@ -324,11 +324,11 @@ class Watch:
         only = self._computing.feed(seen, busy, suspicion, lately)
         return only and suspicion.rule == 2 and time.monotonic() - suspicion.since >= self._due()
 
-    def _conclude(self, look: Confirmed) -> None:
+    def _conclude(self, confirmed: Confirmed) -> None:
         """Call it a hang, unless a step came during the look."""
         self._confirmed = None
-        if self.progress.stepped == look.stepped:
-            self._caught_one(look.seen, look.suspicion, look.word)
+        if self.progress.stepped == confirmed.stepped:
+            self._caught_one(confirmed.look, confirmed.suspicion, confirmed.word)
 
     def _caught_one(self, seen: capture.Capture, suspicion: Suspicion, word: str) -> None:
         """Judge and keep what was seen, and say it."""
