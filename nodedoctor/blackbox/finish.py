@@ -124,18 +124,18 @@ async def triage(
 
     `names` are those of files and folders in it; with `looks` also what was seen of the job while it hung.
     """
-    whole = [path for path, begin in files if not begin]
-    paths = [*whole, *(str(folder.path / name) for name in names)]
+    whole_files = [path for path, begin in files if not begin]
+    paths = [*whole_files, *(str(folder.path / name) for name in names)]
     paths += [str(folder.path / "capture.json")] if looks else []
-    known = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
-    there = [line for line in known.text.splitlines() if line]
+    listing = await child_process.run("ls", Command(("ls", "-d", "--", *paths)), 1.0)
+    there = [line for line in listing.text.splitlines() if line]
     begun = [await _from(path, begin, seconds / 4) for path, begin in files if begin]
     argv = (*ourselves(), "triage", "--json", "--no-node", *there, *(("-",) if begun else ()))
     if not there and not begun:
         return None
-    seen = await child_process.run("triage", Command(argv, stdin="".join(begun).encode()), seconds)
+    observation = await child_process.run("triage", Command(argv, stdin="".join(begun).encode()), seconds)
     try:
-        found = loaded(seen.text) if seen.answered else None
+        found = loaded(observation.text) if observation.answered else None
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -67,6 +67,18 @@ class Hang:
         return self.seen.live
 
 
+@record
+class Confirmed:
+    """A look that confirms a hang, which counts once the next sample shows no step since the last one
+    (`stepped`): looks take seconds, in which a job may go on or end."""
+
+    look: capture.Capture
+    suspicion: Suspicion
+    word: str
+    moment: float
+    stepped: float | None
+
+
 class Watch:
     """Follows one job; `say` gets lines for a person."""
 
@@ -96,6 +108,7 @@ class Watch:
         self._met: dict[tuple[int, int], RankSample] = {}
         self._unsure: LiveJob | None = None
         self._named = False
+        self._confirmed: Confirmed | None = None
         self._waits = False
         self._computing = confirm.Computing()
         self._stopped = False
@@ -144,6 +157,8 @@ class Watch:
             if went_on and self._is_caught():
                 self._resumed()
             suspicion = self.progress.suspicion()
+            if self._confirmed is not None and sample.moment >= self._confirmed.moment:
+                self._conclude(self._confirmed)
             if self._is_caught() and await self._moves_again(suspicion, sample):
                 self._resumed()
             self._sampler.hurry(suspicion is not None or not self._introduced or self._waits_to_judge(sample))
@@ -152,7 +167,7 @@ class Watch:
                 if self._unsure is not None and not self._is_caught():
                     artifacts.resumed(self._folder, self._unsure)
                     self._unsure = None
-            elif not self._is_caught() and sample.moment >= self._next_look:
+            elif not self._is_caught() and self._confirmed is None and sample.moment >= self._next_look:
                 if self._asked is None:
                     self._asked = sample.moment
                     self._sampler.walk()
@@ -261,7 +276,10 @@ class Watch:
         abnormal = bool(judge.abnormal(seen.live))
         if busy and waits and self._only_computes(seen, busy, suspicion, lately):
             silent = time.monotonic() - suspicion.since
-            self._caught_one(self._computing.marked(seen, silent), suspicion, "PERHAPS A HANG")
+            seen = self._computing.marked(seen, silent)
+            self._confirmed = Confirmed(
+                seen, suspicion, "PERHAPS A HANG", time.monotonic(), self.progress.stepped
+            )
         elif busy or (suspicion.rule != 2 and not waits and not abnormal):
             if not busy and self._unsure is None:
                 self._unsure = seen.live
@@ -272,7 +290,8 @@ class Watch:
                 self._next_look = min(self._next_look, due)
             self._in_vain += 1
         else:
-            self._caught_one(seen, suspicion, "HANG" if waits or abnormal else "PERHAPS A HANG")
+            word = "HANG" if waits or abnormal else "PERHAPS A HANG"
+            self._confirmed = Confirmed(seen, suspicion, word, time.monotonic(), self.progress.stepped)
 
     async def _compare(self) -> None:
         """Read the counters, and note what they have gained since the watching began."""
@@ -304,6 +323,12 @@ class Watch:
     ) -> bool:
         only = self._computing.feed(seen, busy, suspicion, lately)
         return only and suspicion.rule == 2 and time.monotonic() - suspicion.since >= self._due()
+
+    def _conclude(self, confirmed: Confirmed) -> None:
+        """Call it a hang, unless a step came during the look."""
+        self._confirmed = None
+        if self.progress.stepped == confirmed.stepped:
+            self._caught_one(confirmed.look, confirmed.suspicion, confirmed.word)
 
     def _caught_one(self, seen: capture.Capture, suspicion: Suspicion, word: str) -> None:
         """Judge and keep what was seen, and say it."""
