@@ -93,7 +93,7 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
             headline = f"{processes}, and nothing shows who holds it up"
             verdict = replace(verdict, headline=headline, evidence=tuple(events[:8]))
         else:
-            headline = f"{suspicion.headline}: a suspicion, nothing else shows who holds the job up"
+            headline = f"{suspicion.headline}; a suspicion, nothing else shows who holds the job up"
             evidence, who = suspicion.evidence, suspicion.culprits
             verdict = replace(verdict, headline=headline, evidence=evidence, culprits=who)
     verdict = add_advice(verdict, timeline)

@@ -217,7 +217,11 @@ def _absent_ranks(here: Sequence[RankProcess]) -> list[int]:
 
 
 def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
-    """All but a few ranks wait in a collective for the few."""
+    """All but a few ranks wait in a collective for the few.
+
+    One that uses CPU may loop or compute, which two looks cannot tell: a suspicion, unless it was watched
+    for long (`computing`).
+    """
     ranks = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
     waiting = [process for process in ranks if _waits_in(process) and not process.moved]
     others = [process for process in ranks if not _waits_in(process)]
@@ -240,8 +244,15 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
         _process_event(live, process, _describe_activity(process)) for process in (*stuck[:3], *waiting[:2])
     )
     victims = tuple(_process_identity(live, process) for process in waiting)
-    sure: Confidence = "low" if any(process.computing for process in stuck) else "medium"
-    yield Candidate(cause, "absence", sure, headline, evidence, who, victims)
+    computes = all(map(_may_compute, stuck))
+    long_watched = any(process.computing for process in stuck)
+    sure: Confidence = "low" if long_watched or computes else "medium"
+    yield Candidate(cause, "absence", sure, headline, evidence, who, victims, decides=not computes)
+
+
+def _may_compute(process: RankProcess) -> bool:
+    """True for a process that used CPU between the looks, and was not watched for longer."""
+    return process.ticks > IDLE_TICKS and not process.computing
 
 
 def _different_calls(live: LiveJob) -> Iterator[Candidate]:
@@ -344,8 +355,9 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
                 _process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3])
             )
             alone = shown is _wait_channel  # a rank elsewhere in the kernel may be the one that waits
+            decides = not alone and not _may_compute(few[0])
             yield Candidate(
-                "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=not alone
+                "cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who, decides=decides
             )
         return
 

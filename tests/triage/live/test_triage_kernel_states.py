@@ -96,6 +96,18 @@ def test_ranks_that_are_not_there_are_dead_only_where_somebody_waits_for_them() 
     assert judged(*(replace(bare(n), threads=(main,)) for n in (0, 3)), *dead).cause == "peer_died"
 
 
+@pytest.mark.parametrize(("ticks", "outcome"), [(0, "failure"), (180, "undetermined")])
+def test_a_rank_that_computes_while_the_others_wait_is_only_suspected(ticks: int, outcome: str) -> None:
+    """A long batch of a healthy job looks the same in two looks as an endless loop."""
+    wait = PythonThread(
+        (StackFrame("/v/torch/distributed/distributed_c10d.py", 10, "all_reduce"),), active=True
+    )
+    long_batch = PythonThread((StackFrame("/job/train.py", 10, "crunch"),), active=True)
+    ranks = [replace(bare(n), threads=(wait,)) for n in (0, 1, 3)]
+    verdict = judged(*ranks, replace(bare(2), threads=(long_batch,), ticks=ticks))
+    assert (verdict.outcome, [who.rank for who in verdict.culprits]) == (outcome, [2])
+
+
 @contextmanager
 def started(how: str, file: Path) -> Iterator[RankSample]:
     """A real process that sleeps, has a lock, or waits for one."""
