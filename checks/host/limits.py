@@ -303,7 +303,7 @@ def _nofile_fix(process: Process, bound: Bound, runtime: str | None) -> Fix:
     most = "1048576" if bound.hard is None else str(bound.hard)
     if bound.hard is not None and bound.soft is not None and bound.hard <= bound.soft:
         return fix
-    text = f"prlimit raises it for this process until it exits. {fix.text}"
+    text = f"Raise it for this process until it exits. {fix.text}"
     at_once = repair("prlimit --pid {} --nofile={}", process.pid, most, disturbs="nothing")
     return replace(fix, text=text, steps=(at_once, *fix.steps))
 
