@@ -10,7 +10,7 @@ from nodedoctor.model import Status
 from nodedoctor.record import record
 from nodedoctor.report.document import status_of
 from nodedoctor.report.inert import inert
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import count_with_noun, subject_label
 
 ACCEPTED, REFUSED, UNMEASURED, LAGS = 0, 2, 3, 4
 """Exit codes, those of a gate: 4 is slower than peers or past, or than a floor that only warns."""
@@ -88,14 +88,15 @@ def figure(value: object) -> str:
 def _rate(row: Mapping[str, Any]) -> RatePage:
     count, unit = whole_number(row, "count") or 0, words(row.get("unit"))
     others = (figure(row.get(key)) for key in ("floor", "peers", "before"))
-    lowest = f", lowest {words(row.get('subject'))}" if count > 1 else ""
+    status, subject = status_of(row.get("status")), words(row.get("subject"))
+    where = f", lowest {subject_label(subject) or subject}" if count > 1 and status is not Status.PASS else ""
     how = (words(row.get("circumstances")), f"{count} of them" if count > 1 else "")
     return RatePage(
         words(row.get("key")),
-        status_of(row.get("status")),
+        status,
         inert(words(row.get("title"))),
         (inert(f"{figure(row.get('lowest'))} {unit}"), *others),
-        inert(words(row.get("why")) + lowest),
+        inert(words(row.get("why")) + where),
         inert(", ".join(filter(None, how))),
         inert(words(row.get("floor_source"))),
     )

@@ -152,5 +152,5 @@ def test_the_table_is_for_people(node: Node):
         "accept", "--replay", str(node(**{**HEALTHY, "bandwidth_deep": steps(slow_pair=300.0)}))
     )
     assert done.stdout.startswith("FAIL not to be accepted")
-    assert "lowest gpu:2->5" in done.stdout and "azurehpc-health-checks" in done.stdout
+    assert "lowest GPU 2->5" in done.stdout and "azurehpc-health-checks" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 110

@@ -77,7 +77,7 @@ def test_the_screen_opens_on_the_rates_and_shows_one(document: dict[str, Any]):
             assert "WARN  slower than its peers" in shown and "345 GB/s" in shown
             await pilot.press("enter")
             await pilot.pause()
-            assert "11% below its peers, lowest gpu:2->5" in frame(app)
+            assert "11% below its peers, lowest GPU 2->5" in frame(app)
             await pilot.press("escape", "c")
             assert app.copied == ["p2p (NV18)"]
 

@@ -48,9 +48,9 @@ def _rate(rate: RatePage) -> Iterator[Para]:
     yield Para(rate.why, f"{rate.mark}  " if rate.mark else "", lead_style=STYLE[rate.status])
     for name, number in zip(HEADS, rate.figures, strict=True):
         yield Para(number, f"{name:8}  ")
-    for label, text in (("how", rate.circumstances), ("floor is from", rate.floor_source)):
+    for label, text in (("how", rate.circumstances), ("source", rate.floor_source)):
         if text:
-            yield Para(text, f"{label}  ")
+            yield Para(text, f"{label:8}  ")
 
 
 def _list(acceptance: AcceptPage, name: str) -> Iterator[Para]:
