@@ -173,7 +173,7 @@ SHAPES: tuple[Shape, ...] = (
         r"|driver_version|count|serial)"
         r"(?:, [a-z][\w.]{0,60}(?: \[\S{1,12}\])?){1,60}[ \t]{0,20}(?:\n|$)",
         "nvidia-smi --query-gpu",
-        "",
+        "nvidia-smi-q",
         "nvidia-smi --query-gpu=...",
         "gpu",
         NVIDIA_SMI,

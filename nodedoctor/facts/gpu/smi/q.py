@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from nodedoctor.facts.gpu.smi import fields
+from nodedoctor.facts.gpu.smi.query import read_query
 from nodedoctor.facts.gpu.smi.sections import Section, inert, plain
 from nodedoctor.patterns import regex
 
@@ -36,8 +37,13 @@ _COLON = regex(r"(?<=\S)\s+:(?=\s|$)|(?:(?<=\.total)|(?<=\.[ds]ram)):(?=\s)")
 def read_q(text: str) -> Section | None:
     """A root that holds the header's keys and one `gpu` section per device, None when there is neither.
 
+    The table of `--query-gpu` is one, too.
     Sections cut out of the text of one GPU are that GPU's, though its name and address are not told.
     """
+    if (queried := read_query(text)) is not None:
+        for gpu in queried.all("gpu"):
+            _put_queried(gpu)
+        return queried
     root = Section("")
     branch = [(-1, root)]  # the sections around the line, each with its indentation
     for line in inert(text).expandtabs().splitlines():

@@ -97,9 +97,7 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
     if root is None:
         return _finished(GpuReading(seen.probe), seen)
     sections = list(root.all("gpu"))
-    numbers = _numbers(
-        [normal_bus_id(section.text) for section in sections], list(lost_gpus(_printed_text(seen)))
-    )
+    numbers = _numbers(sections, list(lost_gpus(_printed_text(seen))))
     attached = leading_integer(root.value("attached_gpus") or "")
     whole_text = attached == len(sections) or seen.probe == XML
     gpus = tuple(
@@ -117,8 +115,13 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
     return _finished(reading, seen)
 
 
-def _numbers(shown: list[str | None], lost: list[LostGpu]) -> list[int]:
+def _numbers(sections: list[Section], lost: list[LostGpu]) -> list[int]:
     """NVML's indexes of the GPUs shown: it numbers them by bus address, those that are lost included."""
+    indexes = [leading_integer(section.value("index") or "") for section in sections]
+    distinct = {index for index in indexes if index is not None}
+    if len(distinct) == len(sections):  # `--query-gpu` says them
+        return [index or 0 for index in indexes]
+    shown = [normal_bus_id(section.text) for section in sections]
     taken = {gone.index for gone in lost if gone.bus_id is None}
     free = (index for index in count() if index not in taken)
     known = [address for address in shown if address]
@@ -129,8 +132,9 @@ def _numbers(shown: list[str | None], lost: list[LostGpu]) -> list[int]:
 
 
 def _nameless(gpu: Gpu) -> LostGpu | None:
-    """A GPU that cannot even say its UUID no longer answers."""
-    error = gpu.errors.get("uuid", "NOT_SUPPORTED")
+    """A GPU that cannot say its UUID, or that is said to be lost in place of a value, no longer answers."""
+    errors = {*gpu.errors.values()} if gpu.uuid is None else {}
+    error = "GPU_IS_LOST" if "GPU_IS_LOST" in errors else gpu.errors.get("uuid", "NOT_SUPPORTED")
     return None if error in _HARMLESS else LostGpu(gpu.index, gpu.bus_id, error, f"GPU UUID: {error}")
 
 
