@@ -5,8 +5,9 @@ from __future__ import annotations
 import unicodedata
 
 _OBEYED = ("Cc", "Cs", "Zl", "Zp")
-"""Categories of characters that terminals obey, or that no terminal is sent: controls, surrogates, separators of
-lines. A character that Unicode has not assigned is drawn as a box."""
+"""Categories of characters that terminals obey, or are never sent: controls, surrogates, separators of lines.
+
+A character that Unicode has not assigned is drawn as a box."""
 
 
 def moves_no_cursor(text: str) -> bool:
