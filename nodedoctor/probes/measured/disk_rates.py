@@ -57,10 +57,11 @@ def main() -> None:
 def measured(point: str, seconds: float, most: int) -> dict[str, Any]:
     """Rates of one file system, or why it was left out."""
     try:
-        about = {"model": model_of(os.stat(point).st_dev)}
+        device = os.stat(point).st_dev
+        about = {"model": model_of(device)}
         if why := unfit(point, most):
             return {**about, "left": why}
-        folder = writable_folder(point)
+        folder = writable_folder(point, device)
         if not folder:
             return {**about, "left": "no folder there can be written by this user"}
         file = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC, 0o600)
@@ -85,9 +86,8 @@ def unfit(point: str, most: int) -> str:
     return ""
 
 
-def writable_folder(point: str) -> str:
+def writable_folder(point: str, device: int) -> str:
     """Where on the file system a file may be made: at its top, or where everybody's temporary files are."""
-    device = os.stat(point).st_dev
     for folder in (point, os.path.join(point, "tmp"), os.path.join(point, "var/tmp")):
         if os.access(folder, os.W_OK | os.X_OK) and os.stat(folder).st_dev == device:
             return folder
