@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from nodedoctor.model import Observation
@@ -118,6 +119,14 @@ def words(value: Any) -> str:
     if isinstance(value, str):
         return value
     return str(value) if _is_number(value) and abs(value) < BOUND else ""
+
+
+def moment_of(value: object) -> datetime | None:
+    """A time as our documents write it (`2026-11-28T05:15:00Z`); None for anything else."""
+    try:
+        return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
 
 
 def number(value: Any) -> float | None:

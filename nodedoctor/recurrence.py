@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
-from nodedoctor.json_shapes import Json, part, parts, text, whole_number
+from nodedoctor.json_shapes import Json, moment_of, part, parts, text, whole_number
 from nodedoctor.knowledge.ownership import reason_of
 from nodedoctor.knowledge.xids import xid
 from nodedoctor.report.document import Cause, Finding, Recurrence, Report, Result
@@ -31,9 +31,9 @@ def with_recurrences(report: Report, entries: Sequence[Json], *, with_serials: b
 
     `with_serials` is False for a report whose serial numbers are redacted.
     """
-    now = _moment(report["started"])
+    now = moment_of(report["started"])
     journal_entries = [
-        entry for entry in entries if now and (when := _moment(text(entry, "time"))) and when <= now
+        entry for entry in entries if now and (when := moment_of(text(entry, "time"))) and when <= now
     ]
     this: dict[str, Any] = {
         "time": report["started"],
@@ -71,7 +71,7 @@ def _recurring(cause: Cause, this: Json, journal_entries: Sequence[Json]) -> Cau
 
 def _boots(cause: Cause, this: Json, entries: Sequence[Json]) -> Iterator[str]:
     """The boots of the last days with the same cause, of the same part where it is about a GPU."""
-    subject, now = cause["id"].partition("@")[2], _moment(text(this, "time"))
+    subject, now = cause["id"].partition("@")[2], moment_of(text(this, "time"))
     of_gpu = subject.startswith(("gpu:", "pci:"))
     serials: dict[str, set[str]] = {}
     for entry in entries:
@@ -79,7 +79,7 @@ def _boots(cause: Cause, this: Json, entries: Sequence[Json]) -> Iterator[str]:
             serials.setdefault(text(entry, "boot"), set()).add(serial)
     own = serials.get(text(this, "boot"), set())
     for entry in entries:
-        boot, when = text(entry, "boot"), _moment(text(entry, "time"))
+        boot, when = text(entry, "boot"), moment_of(text(entry, "time"))
         recent = now and when and when > now - timedelta(days=DAYS)
         same_part = not of_gpu or own & serials.get(boot, set())
         if boot and recent and same_part and _names(entry, cause):
@@ -123,11 +123,3 @@ def _with_fixes(result: Result, uncured: Collection[str]) -> Result:
         for finding in result["findings"]
     ]
     return {**result, "findings": findings}
-
-
-def _moment(written: str) -> datetime | None:
-    """A time in a journal; None for what is none."""
-    try:
-        return datetime.strptime(written, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
-    except ValueError:
-        return None

@@ -14,7 +14,7 @@ from nodedoctor.cli.exit_codes import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
 
 _FORMS = {
@@ -74,6 +74,14 @@ def write(arguments: argparse.Namespace, document: Callable[[], Mapping[str, Any
         {path: _render(form, made, recording).encode() for form, path in wanted.items()},
         shared={path for form, path in wanted.items() if form in _SHARED},
     )
+
+
+def write_lists(hosts_by_path: Mapping[str, Iterable[str]]) -> int:
+    """Write lists of nodes where a path was given, a name a line: what srun, clush and mpirun read."""
+    files = {
+        path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in hosts_by_path.items() if path
+    }
+    return write_files(files, shared=files)
 
 
 def write_files(files: Mapping[str, bytes], shared: Collection[str] = ()) -> int:

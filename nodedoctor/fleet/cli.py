@@ -229,7 +229,7 @@ async def _make_folder(path: str) -> None:
 
 
 def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
-    """Write the node lists, one name a line: what srun, clush -w @FILE and mpirun all read."""
+    """Write the lists of nodes that were asked for."""
     from nodedoctor.cli import outputs
 
     if arguments.report_only:
@@ -238,8 +238,7 @@ def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
     if too_many := _too_many(fleet, arguments):
         write_stderr(too_many)
         del wanted[arguments.failing]
-    lists = {path: "".join(f"{host}\n" for host in hosts).encode() for path, hosts in wanted.items() if path}
-    return outputs.write_files(lists, shared=lists)
+    return outputs.write_lists(wanted)
 
 
 def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:

@@ -6,10 +6,10 @@ Of each report only what the fleet compares is kept, so that ten thousand of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
 from typing import Any, Literal
 
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import moment_of
 from nodedoctor.model import Action, Severity, Status, identifier
 from nodedoctor.record import field, record
 
@@ -282,16 +282,8 @@ def is_old(node: Node, started: str) -> bool:
     """Whether a report was made long before or after the fleet was asked, or does not say when."""
     if node.replayed:
         return False
-    try:
-        apart = moment_of(started) - moment_of(node.started)
-    except ValueError:
-        return True
-    return abs(apart.total_seconds()) > FRESH_S
-
-
-def moment_of(text: str) -> datetime:
-    """The moment that a report names; ValueError where it is none."""
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+    asked, begun = moment_of(started), moment_of(node.started)
+    return asked is None or begun is None or abs((asked - begun).total_seconds()) > FRESH_S
 
 
 def _names(nodes: Iterable[Node]) -> tuple[str, ...]:

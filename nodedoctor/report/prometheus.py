@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
 from typing import Any
 
-from nodedoctor.json_shapes import number
+from nodedoctor.json_shapes import moment_of, number
 from nodedoctor.model import Severity, Status
 from nodedoctor.record import record
 from nodedoctor.report.document import Finding, Report, severity, severity_of
@@ -56,11 +55,11 @@ def _run(report: Report) -> Iterator[_Metric]:
     about: dict[str, Any] = {"version": report["tool"], "source": report["source"]}
     about |= {name: node.get(name) for name in _ABOUT}
     yield _Metric("nodedoctor_info", "What was looked at, and by which nodedoctor.", ((about, 1),))
-    began = _timestamp(report["started"])
+    began = moment_of(report["started"])
     yield _Metric(
         "nodedoctor_last_run_timestamp_seconds",
         "When the last run began, in seconds since the epoch.",
-        () if began is None else (({}, began),),
+        () if began is None else (({}, began.timestamp()),),
     )
     yield _Metric("nodedoctor_run_seconds", "How long the last run took.", (({}, report["seconds"]),))
     if (gpus := number(node.get("gpus"))) is not None:
@@ -126,13 +125,6 @@ def _problem(check: str, subject: str, finding: Finding) -> dict[str, Any]:
         "action": finding["fix"]["action"] if finding["fix"] else "investigate",
         "stage": "preview" if finding.get("preview") else None,
     }
-
-
-def _timestamp(started: Any) -> float | None:
-    try:
-        return datetime.strptime(str(started), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
-    except ValueError:
-        return None
 
 
 def _labels(labels: Mapping[str, Any]) -> str:

@@ -68,9 +68,7 @@ class DiskRates:
     @classmethod
     def parse(cls, observation: Observation) -> DiskRates | Unseen:
         """Read the lines of probes/measured/disk_rates.py, as far as they go."""
-        steps = (
-            list(steps_of(observation.text)) if observation.answered or observation.outcome in BROKEN else []
-        )
+        steps = _steps(observation)
         if not steps:
             return _unseen(observation)
         disks = (_disk(step) for step in steps if text(step, "step") == "disk")
@@ -101,14 +99,18 @@ class MemoryRates:
     @classmethod
     def parse(cls, observation: Observation) -> MemoryRates | Unseen:
         """Read the lines of probes/measured/memory_rates.py, as far as they go."""
-        steps = (
-            list(steps_of(observation.text)) if observation.answered or observation.outcome in BROKEN else []
-        )
+        steps = _steps(observation)
         if not steps:
             return _unseen(observation)
         pairs = (_pair(step) for step in steps if text(step, "step") == "memory")
         left_out = next((text(step, "why") for step in steps if text(step, "step") == "left-out"), "")
         return cls(tuple(pair for pair in pairs if pair), left_out, cut_short(observation))
+
+
+def _steps(observation: Observation) -> list[Json]:
+    """What a child wrote that ended, or had to be given up; nothing of one that did not run."""
+    ran = observation.answered or observation.outcome in BROKEN
+    return list(steps_of(observation.text)) if ran else []
 
 
 def _unseen(observation: Observation) -> Unseen:

@@ -12,7 +12,8 @@ import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from nodedoctor.fleet.model import Node, Oddity, ValueGroup, moment_of
+from nodedoctor.fleet.model import Node, Oddity, ValueGroup
+from nodedoctor.json_shapes import moment_of
 from nodedoctor.model import Status
 from nodedoctor.nodeset import fold
 
@@ -37,11 +38,11 @@ Bounds = tuple[float, float]
 
 def bounds(node: Node, start: float, end: float) -> Bounds | None:
     """Those of a node that was asked at one moment and had answered by another; None without a time."""
-    try:
-        started = moment_of(node.started).timestamp()
-    except ValueError:
+    moment = moment_of(node.started)
+    if moment is None or node.replayed:
         return None
-    return None if node.replayed else (started - max(start, end - node.seconds), started + 1 - start)
+    started = moment.timestamp()
+    return started - max(start, end - node.seconds), started + 1 - start
 
 
 def differing_clocks(nodes: Sequence[Node]) -> Iterator[Oddity]:

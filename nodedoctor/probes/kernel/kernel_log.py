@@ -184,20 +184,17 @@ def shorten(text: bytes) -> tuple[bytes, bool]:
     if len(text) <= TEXT_BYTES:
         return text, False
     lines = text.splitlines(True)
-    seen: dict[bytes, int] = {}
+    counts: dict[bytes, int | None] = {}  # None: of no interest
     kept: list[bytes] = []
     left = len(text)
     for line in lines:
         shape = line.translate(None, DIGITS)
-        count = seen.get(shape)
-        if count is None:  # a storm is searched once, and not line by line
-            count = 0 if OF_INTEREST.search(line) else -1
-        if count >= 0:
-            seen[shape] = count = count + 1
-            if count <= SAME_SHAPE or left <= LATEST_BYTES:
+        if shape not in counts:  # a storm is searched once, and not line by line
+            counts[shape] = 0 if OF_INTEREST.search(line) else None
+        if (count := counts[shape]) is not None:
+            counts[shape] = count + 1
+            if count < SAME_SHAPE or left <= LATEST_BYTES:
                 kept.append(line)
-        else:
-            seen[shape] = count
         left -= len(line)
     return b"".join(kept)[-TEXT_BYTES:], True
 

@@ -38,7 +38,7 @@ MOST_THREADS = 32
 ROUNDS, ROUND_S = 3, 0.15
 """The best of three rounds counts; ours: whatever else runs only makes one slower."""
 ALL_SECONDS = 8.0
-"""After which no other pair of nodes is round_start; ours."""
+"""After which no other pair of nodes is begun; ours."""
 SHARE = 8
 """One part of so many of the memory that is free is taken at most; ours."""
 LEAST_MIB = 256

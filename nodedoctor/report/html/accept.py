@@ -13,18 +13,10 @@ from nodedoctor.report.html.markup import Markup, each_piece, element
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.accept/1` document."""
     page = accept_page(document)
-    head = element(
-        "header",
-        element("h1", blocks.word(page.status), f" {page.headline}"),
-        element("p", page.when, class_="when"),
-        class_=f"head {page.status.value}",
-    )
-    heads = each_piece(element("th", name, scope="col") for name in ("", "rate", *HEADS, ""))
-    body = element("tbody", each_piece(map(_rate, page.rates)))
-    table = element("table", element("thead", element("tr", heads)), body, class_="rates")
+    table = blocks.rates_table(("", "rate", *HEADS, ""), map(_rate, page.rates))
     return shell.page(
         f"{page.status.word} {page.headline}"[:120],
-        head,
+        blocks.head(page.status, page.headline, page.when),
         blocks.section("rates", "Rates", blocks.scroll(table, "rates") if page.rates else None),
         *(
             blocks.section(title.split()[0].lower(), title, element("ul", each_piece(map(_line, lines))))

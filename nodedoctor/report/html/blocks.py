@@ -20,6 +20,22 @@ def word(status: Status) -> Markup:
     return mark(status.word, status.value)
 
 
+def head(status: Status, headline: str, when: str) -> Markup:
+    """The top of a page about what was measured: the verdict, and when."""
+    return element(
+        "header",
+        element("h1", word(status), f" {headline}"),
+        element("p", when, class_="when"),
+        class_=f"head {status.value}",
+    )
+
+
+def rates_table(names: Iterable[str], entries: Iterable[Markup]) -> Markup:
+    """A table of rates below the names of its columns."""
+    heads = element("tr", each_piece(element("th", name, scope="col") for name in names))
+    return element("table", element("thead", heads), element("tbody", each_piece(entries)), class_="rates")
+
+
 def mark(said: str, kind: str) -> Markup:
     """A word in the colour of a status."""
     return element("b", said, class_=f"word {kind}")

@@ -23,15 +23,10 @@ def render(document: Mapping[str, Any]) -> str:
     found = objects(document.get("findings"))
     sick = [one for one in found if one.get("status") in ("fail", "warn", "unknown")]
     well = [one for one in found if one not in sick]
-    head = element(
-        "header",
-        element("h1", blocks.word(verdict), f" {words(plan.get('nodes'))} nodes in pairs"),
-        element("p", _when(document, plan), class_="when"),
-        class_=f"head {verdict.value}",
-    )
+    headline = f"{words(plan.get('nodes'))} nodes in pairs"
     return shell.page(
-        f"{verdict.word} {words(plan.get('nodes'))} nodes in pairs",
-        head,
+        f"{verdict.word} {headline}",
+        blocks.head(verdict, headline, _when(document, plan)),
         blocks.section("findings", "The odd ones out", each_piece(map(_finding, sick)) if sick else None),
         blocks.section("matrix", "Gb/s of each pair", _matrix(document)),
         blocks.section("well", "Without a problem", each_piece(map(_finding, well)) if well else None),

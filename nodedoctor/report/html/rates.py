@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.report.html import blocks, shell
@@ -13,26 +13,15 @@ from nodedoctor.report.rates_page import SLOW_MARK, NodeRow, RateColumn, rates_p
 def render(document: Mapping[str, Any]) -> str:
     """The page of a `nodedoctor.rates/1` document."""
     page = rates_page(document)
-    head = element(
-        "header",
-        element("h1", blocks.word(page.status), f" {page.headline}"),
-        element("p", page.when, class_="when"),
-        class_=f"head {page.status.value}",
-    )
-    rates = _table(("rate", "usual", "slower than the others", "how"), map(_rate, page.columns))
+    rates = blocks.rates_table(("rate", "usual", "slower than the others", "how"), map(_rate, page.columns))
     names = ("", "node", *(column.title for column in page.columns), "")
-    nodes = _table(names, map(_node, page.nodes))
+    nodes = blocks.rates_table(names, map(_node, page.nodes))
     return shell.page(
         f"{page.status.word} {page.headline}",
-        head,
+        blocks.head(page.status, page.headline, page.when),
         blocks.section("rates", "Rates", blocks.scroll(rates, "rates") if page.columns else None),
         blocks.section("nodes", "Nodes", blocks.scroll(nodes, "nodes") if page.nodes else None),
     )
-
-
-def _table(names: Iterable[str], rows: Iterable[Markup]) -> Markup:
-    heads = element("tr", each_piece(element("th", name, scope="col") for name in names))
-    return element("table", element("thead", heads), element("tbody", each_piece(rows)), class_="rates")
 
 
 def _rate(column: RateColumn) -> Markup:
