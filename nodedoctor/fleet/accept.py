@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = json.dumps(acceptances) + "\n" if arguments.json else render(acceptances, min(columns(100), 140))
     if not emit(shown):
         return Exit.OUTPUT
-    listed = Exit.OK if arguments.report_only else outputs.write_lists(lists)
-    written = listed or outputs.write(arguments, lambda: acceptances)
+    code = Exit.OK if arguments.report_only else outputs.write_lists(lists)
+    written = code or outputs.write(arguments, lambda: acceptances)
     if written or gathered.ended_by:
         return written or 128 + gathered.ended_by
     if arguments.exit_zero or arguments.report_only:

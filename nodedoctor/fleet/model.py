@@ -282,8 +282,10 @@ def is_old(node: Node, started: str) -> bool:
     """Whether a report was made long before or after the fleet was asked, or does not say when."""
     if node.replayed:
         return False
-    asked, begun = moment_of(started), moment_of(node.started)
-    return asked is None or begun is None or abs((asked - begun).total_seconds()) > FRESH_S
+    fleet_start, node_start = moment_of(started), moment_of(node.started)
+    if fleet_start is None or node_start is None:
+        return True
+    return abs((fleet_start - node_start).total_seconds()) > FRESH_S
 
 
 def _names(nodes: Iterable[Node]) -> tuple[str, ...]:
