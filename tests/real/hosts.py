@@ -241,6 +241,7 @@ class Hosts:
         self.nvml = shutil.copytree(nvml, folder / "nvml") if nvml and nvml != folder / "nvml" else nvml
         self.pid = 0
         self._started: list[subprocess.Popen[str]] = []
+        self._first: list[int] = []
         told = drivers or {}
         self._hosts = [Host(self, index, told.get(index, DRIVER)) for index in range(count)]
 
@@ -285,14 +286,18 @@ class Hosts:
         assert process.stdout is not None and process.stderr is not None
         if process.stdout.readline() != "up\n":
             pytest.skip(f"no hosts out of namespaces here: {process.stderr.read().strip()}")
-        return first_process(process.pid)
+        self._first.append(first_process(process.pid))
+        return self._first[-1]
 
     def close(self) -> None:
-        """End every process of theirs; with those go mounts and networks."""
+        """End every process of theirs and wait until they are gone; with those go mounts and networks."""
         for process in reversed(self._started):
             process.kill()
         for process in self._started:
             process.communicate()
+        end = time.monotonic() + 30
+        while any(map(lives, self._first)) and time.monotonic() < end:
+            time.sleep(0.02)  # the kernel ends the first process of a namespace after all others of it
 
     def _boot(self) -> None:
         lines = [f"{host.address} {host.name}" for host in self]
@@ -329,6 +334,14 @@ def need(*commands: str) -> None:
 def quietly(*words: str) -> None:
     """Run a command that must succeed."""
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there, and not only its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def first_process(pid: int) -> int:

@@ -12,7 +12,6 @@ import pytest
 
 GROUPS = {
     "tests/real/test_ray.py": "ray",
-    "tests/real/fleet/test_fleet_raylets.py": "ray",
     "tests/real/triage/test_triage_ray.py": "ray",
     "tests/real/blackbox/test_attach.py::test_ray": "ray",
     "tests/real/blackbox/test_launchers.py": "ray",

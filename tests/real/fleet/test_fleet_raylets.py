@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hosts import BIN, Hosts, need
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 PATIENCE = 90  # seconds; a hang guard
 DEADLINE = 30
@@ -85,26 +85,26 @@ def test_every_node_of_a_real_ray_answers_and_nothing_is_left(cluster):
 def test_the_node_probe_names_the_node_that_may_start_nothing(cluster):
     recipe = Path(__file__).parents[3] / "docs" / "recipes" / "ray" / "node_probe.py"
     script = recipe.read_text().replace("/usr/local/bin/nodedoctor", str(BIN / "nodedoctor"))
-    script = script.replace('"--gate"]', '"--gate", "--deadline", "25"]')  # other tests load this machine
+    script = script.replace('"--gate"]', '"--gate", "--deadline", "25"]')  # four nodes share this machine
     assert "--deadline" in script
     probe = cluster.hosts.folder / "node_probe.py"
     probe.write_text(script)
     head = cluster.hosts[0]
 
-    def answers(*needed: str) -> tuple[dict[str, int], int]:
+    def expect(codes: dict[str, int], ended: int, *needed: str) -> None:
         done = head.run(cluster.python, str(probe), *needed, timeout=2 * PATIENCE)
         rows = [line.split()[1:3] for line in done.stdout.splitlines()]
-        assert rows, done.stderr
-        return {host: int(code) for host, code in rows}, done.returncode
+        told = {host: int(code) for host, code in rows}
+        assert (told, done.returncode) == (codes, ended), done.stdout + done.stderr
 
     well = {f"gpu-node-{index}": 0 for index in range(4)}
-    assert answers() == (well, 0)
+    expect(well, 0)
     cluster.hosts[2].tell({"gpu3.link4": "down"})
     sick = {**well, "gpu-node-2": 2}
-    assert answers() == (sick, 2)
-    assert answers("3") == (sick, 0)
+    expect(sick, 2)
+    expect(sick, 0, "3")
     cluster.hosts[2].tell({})
-    assert answers() == (well, 0)
+    expect(well, 0)
 
 
 def test_the_python_behind_the_ray_command_is_found(cluster):
@@ -158,8 +158,9 @@ def test_pairs_name_a_slow_node_and_leave_nothing(cluster):
     )
     for host in cluster.hosts:
         host.run("tc", "qdisc", "del", "dev", "eth0", "root", check=True)
-    odd = [finding["id"] for finding in document["findings"] if finding["status"] not in ("pass", "skip")]
-    assert (odd, code, document["source"]) == (["pairs.node@gpu-node-2"], 2, "ray")
+    odd = [finding for finding in document["findings"] if finding["status"] not in ("pass", "skip")]
+    named = [finding["id"] for finding in odd]
+    assert (named, code, document["source"]) == (["pairs.node@gpu-node-2"], 2, "ray"), odd
     for host in cluster.hosts:
         assert not [line for line in host.processes() if "types.ModuleType" in line]
 

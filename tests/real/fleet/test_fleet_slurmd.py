@@ -134,6 +134,7 @@ def test_an_allocation_ends_with_whoever_asked_for_it(cluster):
         asking.wait()
 
 
+@pytest.mark.alone
 def test_pairs_name_a_slow_node_and_leave_nothing_when_cut_off(cluster):
     for host in cluster.hosts:
         share = 0.5 if host is cluster.hosts[3] else 1
