@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from nodedoctor.cli.console import columns, complain, emit, write_stderr
-from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.cli.console import columns, complain
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.fleet.asking import gather_nodes
+from nodedoctor.fleet.ending import Lists, conclude
 from nodedoctor.fleet.model import Fleet, FleetRequest, Node
 from nodedoctor.json_shapes import number, objects, words
 from nodedoctor.knowledge.floors import BELOW_PEERS
@@ -35,7 +36,7 @@ _OTHER_QUESTIONS = (
 def run(arguments: argparse.Namespace) -> int:
     """Measure the nodes of these arguments; exits as `accept` does, by the worst of them."""
     from nodedoctor.cli import outputs
-    from nodedoctor.fleet import breaker, cli
+    from nodedoctor.fleet import breaker
 
     refused = [name for name in _OTHER_QUESTIONS if getattr(arguments, name)]
     if refused:
@@ -45,32 +46,24 @@ def run(arguments: argparse.Namespace) -> int:
         return complain(problem)
     try:
         outputs.start_debug_log(arguments)
-        gathered = asyncio.run(cli.gather_nodes(arguments, _request(arguments)))
+        gathered = asyncio.run(gather_nodes(arguments, _request(arguments)))
     except NodeDoctorError as error:
         return complain(error)
-    acceptances = make_document(gathered.fleet)
-    lists = {arguments.passing: acceptances["passing"], arguments.failing: acceptances["failing"]}
+    rates = make_document(gathered.fleet)
     too_many = ""
     if arguments.failing:
-        causes = {"accept": acceptances["failing"]}
-        too_many = breaker.tripped(causes, len(acceptances["nodes"]), arguments.max_failing)
-        if too_many:
-            write_stderr(too_many)
-            del lists[arguments.failing]
-    if arguments.redact:
-        from nodedoctor.redact.fleet_documents import redacted_nodes
+        causes = {"accept": rates["failing"]}
+        too_many = breaker.tripped(causes, len(rates["nodes"]), arguments.max_failing)
+    outranks = conclude(
+        arguments, gathered, rates, Lists(rates["passing"], rates["failing"], too_many), _rendered
+    )
+    if outranks is not None:
+        return outranks
+    return UNMEASURED if too_many else int(rates["exit"])
 
-        acceptances = redacted_nodes(acceptances)
-    shown = json.dumps(acceptances) + "\n" if arguments.json else render(acceptances, min(columns(100), 140))
-    if not emit(shown):
-        return Exit.OUTPUT
-    code = Exit.OK if arguments.report_only else outputs.write_lists(lists)
-    written = code or outputs.write(arguments, lambda: acceptances)
-    if written or gathered.ended_by:
-        return written or 128 + gathered.ended_by
-    if arguments.exit_zero or arguments.report_only:
-        return Exit.OK
-    return UNMEASURED if too_many else int(acceptances["exit"])
+
+def _rendered(rates: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+    return json.dumps(rates) + "\n" if arguments.json else render(rates, min(columns(100), 140))
 
 
 def _request(arguments: argparse.Namespace) -> FleetRequest:

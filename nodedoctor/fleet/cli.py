@@ -10,25 +10,21 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nodedoctor.cli.console import columns, complain, emit, has_colours, write_stderr
+from nodedoctor.cli.console import columns, complain, has_colours, write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
+from nodedoctor.fleet.asking import gather_nodes, make_folder
+from nodedoctor.fleet.ending import Lists, conclude
 from nodedoctor.fleet.ways import split, transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from nodedoctor.fleet.gather import Gathered, GatherState
+    from nodedoctor.fleet.gather import Gathered
     from nodedoctor.fleet.model import Fleet, FleetRequest
 
-PROGRESS_AFTER_S = 2.0
-"""Seconds before a person is told who is being waited for."""
-NAMED = 5
-"""Nodes named while they are waited for."""
 GATE_DEADLINE = 20.0
 """Seconds that a node has with --gate: its deadline and the way to it (chosen by us, no external source)."""
-MKDIR_TIMEOUT_S = 10.0
-"""Seconds the folder for --save may take to be made."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,23 +42,15 @@ def run(arguments: argparse.Namespace) -> int:
     except NodeDoctorError as error:
         return complain(error)
     fleet = gathered.fleet
-    found = document(fleet)
-    if arguments.redact:
-        from nodedoctor.redact.fleet_documents import redacted_nodes
-
-        found = redacted_nodes(found)
-    if not on_screen and not emit(_rendered(found, arguments)):
-        return Exit.OUTPUT
-    written = max(outputs.write(arguments, lambda: found), _lists(fleet, arguments))
-    if written != Exit.OK:
-        return written
-    if gathered.ended_by:
-        return 128 + gathered.ended_by
-    if arguments.exit_zero or arguments.report_only:
-        return Exit.OK
+    too_many = _too_many(fleet, arguments)
+    lists = Lists(fleet.passing, fleet.failing, too_many)
+    render = None if on_screen else _rendered
+    outranks = conclude(arguments, gathered, document(fleet), lists, render)
+    if outranks is not None:
+        return outranks
     if fleet.gated and arguments.need is not None:
         return _enough(fleet, arguments.need)
-    if _too_many(fleet, arguments):
+    if too_many:
         return Exit.UNKNOWN
     return _enough(fleet, len(fleet.nodes)) if fleet.gated else exit_code(fleet, arguments.fail_on or "fail")
 
@@ -169,32 +157,12 @@ def _on_screen(arguments: argparse.Namespace) -> Gathered:
 
     with contextlib.ExitStack() as stack:
         if arguments.save:
-            asyncio.run(_make_folder(arguments.save))
+            asyncio.run(make_folder(arguments.save))
         elif not arguments.reports:
             arguments.save = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodedoctor-fleet-"))
         return fleet.show(
             transport(arguments), _request(arguments), peers=arguments.peers, save=arguments.save
         )
-
-
-async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> Gathered:
-    """Ask the nodes, saying on a terminal who is being waited for."""
-    from nodedoctor.fleet.gather import gather
-
-    if arguments.save:
-        await _make_folder(arguments.save)
-    may_tell = not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    teller = _Teller()
-    try:
-        return await gather(
-            transport(arguments),
-            request,
-            peers=arguments.peers,
-            save=arguments.save,
-            progress=teller.tell if may_tell else None,
-        )
-    finally:
-        teller.clear()
 
 
 def _request(arguments: argparse.Namespace) -> FleetRequest:
@@ -215,30 +183,6 @@ def _request(arguments: argparse.Namespace) -> FleetRequest:
     return FleetRequest(
         (*words, *arguments.checks), arguments.deadline or usual, arguments.width, arguments.pyz or None
     )
-
-
-async def _make_folder(path: str) -> None:
-    """Make the folder for --save, by a child: its file system may be dead."""
-    from nodedoctor.children import child_process
-    from nodedoctor.declare.registry import Command
-    from nodedoctor.fleet.model import FleetError
-
-    seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MKDIR_TIMEOUT_S)
-    if not seen.answered or seen.rc:
-        raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
-
-
-def _lists(fleet: Fleet, arguments: argparse.Namespace) -> int:
-    """Write the lists of nodes that were asked for."""
-    from nodedoctor.cli import outputs
-
-    if arguments.report_only:
-        return Exit.OK
-    wanted = {arguments.passing: fleet.passing, arguments.failing: fleet.failing}
-    if too_many := _too_many(fleet, arguments):
-        write_stderr(too_many)
-        del wanted[arguments.failing]
-    return outputs.write_lists(wanted)
 
 
 def _too_many(fleet: Fleet, arguments: argparse.Namespace) -> str:
@@ -273,38 +217,10 @@ def _again(arguments: argparse.Namespace) -> Callable[[str, Iterable[str]], str]
     program = ["python3", str(ours)] if ours else ["nodedoctor"]
     brought = [f"--pyz={arguments.pyz}"] if arguments.pyz else []
 
-    def child_process(host: str, checks: Iterable[str]) -> str:
+    def ask_again(host: str, checks: Iterable[str]) -> str:
         way = ["--ssh", host]
         if arguments.slurm is not None:
             way = [f"--slurm={f'{arguments.slurm} -w {host}'.strip()}"]
         return shlex.join([*program, "fleet", *way, *brought, *checks])
 
-    return child_process
-
-
-class _Teller:
-    """Keeps one line on stderr that says how far we are and who is being waited for."""
-
-    def __init__(self) -> None:
-        self._shown = False
-        self._told = 0.0
-
-    def tell(self, state: GatherState) -> None:
-        """Show the line; the names only after a while."""
-        from nodedoctor.nodeset import fold
-        from nodedoctor.report.inert import inert
-
-        loop = asyncio.get_running_loop()
-        self._told = self._told or loop.time()
-        names = ""
-        if loop.time() - self._told >= PROGRESS_AFTER_S and state.waiting:
-            more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
-            names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
-        line = f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1]
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-        self._shown = True
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    return ask_again

@@ -1,0 +1,82 @@
+"""Ask the nodes that the arguments of a fleet command name, and say who is being waited for."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from nodedoctor.cli.console import columns
+from nodedoctor.fleet.ways import transport
+
+if TYPE_CHECKING:
+    from nodedoctor.fleet.gather import Gathered, GatherState
+    from nodedoctor.fleet.model import FleetRequest
+
+PROGRESS_AFTER_S = 2.0
+"""Seconds before a person is told who is being waited for."""
+NAMED = 5
+"""Nodes named while they are waited for."""
+MKDIR_TIMEOUT_S = 10.0
+"""Seconds the folder for --save may take to be made."""
+
+
+async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> Gathered:
+    """Ask the nodes, saying on a terminal who is being waited for."""
+    from nodedoctor.fleet.gather import gather
+
+    if arguments.save:
+        await make_folder(arguments.save)
+    may_tell = not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    line = _Progress()
+    try:
+        return await gather(
+            transport(arguments),
+            request,
+            peers=arguments.peers,
+            save=arguments.save,
+            progress=line.show if may_tell else None,
+        )
+    finally:
+        line.clear()
+
+
+async def make_folder(path: str) -> None:
+    """Make the folder for --save, by a child: its file system may be dead."""
+    from nodedoctor.children import child_process
+    from nodedoctor.declare.registry import Command
+    from nodedoctor.fleet.model import FleetError
+
+    seen = await child_process.run("mkdir", Command(("mkdir", "-p", "--", path)), MKDIR_TIMEOUT_S)
+    if not seen.answered or seen.rc:
+        raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
+
+
+class _Progress:
+    """Keeps one line on stderr that says how far we are and who is being waited for."""
+
+    def __init__(self) -> None:
+        self._shown = False
+        self._told = 0.0
+
+    def show(self, state: GatherState) -> None:
+        """Show the line; the names only after a while."""
+        from nodedoctor.nodeset import fold
+        from nodedoctor.report.inert import inert
+
+        loop = asyncio.get_running_loop()
+        self._told = self._told or loop.time()
+        names = ""
+        if loop.time() - self._told >= PROGRESS_AFTER_S and state.waiting:
+            more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
+            names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
+        line = f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1]
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        self._shown = True
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
