@@ -17,7 +17,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import Input
 
 from nodedoctor.model import Status
-from nodedoctor.tui.diff_driver import SlowLineDriver
+from nodedoctor.tui.driver import NodeDoctorDriver
 from nodedoctor.tui.keys import ELSEWHERE, EVERYWHERE, LOOK, PALETTE, KeyCommand, section_of
 from nodedoctor.tui.messages import Mark, OpenNode, ShowCheck, ShowProbe
 from nodedoctor.tui.palette import Commands, GoToCheck
@@ -84,7 +84,7 @@ class NodeDoctor(App[None]):
         rounds: AsyncIterator[Round] | None = None,
         mouse: bool = False,
     ) -> None:
-        super().__init__(driver_class=SlowLineDriver, ansi_color=True)
+        super().__init__(driver_class=NodeDoctorDriver, ansi_color=True)
         self.theme = "ansi-light" if is_light(os.environ) else "ansi-dark"
         self.engine = engine
         self.glyphs = ASCII if ascii else UNICODE
@@ -188,7 +188,7 @@ class NodeDoctor(App[None]):
 
     def action_repaint(self) -> None:
         """Draw everything again: others may have written on this terminal."""
-        if isinstance(self._driver, SlowLineDriver):
+        if isinstance(self._driver, NodeDoctorDriver):
             self._driver.forget()
         self.screen.refresh()
 
@@ -293,7 +293,7 @@ class NodeDoctor(App[None]):
 
     def exit(self, result: None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave, at once."""
-        if isinstance(self._driver, SlowLineDriver):
+        if isinstance(self._driver, NodeDoctorDriver):
             self._driver.leaving = True
         super().exit(result, return_code, message)
 

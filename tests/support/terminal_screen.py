@@ -43,7 +43,8 @@ class TerminalScreen:
             elif text and text >= " ":
                 self._put(text)
             elif end == "H":
-                self.row, self.column = (number - 1 for number in numbers or (1, 1))
+                row, self.column = (number - 1 for number in numbers or (1, 1))
+                self.row = min(row, len(self.cells) - 1)  # as terminals do with a place below their end
             elif end == "C":
                 self.column += numbers[0]
             elif end == "X":

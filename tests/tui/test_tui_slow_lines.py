@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from terminal_screen import TerminalScreen
 
-from nodedoctor.tui.diff_driver import ScreenPicture
+from nodedoctor.tui.driver import ShownRows
 
 WIDTH, HEIGHT = 20, 4
 STYLES = st.lists(st.sampled_from(["1", "2", "4", "7", "31", "36", "90", "39", "49", "40"]), max_size=3)
@@ -34,25 +34,26 @@ def frames(draw: st.DrawFn) -> str:
 
 @given(st.lists(st.one_of(frames(), st.just("forget")), max_size=6))
 def test_it_is_the_same_picture(pictures: list[str]):
-    whole, short, picture = TerminalScreen(WIDTH, HEIGHT), TerminalScreen(WIDTH, HEIGHT), ScreenPicture()
+    whole, short, rows = TerminalScreen(WIDTH, HEIGHT), TerminalScreen(WIDTH, HEIGHT), ShownRows()
     for frame in pictures:
         if frame == "forget":
-            picture.forget()
+            rows.forget()
             continue
         whole.write(frame)
-        short.write(picture.shortest(frame))
+        short.write(rows.drop_repeats(frame))
         assert short.seen() == whole.seen()
-        last = picture.shortest(frame)
+        last = rows.drop_repeats(frame)
         short.write(last)
         assert short.seen() == whole.seen()
 
 
-def test_what_is_no_picture_passes_as_it_is_and_makes_the_picture_unknown():
-    picture = ScreenPicture()
-    frame = "\x1b[1;1H\x1b[39;49mok\x1b[0m\x1b[1;1H"
-    first = picture.shortest(frame)
-    assert "ok" in first and picture.shortest(frame) == ""
+def test_what_is_no_picture_passes_as_it_is_and_makes_the_rows_unknown():
+    rows = ShownRows()
+    cursor = "\x1b[2;1H"
+    frame = f"\x1b[1;1H\x1b[39;49mok\x1b[0m{cursor}"
+    first = rows.drop_repeats(frame)
+    assert first == frame and rows.drop_repeats(frame) == cursor
     for harmless in ("\x1b[?2026h", "\x1b]52;c;b2s=\x07", "\x1b[?1002h\x1b[?1006h"):
-        assert picture.shortest(harmless) == harmless and picture.shortest(frame) == ""
+        assert rows.drop_repeats(harmless) == harmless and rows.drop_repeats(frame) == cursor
     for other in ("\x1b[?1049h", "\x1b[2J", "\x1b[1;1H\x1b[K"):
-        assert picture.shortest(other) == other and picture.shortest(frame) == first
+        assert rows.drop_repeats(other) == other and rows.drop_repeats(frame) == first
