@@ -58,6 +58,7 @@ _KEYS = {
         ("ray.version", "stack.python"),
     ),
     "pair.gbps": Key("Gb/s over TCP between two nodes, for fleet --pairs, e.g. 20", _RATE, ()),
+    "pair.rail": Key("Gb/s over TCP of each rail between two nodes, for fleet --pairs, e.g. 20", _RATE, ()),
     "pair.rdma": Key("Gb/s of each RDMA rail between two nodes, for fleet --pairs, e.g. 360", _RATE, ()),
     "pair.busbw": Key(
         "GB/s of bus bandwidth of an all-reduce over two nodes, for fleet --pairs, e.g. 150", _RATE, ()

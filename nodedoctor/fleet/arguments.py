@@ -111,9 +111,10 @@ def _add_pairs(group: argparse._ArgumentGroup) -> None:
     )
     add(
         "--what",
-        choices=("auto", "tcp", "rdma", "collective"),
+        choices=("auto", "tcp", "rails", "rdma", "collective"),
         default="auto",
-        help="TCP, ib_write_bw on each rail, or all-reduces of torch (auto: RDMA where all can, else TCP)",
+        help="TCP, TCP on each rail (interface of highest speed), ib_write_bw on each rail, or all-reduces "
+        "of torch (auto: RDMA where all can, else TCP)",
     )
     add(
         "--size",

@@ -17,16 +17,15 @@ from typing import Any, Literal, Protocol
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.fleet.transports.one_by_one import affordable
 from nodedoctor.json_shapes import loaded
+from nodedoctor.pairs.methods import METHODS
+from nodedoctor.pairs.model import What
 
-Asked = Literal["auto", "tcp", "rdma", "collective"]
+Asked = What | Literal["auto"]
 """What is to be measured; auto leaves it to what the nodes can."""
 MARK = "@nodedoctor "
 QUIET_S = 30.0
 """Seconds of silence after which an agent ends: six beats that did not come."""
 BEAT_S = 5.0
-STARTING_S: Mapping[Asked, float] = {"auto": 30.0, "tcp": 30.0, "rdma": 30.0, "collective": 75.0}
-"""Seconds within which an agent must say that it is ready: ssh may take ten to connect, nvidia-smi eight;
-importing torch from a network file system takes most of a minute when all nodes do so at once (ours)."""
 STARTS_AT_ONCE = 64
 PARTING_S = 3.0
 
@@ -126,6 +125,11 @@ class AgentPool:
         self._beating: asyncio.Task[None] | None = None
         self._heard: asyncio.Queue[tuple[str, dict[str, Any] | None]] = asyncio.Queue()
         self.complaints: dict[str, str] = {}
+
+    @property
+    def starting_s(self) -> float:
+        """Seconds within which an agent must say that it is ready."""
+        return METHODS["tcp" if self.what == "auto" else self.what].starting_s
 
     async def start(self, hosts: Iterable[str], toward: Mapping[str, list[str]]) -> None:
         """Start the agents and ask each who it is."""

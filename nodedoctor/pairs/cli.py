@@ -17,8 +17,9 @@ from nodedoctor.engine.run import utc_now
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.pairs import text
 from nodedoctor.pairs.agent_pool import AgentPool, Asked, Transport
+from nodedoctor.pairs.crew import can_rdma, gathered, with_equal_rails
 from nodedoctor.pairs.document import document, plan_of, render
-from nodedoctor.pairs.drive import PlanOutcome, PlanRunner, can_rdma, gathered
+from nodedoctor.pairs.drive import PlanOutcome, PlanRunner
 from nodedoctor.pairs.fit import fit
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.schedule import Plan, plan
@@ -123,6 +124,8 @@ class _Run:
             gathering.cancel()
             return PlanOutcome((), planned, (), (), fit((), groups), 0, interrupted=True)
         members = gathering.result()
+        if self._asked == "rails":
+            members = with_equal_rails(members)
         idle = [
             host
             for host, member in members.items()

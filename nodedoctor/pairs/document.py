@@ -11,22 +11,10 @@ from nodedoctor import __version__
 from nodedoctor.model import Report
 from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.findings import fails, judge_pairs
-from nodedoctor.pairs.model import What
+from nodedoctor.pairs.methods import METHODS
 from nodedoctor.pairs.schedule import Plan
 
 SCHEMA = "nodedoctor.pairs/1"
-UNTRIED: Mapping[What, tuple[str, ...]] = {
-    "tcp": ("RDMA and collectives between nodes: not measured, see --what",),
-    "rdma": (
-        "RDMA pairs were tried with made-up outputs of ib_write_bw only: WARN at most without --preview",
-        "ib_write_bw compares no bytes, and its own port knows no passwords",
-    ),
-    "collective": (
-        "NCCL between nodes was never tried on GPUs: WARN at most without --preview",
-        "torch's store knows no passwords: it listens on one address for one round",
-    ),
-}
-"""What this document says nothing about, and what it says with reserve."""
 
 
 def plan_of(planned: Plan, size: int) -> dict[str, Any]:
@@ -136,8 +124,11 @@ def document(
 
 
 def _untried(seen: PlanOutcome) -> list[str]:
-    told = [seen.fell_back] if seen.fell_back else []
-    known = UNTRIED[seen.plan.what]
+    told = [seen.note] if seen.note else []
+    interfaces = {member.interfaces for member in seen.members if member.host in seen.plan.nodes}
+    if seen.plan.what == "tcp" and min(interfaces, default=0) > 1:
+        told.append(f"TCP used one of {min(interfaces)} interfaces of each node: --what rails measures each")
+    known = METHODS[seen.plan.what].untried
     if seen.plan.what == "collective" and not seen.gpus:
         return [*told, "gloo on CPUs was measured, neither GPUs nor RDMA", *known[1:]]
     return [*told, *known]

@@ -5,43 +5,34 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.json_shapes import Json, number, part, parts, text, texts, whole_number, words
-from nodedoctor.pairs.agent_pool import STARTING_S, AgentPool
+from nodedoctor.json_shapes import number, part, text, whole_number
+from nodedoctor.pairs.agent_pool import AgentPool
+from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.fit import fit
-from nodedoctor.pairs.model import Fault, Fit, Measurement, Pair, Round, What
+from nodedoctor.pairs.join import join_ends, join_rails
+from nodedoctor.pairs.methods import METHODS
+from nodedoctor.pairs.model import Fit, Measurement, Pair, Round
 from nodedoctor.pairs.schedule import Plan, doubts, packed, ring, smallest_failing, tries_at_most
 from nodedoctor.record import record
 
 OPENING_S = 5.0
 """Seconds an agent may take to open its ports, or to answer at all."""
-BEYOND_S: Mapping[What, float] = {"tcp": 8.0, "rdma": 16.0, "collective": 30.0}
-"""Seconds of a round beyond the load after which its pairs are hung: connecting may take four, servers of
-perftest five in each of two halves, and eight ranks of NCCL twenty to find each other (ours)."""
 STREAMS = 4
 """TCP streams of a pair each way; one is often bound by a core or a window."""
 
 
 @record
-class CrewMember:
-    """A node as its agent describes it.
+class Lane:
+    """One connection of a pair: on one rail, or on the way from one node to the other."""
 
-    `why` says why it is not measured, `gpus` how many ranks of NCCL it can have, `rails` are its active RDMA
-    ports of the highest rate, which is `rail_gbps`.
-    """
-
-    host: str
-    address: str = ""
-    interface: str = ""
-    link_gbps: float | None = None
-    busy: tuple[str, ...] = ()
-    why: str = ""
-    gpus: int = 0
-    rails: tuple[str, ...] = ()
-    rail_gbps: float | None = None
+    flow: str
+    rail: str
+    addresses: tuple[str, str]
+    devices: tuple[str, str]
 
 
 @record
@@ -66,41 +57,12 @@ class PlanOutcome:
     tries: tuple[Try, ...] = ()
     smallest: tuple[str, ...] = ()
     interrupted: bool = False
-    fell_back: str = ""
+    note: str = ""
 
     @property
     def gpus(self) -> int:
         """GPUs of each measured node that take part in collectives; 0 for gloo on CPUs."""
         return min((one.gpus for one in self.members if one.host in self.plan.nodes), default=0)
-
-
-async def gathered(crew: AgentPool, hosts: Sequence[str]) -> dict[str, CrewMember]:
-    """Start the agents; every node as it describes itself."""
-    toward = {
-        host: [_plain(other) for other in (*hosts[place + 1 :], *hosts[:place])][:3]
-        for place, host in enumerate(hosts)
-    }
-    await crew.start(hosts, toward)
-    members: dict[str, CrewMember] = {}
-    patience = STARTING_S[crew.what]
-    until = time.monotonic() + patience
-    while len(members) < len(hosts) and (heard := await crew.observe(until - time.monotonic())):
-        host, told = heard
-        if host in members:
-            continue
-        if told is None:
-            members[host] = CrewMember(host, why=crew.complaints.get(host) or "the connection ended")
-        elif told.get("is_") == "unable":
-            members[host] = CrewMember(host, why=text(told, "note") or "it did not say why")
-        elif told.get("is_") == "ready":
-            members[host] = _member(host, told)
-    return {host: members.get(host, CrewMember(host, why=f"no answer in {patience:g} s")) for host in hosts}
-
-
-def can_rdma(members: Iterable[CrewMember]) -> bool:
-    """Whether all of these have RDMA rails, and as many as the others."""
-    counts = {len(member.rails) for member in members}
-    return len(counts) == 1 and counts != {0}
 
 
 class PlanRunner:
@@ -119,7 +81,8 @@ class PlanRunner:
     ) -> None:
         self._crew, self._members, self._plan = crew, members, planned
         self._groups, self._size, self._stopped, self._progress = groups, size, stopped, progress
-        self._may_fall_back, self._fell_back = may_fall_back, ""
+        self._may_fall_back, self._note = may_fall_back, ""
+        self._dead_rails: frozenset[str] = frozenset()
         self._measured: list[Measurement] = []
         self._gone: dict[str, None] = {}
         self._place = 0
@@ -133,7 +96,7 @@ class PlanRunner:
         else:
             for each in self._plan.rounds:
                 await self._round(each)
-                if self._may_fall_back and self._plan.what == "rdma" and self._unable():
+                if self._rdma_fails() or self._some_rails_are_dead():
                     await self._round(each)
         spent = 0
         while True:
@@ -153,19 +116,49 @@ class PlanRunner:
             tuple(self._tries),
             smallest,
             self._stopped.is_set(),
-            self._fell_back,
+            self._note,
         )
 
-    def _unable(self) -> bool:
+    def _rdma_fails(self) -> bool:
         """Whether RDMA gave nothing but errors in the first round; from then on TCP is measured."""
+        if not self._may_fall_back or self._plan.what != "rdma":
+            return False
         self._may_fall_back = False
         errors = [one for one in self._measured if one.fault == "error"]
         if not errors or len(errors) < len(self._measured):
             return False
-        self._fell_back = f"RDMA failed between all nodes, so TCP was measured: {errors[0].note}"
+        self._note = f"RDMA failed between all nodes, so TCP was measured: {errors[0].note}"
         self._plan = replace(self._plan, what="tcp")
         self._measured.clear()
         return True
+
+    def _some_rails_are_dead(self) -> bool:
+        """Whether some rails, not all, joined no nodes in the first round: from then on they are left out.
+
+        Networks of rails often have no way between subnets: that says nothing about a node.
+        """
+        if self._plan.what != "rails" or self._place != 1 or len(self._measured) < 2:
+            return False
+        rails = {rail for measurement in self._measured for rail in measurement.rails}
+        self._dead_rails = frozenset(
+            rail for rail in rails if not any(measurement.rails.get(rail) for measurement in self._measured)
+        )
+        if self._dead_rails:
+            names = ", ".join(sorted(self._dead_rails))
+            self._note = f"no two nodes could connect on {names}: not measured"
+            self._measured.clear()
+        return bool(self._dead_rails)
+
+    def _lanes(self, pair: Pair) -> list[Lane]:
+        """The connections that are measured between two nodes."""
+        a, b = (self._members[name] for name in pair)
+        if self._plan.what != "rails":
+            return [Lane(" ".join(pair), "", (a.address, b.address), ("", ""))]
+        return [
+            Lane(" ".join((*pair, ours)), ours, (here, there), (ours, theirs))
+            for ours, theirs, here, there in zip(a.rails, b.rails, a.addresses, b.addresses, strict=True)
+            if ours not in self._dead_rails
+        ]
 
     async def _bisect(self) -> tuple[str, ...]:
         """Halve the set of all nodes until the smallest that fails is left; () when none does."""
@@ -235,17 +228,16 @@ class PlanRunner:
             return
         self._place += 1
         self._progress(f"round {self._place} of {len(self._plan.rounds)}{more}: {len(pairs)} pairs")
-        tokens = {one: secrets.token_hex(16) for one in pairs}
-        listening: dict[str, list[str]] = {}
+        listening: dict[str, dict[str, list[str]]] = {}
         for one in pairs:
-            listening.setdefault(one[0], []).append(_flow(one))
+            for lane in self._lanes(one):
+                listening.setdefault(one[0], {})[lane.flow] = [lane.addresses[0], lane.devices[0]]
         for host, flows in listening.items():
-            self._crew.say(host, do="open", round=self._place, flows=flows)
+            self._crew.say(host, do="open", round=self._place, flows=list(flows), rails=flows)
         ports = await self._ports(listening)
-        ready = [one for one in pairs if _flow(one) in ports and self._gone.keys().isdisjoint(one)]
-        await self._load(ready, ports, tokens)
+        await self._load([one for one in pairs if self._gone.keys().isdisjoint(one)], ports)
 
-    async def _ports(self, listening: Mapping[str, list[str]]) -> dict[str, int]:
+    async def _ports(self, listening: Mapping[str, Collection[str]]) -> dict[str, int]:
         ports: dict[str, int] = {}
         waiting = set(listening)
         until = time.monotonic() + OPENING_S
@@ -262,26 +254,36 @@ class PlanRunner:
             self._gone.update(dict.fromkeys(sorted(waiting)))
         return ports
 
-    async def _load(
-        self, pairs: Sequence[Pair], ports: Mapping[str, int], tokens: Mapping[Pair, str]
-    ) -> None:
+    async def _load(self, pairs: Sequence[Pair], ports: Mapping[str, int]) -> None:
         flows: dict[str, list[dict[str, Any]]] = {}
-        for one in pairs:
-            a, b = one
-            gpus = min(self._members[name].gpus for name in one)
-            shared = {"flow": _flow(one), "token": tokens[one], "streams": STREAMS, "gpus": gpus, "of": 2}
-            flows.setdefault(a, []).append({**shared, "place": 0, "from": self._members[b].address})
-            place = [self._members[a].address, ports[_flow(one)]]
-            flows.setdefault(b, []).append({**shared, "place": 1, "to": place})
+        lanes = {one: [lane for lane in self._lanes(one) if lane.flow in ports] for one in pairs}
+        for pair, lane in ((pair, lane) for pair, several in lanes.items() for lane in several):
+            shared = {
+                "flow": lane.flow,
+                "token": secrets.token_hex(16),
+                "streams": STREAMS,
+                "gpus": min(self._members[name].gpus for name in pair),
+                "of": 2,
+            }
+            a, b = lane.addresses
+            flows.setdefault(pair[0], []).append({**shared, "place": 0, "from": b, "bound": a})
+            dialling = {"place": 1, "to": [a, ports[lane.flow]], "bound": b, "device": lane.devices[1]}
+            flows.setdefault(pair[1], []).append({**shared, **dialling})
         found = await self._results(flows)
         if not self._stopped.is_set():
-            self._measured += [_join_ends(one, found.get(_flow(one), {}), self._place) for one in pairs]
+            self._measured += [
+                join_rails(
+                    [(lane.rail, join_ends(one, found.get(lane.flow, {}), self._place)) for lane in several]
+                )
+                for one, several in lanes.items()
+                if several
+            ]
 
     async def _results(
         self, flows: Mapping[str, list[dict[str, Any]]]
     ) -> dict[str, dict[str, dict[str, Any]]]:
         """Start what the nodes are to do, and what they say of it: by flow, then by node."""
-        limit = self._plan.seconds + BEYOND_S[self._plan.what]
+        limit = self._plan.seconds + METHODS[self._plan.what].beyond_s
         for host, mine in flows.items():
             told: dict[str, Any] = {
                 "what": self._plan.what,
@@ -326,67 +328,3 @@ class PlanRunner:
                 return host, {}
             return host, told
         return None
-
-
-def _join_ends(one: Pair, found: Mapping[str, Mapping[str, Any]], place: int) -> Measurement:
-    """What both ends say, as one measurement."""
-    ends = [found[name] for name in one if name in found]
-    faults = [said for end in ends if (said := text(end, "fault"))]
-    told: list[Fault] = [
-        fault for fault in ("corrupt", "refused", "filtered", "hang", "error") if fault in faults
-    ]
-    fault = told[0] if told else "hang" if len(ends) < 2 or faults else None
-    notes = [note for end in ends if (note := text(end, "note"))]
-    rates = [rate for end in ends if (rate := number(end.get("gbps"))) is not None]
-    losses = [
-        again / segments
-        for end in ends
-        if (segments := whole_number(end, "segments")) and (again := whole_number(end, "again")) is not None
-    ]
-    trips = [trip for end in ends if (trip := number(end.get("rtt_us"))) is not None]
-    return Measurement(
-        one,
-        round(min(rates), 4) if len(rates) == 2 else None,
-        fault,
-        round(max(losses), 6) if losses else None,
-        min(trips) if trips else None,
-        place,
-        "; ".join(dict.fromkeys(notes))[:200],
-        _rails(ends),
-    )
-
-
-def _rails(ends: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The lesser rate of each rail: each end says how fast it wrote."""
-    rails: dict[str, float] = {}
-    for end in ends:
-        said = part(end, "rails")
-        for name in said:
-            if (rate := number(said[name])) is not None:
-                rails[name] = min(rate, rails.get(name, rate))
-    return rails
-
-
-def _flow(one: Pair) -> str:
-    return f"{one[0]} {one[1]}"
-
-
-def _plain(host: str) -> str:
-    """A host's name without the user that ssh is to be."""
-    return host.rpartition("@")[2]
-
-
-def _member(host: str, told: Json) -> CrewMember:
-    address = text(told, "address")
-    rails = parts(told, "rails")
-    return CrewMember(
-        host,
-        address,
-        text(told, "interface"),
-        number(told.get("link_gbps")),
-        texts(told, "busy"),
-        text(told, "unable") or ("" if address else "it has no address on the way to the other nodes"),
-        whole_number(told, "gpus") or 0,
-        tuple(f"{text(rail, 'device')}/{words(rail.get('port'))}" for rail in rails),
-        number(rails[0].get("gbps")) if rails else None,
-    )

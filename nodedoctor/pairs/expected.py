@@ -9,7 +9,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.expectations import KEYS
 from nodedoctor.json_shapes import loaded, mapping, number, words
 from nodedoctor.pairs.document import SCHEMA
-from nodedoctor.pairs.findings import GBPS_OF_KEY, KEY_OF_WHAT
+from nodedoctor.pairs.methods import METHODS
 from nodedoctor.report.inert import inert
 
 SHARE = 0.9
@@ -30,14 +30,15 @@ def expected_of(path: str) -> tuple[str, bool]:
         told = None
     if mapping(told).get("schema") != SCHEMA:
         raise NodeDoctorError(f"--pairs {path}: not a document of `fleet --pairs --json`")
-    key = KEY_OF_WHAT.get(words(mapping(told.get("plan")).get("what")))
+    what = words(mapping(told.get("plan")).get("what"))
+    way = next((way for name, way in METHODS.items() if name == what), None)
     reference = number(told.get("reference_gbps"))
-    if key is None or not reference:
+    if way is None or not reference:
         raise NodeDoctorError(f"--pairs {path}: no pair has a rate in it")
     verdict = words(told.get("verdict"))
     nodes, started = words(mapping(told.get("plan")).get("nodes")), words(told.get("started"))
     lines = [
         inert(f"# {nodes} nodes on {started}, verdict {verdict}; {SHARE:.0%} of what a good pair had"),
-        f"{key}={SHARE * reference / GBPS_OF_KEY[key]:.3f}  # {KEYS[key]}",
+        f"{way.key}={SHARE * reference / way.gbps_of_key:.3f}  # {KEYS[way.key]}",
     ]
     return "\n".join(lines) + "\n", verdict == "pass"

@@ -11,6 +11,7 @@ from nodedoctor.model import Action, Cause, Evidence, Finding, Fix, Result, Stat
 from nodedoctor.nodeset import fold
 from nodedoctor.pairs.bounds import BLURRED
 from nodedoctor.pairs.drive import PlanOutcome
+from nodedoctor.pairs.methods import METHODS
 from nodedoctor.pairs.model import CONNECTING, Culprit, Fault, Fit, Measurement
 from nodedoctor.steps import line, look
 from nodedoctor.wording import decimal
@@ -115,7 +116,7 @@ def _rail(culprit: Culprit) -> str:
 
 
 def proven(seen: PlanOutcome) -> bool:
-    """Whether what was measured has been tried on real hardware: TCP and gloo are, RDMA and NCCL are not."""
+    """Whether what was measured was tried on real hardware: TCP and gloo were, rails, RDMA and NCCL not."""
     return seen.plan.what == "tcp" or (seen.plan.what == "collective" and not seen.gpus)
 
 
@@ -138,7 +139,7 @@ def _culprit(culprit: Culprit, seen: PlanOutcome, preview: bool) -> Finding:
         finding.summary,
         finding.subject,
         finding.evidence,
-        _fix(culprit, alone=alone),
+        _fix(culprit, seen, alone=alone),
         reason=finding.reason,
         why=_WHY,
     )
@@ -183,9 +184,10 @@ def _quoted(one: Measurement, late: bool = False) -> str:
     return " ".join(parts)
 
 
-def _fix(culprit: Culprit, *, alone: bool) -> Fix:
+def _fix(culprit: Culprit, seen: PlanOutcome, *, alone: bool) -> Fix:
     everybody = fold(sorted({name for one in culprit.seen for name in one.pair}))
     verify = line("nodedoctor fleet --ssh {} --pairs", everybody)
+    verify += " --what rails" if seen.plan.what == "rails" else ""
     if culprit.fault in CONNECTING:
         where = "on the node" if culprit.kind == "node" else "on both ends"
         text = "Open TCP ports between the nodes of a job: NCCL, gloo and MPI choose theirs at random."
@@ -224,28 +226,21 @@ def _evidence(seen: PlanOutcome, *faults: str) -> list[Evidence]:
     return [Evidence("pairs", _quoted(one)) for one in seen.measured if one.fault in faults][:SHOWN]
 
 
-KEY_OF_WHAT = {"tcp": "pair.gbps", "rdma": "pair.rdma", "collective": "pair.busbw"}
-"""The key of `--expect` for what is measured."""
-GBPS_OF_KEY = {"pair.gbps": 1.0, "pair.rdma": 1.0, "pair.busbw": 8.0}
-"""nccl-tests print gigabytes per second."""
-
-
 def _floor(seen: PlanOutcome, floors: Mapping[str, float]) -> Finding:
     reference, what = seen.fit.reference_gbps, seen.plan.what
     if reference is None:
         return Finding.unknown("not-visible-here", "no pair has a rate")
-    over = {"tcp": "over TCP", "rdma": "on its slowest RDMA rail", "collective": "in an all-reduce"}[what]
-    said = f"a good pair has {reference:.3g} Gb/s {over}"
-    key = KEY_OF_WHAT[what]
-    if key in floors:
-        expected = floors[key] * GBPS_OF_KEY[key]
+    way = METHODS[what]
+    said = f"a good pair has {reference:.3g} Gb/s {way.rate}"
+    if way.key in floors:
+        expected = floors[way.key] * way.gbps_of_key
         if reference < expected:
             return Finding.fail(f"{said}, expected {expected:g}", fix=_ALL_SLOW)
         return Finding.ok(f"{said}, at least {expected:g} expected")
     speed = _built_for(seen)
     row = share_of(what, speed) if speed else None
     if speed is None or row is None:
-        return Finding.info(f"{said}; no bound is known for these links, --expect {key}=N sets one")
+        return Finding.info(f"{said}; no bound is known for these links, --expect {way.key}=N sets one")
     if reference < row.share * speed:
         return Finding.warn(
             f"{said}, less than {row.share:.0%} of {row.of} ({speed:g} Gb/s), on all nodes", fix=_ALL_SLOW
@@ -256,7 +251,7 @@ def _floor(seen: PlanOutcome, floors: Mapping[str, float]) -> Finding:
 def _built_for(seen: PlanOutcome) -> float | None:
     """The speed that the links of all measured nodes have alike; None where they differ or none is known."""
     members = [member for member in seen.members if member.host in seen.plan.nodes]
-    if seen.plan.what == "collective" and not seen.gpus:
+    if seen.plan.what == "rails" or (seen.plan.what == "collective" and not seen.gpus):
         return None
     speeds = {
         member.link_gbps

@@ -16,8 +16,9 @@ CONNECTING: frozenset[str] = frozenset({"refused", "filtered"})
 UNMEASURED: frozenset[str] = CONNECTING | {"error"}
 """Faults after which the test itself gave nothing."""
 
-What = Literal["tcp", "rdma", "collective"]
-"""What a pair measures: our TCP streams, ib_write_bw on every rail, or all-reduces of torch."""
+What = Literal["tcp", "rails", "rdma", "collective"]
+"""What a pair measures: our TCP streams on the way to the other node or on every rail, ib_write_bw on
+every rail, or all-reduces of torch."""
 Mode = Literal["all", "ring", "sample", "bisect"]
 Pair = tuple[str, str]
 """Two nodes, the lesser name first."""
@@ -32,7 +33,7 @@ class Measurement:
     `gbps` is the lesser rate of the two directions; None without a rate. `loss` is the share of segments that
     were sent again, `rtt_us` the fastest round trip of a small message before the load (of a collective: of a
     small all-reduce). `fault` is what the ends saw; "slow", "loss" and "late" are judged later, against the
-    other pairs. `rails` are the rates of each rail of RDMA, of which the least is `gbps`.
+    other pairs. `rails` are the rates of each rail, of which the least is `gbps`.
     """
 
     pair: Pair

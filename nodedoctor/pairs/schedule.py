@@ -9,6 +9,7 @@ import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from nodedoctor.pairs.fit import fit
+from nodedoctor.pairs.methods import METHODS
 from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair, Round, What, pair
 from nodedoctor.record import record
 
@@ -25,9 +26,6 @@ ROUNDS_OF_A_TRY = 3
 """Rounds of disjoint pairs that a ring takes; two where its nodes are even in number."""
 MINUTES = 15.0
 """What a plan may take by default at any size."""
-SETUP_S: Mapping[What, float] = {"tcp": 2.0, "rdma": 4.0, "collective": 6.0}
-"""Seconds of a round beside the load itself: ports, connections, answers. Our measurement: below one for TCP,
-three for gloo on a slow core; ours for servers of perftest and for NCCL."""
 
 
 @record
@@ -47,7 +45,7 @@ class Plan:
     @property
     def round_s(self) -> float:
         """Seconds of one round."""
-        return self.seconds + SETUP_S[self.what]
+        return self.seconds + METHODS[self.what].setup_s
 
     @property
     def expected_s(self) -> float:
@@ -76,7 +74,7 @@ def plan(nodes: Sequence[str], mode: Mode | None, seconds: float, what: What = "
     if chosen == "bisect":
         again += ROUNDS_OF_A_TRY * tries_at_most(len(nodes))
     if mode is None:
-        room = int(MINUTES * 60 / (seconds + SETUP_S[what]))
+        room = int(MINUTES * 60 / (seconds + METHODS[what].setup_s))
         rounds = rounds[: max(1, room // 2)] if len(rounds) > room else rounds
         again = max(0, min(again, room - len(rounds)))
     return Plan(chosen, tuple(nodes), rounds, seconds, again, what)

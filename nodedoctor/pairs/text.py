@@ -7,16 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodedoctor.nodeset import fold
+from nodedoctor.pairs.methods import METHODS
 from nodedoctor.report.inert import inert
 from nodedoctor.wording import count_with_noun
 
 _WORD = {"pass": "PASS", "warn": "WARN", "fail": "FAIL", "unknown": "UNKN", "skip": "SKIP"}
 _ORDER = ("fail", "unknown", "warn", "pass", "skip")
-_WHAT = {
-    "tcp": "TCP",
-    "rdma": "RDMA rail by rail (ib_write_bw)",
-    "collective": "all-reduce in a ring (NCCL on GPUs, else gloo)",
-}
 EVIDENCE = 3
 """Measurements shown under a finding."""
 
@@ -27,7 +23,7 @@ def plan(told: Mapping[str, Any]) -> str:
     pairs = f"{told['pairs']} of {told['of_pairs']} pairs"
     load = f"{count_with_noun(rounds, 'round')} of {told['seconds_each']:g} s load"
     return (
-        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs}, {_WHAT[told['what']]}\n"
+        f"pairs: {told['nodes']} nodes, mode {told['mode']}, {pairs}, {METHODS[told['what']].plan}\n"
         f"  {load}: {told['expected_seconds'] / 60:.1f} minutes;"
         f" with {again} rounds for doubts {told['longest_seconds'] / 60:.1f} at most\n"
         f"  load: the network between these nodes and a core or two on each; nothing is changed\n"
@@ -81,7 +77,9 @@ def render(told: Mapping[str, Any], width: int = 100) -> str:
         show("     ", f"measure next: {nodes} ({len(told['next'])} pairs)")
     if told["reference_gbps"] is not None:
         bounds = f"slow is below {told['slow_below']:.0%} of {told['reference_gbps']:.3g} Gb/s"
-        lossy = f", lossy above {told['lossy_above']:.2%} sent again" if made["what"] == "tcp" else ""
+        lossy = (
+            f", lossy above {told['lossy_above']:.2%} sent again" if made["what"] in ("tcp", "rails") else ""
+        )
         show("     ", bounds + lossy)
     for untried in told["untried"]:
         show("     ", untried)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from pairs_world import World
 
+from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.document import document
-from nodedoctor.pairs.drive import CrewMember, PlanOutcome, Try
+from nodedoctor.pairs.drive import PlanOutcome, Try
 
 
 def test_nodes_that_fail_only_together_are_named():

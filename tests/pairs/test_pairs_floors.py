@@ -12,8 +12,9 @@ from pairs_world import World
 from nodedoctor.cli.main import main
 from nodedoctor.expectations import expectations
 from nodedoctor.knowledge.floors import shares
+from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.document import document, render
-from nodedoctor.pairs.drive import CrewMember, PlanOutcome
+from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.pairs.model import What
 from nodedoctor.pairs.on_node.collective import job_environment
 

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 from fake_rails import rails as put_rails
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nodedoctor.pairs.drive import CrewMember, can_rdma
+from nodedoctor.pairs.crew import CrewMember, can_rdma, with_equal_rails
+from nodedoctor.pairs.join import join_rails
+from nodedoctor.pairs.model import Measurement
 from nodedoctor.pairs.on_node.rdma import average, rails
 
 TABLE = """\
@@ -51,3 +55,43 @@ def test_rdma_is_chosen_where_all_nodes_have_as_many_rails():
     two, one, none = (CrewMember(str(count), rails=("a", "b")[:count]) for count in (2, 1, 0))
     assert can_rdma([two, two])
     assert not can_rdma([two, one]) and not can_rdma([none, none]) and not can_rdma([])
+
+
+def test_a_node_with_other_rails_than_most_is_not_measured_and_says_so():
+    members = {
+        host: CrewMember(host, rails=("eth1", "eth2")[:count])
+        for host, count in zip("abc", (2, 1, 2), strict=True)
+    }
+    members["d"] = CrewMember("d", why="no answer in 30 s")
+    told = {host: member.why for host, member in with_equal_rails(members).items()}
+    assert told == {
+        "a": "",
+        "b": "1 rails that can be measured, others have 2",
+        "c": "",
+        "d": "no answer in 30 s",
+    }
+
+
+RAILS = st.dictionaries(
+    st.sampled_from(["eth1", "eth2", "eth3"]),
+    st.one_of(
+        st.floats(0.1, 400).map(lambda rate: Measurement(("a", "b"), rate)),
+        st.sampled_from(["hang", "filtered", "refused", "corrupt"]).map(
+            lambda fault: Measurement(("a", "b"), None, fault, note="why")
+        ),
+    ),
+    min_size=1,
+)
+
+
+@given(RAILS)
+def test_a_pair_is_as_slow_as_its_slowest_rail_and_a_dead_one_has_the_rate_0(rails: dict[str, Measurement]):
+    joined = join_rails(list(rails.items()))
+    alive = {rail: one.gbps for rail, one in rails.items() if not one.fault}
+    if not alive:
+        assert joined == next(iter(rails.values()))
+        return
+    assert joined.rails == {rail: alive.get(rail, 0.0) for rail in rails}
+    assert joined.gbps == min(joined.rails.values())
+    assert joined.fault == ("corrupt" if any(one.fault == "corrupt" for one in rails.values()) else None)
+    assert all(f"{rail}: why" in joined.note for rail in rails if rail not in alive)

@@ -10,8 +10,9 @@ from jsonschema import validate
 from pairs_world import World
 
 from nodedoctor.pairs import text
+from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.document import document, render
-from nodedoctor.pairs.drive import CrewMember, PlanOutcome
+from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.report import html
 
 SCHEMA = json.loads((resources.files("nodedoctor.report") / "schemas/pairs.schema.json").read_text())

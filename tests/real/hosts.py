@@ -169,9 +169,8 @@ class Host:
             "netns",
             str(self.pid),
         )
-        in_lab = ("nsenter", "-t", str(self._hosts.pid), "-n")
-        quietly(*in_lab, *wire)
-        quietly(*in_lab, "ip", "link", "set", f"v{self.pid}", "master", "br0", "up")
+        quietly(*self._hosts.in_lab, *wire)
+        quietly(*self._hosts.in_lab, "ip", "link", "set", f"v{self.pid}", "master", "br0", "up")
         self.run("ip", "addr", "add", f"{self.address}/24", "dev", "eth0", check=True)
         self.run("ip", "link", "set", "eth0", "up", check=True)
         env = " ".join(f'"{name}={value}"' for name, value in self.env.items() if name != "HOME")
@@ -266,6 +265,11 @@ class Hosts:
     def inside(self) -> tuple[str, ...]:
         """What a command line begins with to run where the hosts are, on none of them."""
         return ("nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p")
+
+    @property
+    def in_lab(self) -> tuple[str, ...]:
+        """What a command line begins with to run in the network that joins the hosts."""
+        return ("nsenter", "-t", str(self.pid), "-n")
 
     @property
     def path(self) -> str:

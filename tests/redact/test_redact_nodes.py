@@ -8,8 +8,9 @@ from dataclasses import replace
 from pairs_world import World
 
 from nodedoctor.pairs import text
+from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.document import document
-from nodedoctor.pairs.drive import CrewMember, PlanOutcome
+from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.redact.fleet_documents import redacted_nodes
 from nodedoctor.report import html
 

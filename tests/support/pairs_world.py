@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from nodedoctor.pairs.methods import METHODS
 from nodedoctor.pairs.model import Fit, Measurement, Mode, Pair
-from nodedoctor.pairs.schedule import SETUP_S, Plan, doubts, plan
+from nodedoctor.pairs.schedule import Plan, doubts, plan
 
 LEAF = 16
 
@@ -67,4 +68,4 @@ class World:
 
 
 def minutes(rounds: int, seconds: float = 3) -> float:
-    return rounds * (seconds + SETUP_S["tcp"]) / 60
+    return rounds * (seconds + METHODS["tcp"].setup_s) / 60

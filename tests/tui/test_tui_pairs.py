@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pairs_world import World
 
+from nodedoctor.pairs.crew import CrewMember
 from nodedoctor.pairs.document import document
-from nodedoctor.pairs.drive import CrewMember, PlanOutcome
+from nodedoctor.pairs.drive import PlanOutcome
 from nodedoctor.tui.app import NodeDoctor
 from nodedoctor.tui.lines import pairs
 from nodedoctor.tui.screens.measured import MeasuredScreen

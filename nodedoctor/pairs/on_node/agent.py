@@ -18,7 +18,12 @@ from typing import Any
 from nodedoctor.pairs.on_node import collective, node, rdma, tcp, tied
 
 MARK = "@nodedoctor "
-MEASURED_BY = {"tcp": tcp.measured, "rdma": rdma.measured, "collective": collective.measured}
+MEASURED_BY = {
+    "tcp": tcp.measured,
+    "rails": tcp.measured,
+    "rdma": rdma.measured,
+    "collective": collective.measured,
+}
 
 
 def send_answer(**told: object) -> None:
@@ -75,12 +80,19 @@ class Agent:
         name = node.interface(self.address) if self.address else ""
         version = ".".join(map(str, sys.version_info[:2]))
         gbps = node.link_gbps(name)
-        ways = {"collective": collective.able, "rdma": rdma.able, "auto": rdma.able, "tcp": dict}
+        ways = {
+            "collective": collective.able,
+            "rdma": rdma.able,
+            "auto": rdma.able,
+            "rails": node.able,
+            "tcp": dict,
+        }
         able: dict[str, Any] = ways[told["what"]]()
         if told["what"] == "auto":
             able.pop("unable", None)
         send_answer(
             is_="ready",
+            interfaces=len(node.rails()),
             address=self.address,
             interface=name,
             link_gbps=gbps,
@@ -98,11 +110,13 @@ class Agent:
         self.clear()
         ports = {}
         for flow in told["flows"]:
+            address, device = told.get("rails", {}).get(flow) or (self.address, "")
             listener = socket.socket(
-                socket.AF_INET6 if ":" in self.address else socket.AF_INET, socket.SOCK_STREAM
+                socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM
             )
             try:
-                listener.bind((self.address, 0))
+                node.bind_to(listener, device)
+                listener.bind((address, 0))
                 listener.listen(16)
             except OSError as error:
                 send_answer(is_="trouble", round=told["round"], note=str(error))
@@ -126,7 +140,12 @@ class Agent:
                     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
                     os.dup2(0, 1)  # what torch and NCCL print is no answer of ours
                     found = MEASURED_BY[told["what"]](
-                        listener, flow, self.address, told["seconds"], told["size"], told["limit"]
+                        listener,
+                        flow,
+                        flow.get("bound") or self.address,
+                        told["seconds"],
+                        told["size"],
+                        told["limit"],
                     )
                 except Exception as error:
                     found = {"fault": "error", "note": f"{type(error).__name__}: {error}"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
 import struct
 import subprocess
 from collections.abc import Iterable
+from typing import Any
 
 from nodedoctor.pairs.on_node import tied
 
@@ -52,17 +54,59 @@ def _on_the_way(name: str) -> str:
 
 def interface(address: str) -> str:
     """The interface of an IPv4 address, from the kernel's own tables; empty where it is not found."""
+    names = (name for _, name in socket.if_nameindex())
+    return next((name for name in names if ipv4_of(name) == address), "")
+
+
+def ipv4_of(name: str) -> str:
+    """The IPv4 address of an interface; empty where it has none."""
     import fcntl
 
-    for _, name in socket.if_nameindex():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            try:
-                found = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue
-        if socket.inet_ntoa(found[20:24]) == address:
-            return name
-    return ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            found = fcntl.ioctl(asked.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(found[20:24])
+
+
+def by_number(name: str) -> list[Any]:
+    """A key that sorts names by the numbers in them."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def rails() -> list[dict[str, Any]]:
+    """The physical interfaces of the highest speed that have an address; slower ones are for other things.
+
+    None where a socket may not be bound to one: the route would choose the interface, whatever the address.
+    """
+    interfaces: list[dict[str, Any]] = []
+    for name in sorted((name for _, name in socket.if_nameindex()), key=by_number):
+        gbps, address = link_gbps(name), ipv4_of(name)
+        if gbps and address:
+            interfaces.append({"device": name, "address": address, "gbps": gbps})
+    most = max((rail["gbps"] for rail in interfaces), default=0.0)
+    fastest = [rail for rail in interfaces if rail["gbps"] == most]
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
+            bind_to(tried, fastest[0]["device"] if fastest else "")
+    except OSError:
+        return []
+    return fastest
+
+
+def bind_to(link: socket.socket, device: str) -> None:
+    """Let a socket use one interface alone; OSError where this user may not."""
+    if device:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+
+
+def able() -> dict[str, Any]:
+    """The rails of this node for TCP."""
+    fastest = rails()
+    if len(fastest) > 1:
+        return {"rails": fastest}
+    return {"unable": "fewer than two interfaces of the highest speed have an address and may be used alone"}
 
 
 def link_gbps(name: str) -> float | None:

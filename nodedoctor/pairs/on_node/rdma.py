@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from nodedoctor.pairs.on_node import tcp, tied
+from nodedoctor.pairs.on_node.node import by_number
 
 TOOL = "ib_write_bw"
 SIZE = 1 << 20
@@ -39,12 +40,12 @@ def rails(folder: str = SYS) -> list[dict[str, Any]]:
     """Active ports of the highest rate; ports that are slower are for other things than collectives."""
     found: list[dict[str, Any]] = []
     try:
-        adapters = sorted(os.listdir(folder), key=_count_ports)
+        adapters = sorted(os.listdir(folder), key=by_number)
     except OSError:
         return []
     for adapter in adapters:
         ports = f"{folder}/{adapter}/ports"
-        for port in sorted(os.listdir(ports), key=_count_ports) if os.path.isdir(ports) else ():
+        for port in sorted(os.listdir(ports), key=by_number) if os.path.isdir(ports) else ():
             if "ACTIVE" in _read(f"{ports}/{port}/state"):
                 rate = re.match(r"[\d.]+", _read(f"{ports}/{port}/rate"))
                 found.append(
@@ -65,7 +66,7 @@ def _gid(port: str) -> str:
         return ""
     types = f"{port}/gid_attrs/types"
     try:
-        rows = sorted(os.listdir(types), key=_count_ports)
+        rows = sorted(os.listdir(types), key=by_number)
     except OSError:
         return ""
     return next((row for row in reversed(rows) if "v2" in _read(f"{types}/{row}")), "")
@@ -77,10 +78,6 @@ def _read(path: str) -> str:
             return told.read(200)
     except OSError:
         return ""
-
-
-def _count_ports(name: str) -> list[Any]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def measured(

@@ -13,6 +13,8 @@ import struct
 import time
 from typing import Any
 
+from nodedoctor.pairs.on_node import node
+
 BLOCK = 1 << 18
 PATTERN = 1 << 20
 GREETING = 64
@@ -65,7 +67,7 @@ def dialled(flow: dict[str, Any], until: float, bound: str) -> tuple[list[socket
     """Streams to the partner; the fault and its words where there is no way to it."""
     links: list[socket.socket] = []
     for number in range(flow["streams"]):
-        link, fault, note = reached(flow["to"], until, bound)
+        link, fault, note = reached(flow["to"], until, bound, flow.get("device", ""))
         if link is None:
             return [], fault, note
         try:
@@ -76,11 +78,14 @@ def dialled(flow: dict[str, Any], until: float, bound: str) -> tuple[list[socket
     return links, "", ""
 
 
-def reached(place: list[Any], until: float, bound: str) -> tuple[socket.socket | None, str, str]:
+def reached(
+    place: list[Any], until: float, bound: str, device: str = ""
+) -> tuple[socket.socket | None, str, str]:
     """A connection from our address to this address and port; else the fault and its words."""
     link = socket.socket(socket.AF_INET6 if ":" in place[0] else socket.AF_INET, socket.SOCK_STREAM)
     link.settimeout(max(0.01, min(CONNECT_S, until - time.monotonic())))
     try:
+        node.bind_to(link, device)
         link.bind((bound, 0))
         link.connect(tuple(place))
     except ConnectionRefusedError:
