@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         causes = {"accept": rates["failing"]}
         too_many = breaker.tripped(causes, len(rates["nodes"]), arguments.max_failing)
     outranks = conclude(
-        arguments, gathered, rates, Lists(rates["passing"], rates["failing"], too_many), _rendered
+        arguments, rates, Lists(rates["passing"], rates["failing"], too_many), _rendered, gathered.ended_by
     )
     if outranks is not None:
         return outranks

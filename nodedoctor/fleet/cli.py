@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     too_many = _too_many(fleet, arguments)
     lists = Lists(fleet.passing, fleet.failing, too_many)
     render = None if on_screen else _rendered
-    outranks = conclude(arguments, gathered, document(fleet), lists, render)
+    outranks = conclude(arguments, document(fleet), lists, render, gathered.ended_by)
     if outranks is not None:
         return outranks
     if fleet.gated and arguments.need is not None:

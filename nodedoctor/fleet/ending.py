@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nodedoctor.cli import outputs
 from nodedoctor.cli.console import emit, write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.record import record
-
-if TYPE_CHECKING:
-    from nodedoctor.fleet.gather import Gathered
 
 
 @record
@@ -26,14 +23,15 @@ class Lists:
 
 def conclude(
     arguments: argparse.Namespace,
-    gathered: Gathered,
     document: Mapping[str, Any],
     lists: Lists,
     render: Callable[[Mapping[str, Any], argparse.Namespace], str] | None,
+    ended_by: int,
 ) -> int | None:
     """Show the document, write all that was asked for; an exit code where it outranks what was found.
 
-    `render` is None where the document was on the screen already.
+    `render` is None where the document was on the screen already; `ended_by` is the signal that ended the
+    run, 0 for none.
     """
     if arguments.redact:
         from nodedoctor.redact.fleet_documents import redacted_nodes
@@ -44,8 +42,8 @@ def conclude(
     written = max(outputs.write(arguments, lambda: document), _write_lists(arguments, lists))
     if written != Exit.OK:
         return written
-    if gathered.ended_by:
-        return 128 + gathered.ended_by
+    if ended_by:
+        return 128 + ended_by
     return Exit.OK if arguments.exit_zero or arguments.report_only else None
 
 

@@ -7,10 +7,10 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from nodedoctor.cli.console import columns, complain, emit, write_stderr
+from nodedoctor.cli.console import columns, complain, emit
 from nodedoctor.cli.endings import ended_by_signals, on_ending
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.engine.run import utc_now
@@ -192,46 +192,36 @@ class _Run:
 
     def show(self, told: dict[str, Any]) -> int:
         """Print the document, write its files; the exit code."""
-        from nodedoctor.cli import outputs
         from nodedoctor.fleet.breaker import tripped
+        from nodedoctor.fleet.ending import Lists, conclude
 
-        width = min(columns(100), 140)
-        failing, nodes = told["failing"], len(told["nodes"])
-        if self._arguments.redact:
-            from nodedoctor.redact.fleet_documents import redacted_nodes
-
-            told = redacted_nodes(told)
-        outranks = self._on_screen(told)
-        shown = render(told) + "\n" if self._arguments.json else text.render(told, width)
-        if not emit(shown):
-            return Exit.OUTPUT
-        wanted: dict[str, bytes] = {}
-        if self._arguments.html:
-            from nodedoctor.report import html
-
-            wanted[self._arguments.html] = html.render(told).encode()
-        too_many = tripped({"pairs.node": failing}, nodes, self._arguments.max_failing)
-        if self._arguments.failing and not self._arguments.report_only:
-            if too_many:
-                write_stderr(too_many)
-            else:
-                wanted[self._arguments.failing] = "".join(f"{host}\n" for host in failing).encode()
-        if wanted and (written := outputs.write_files(wanted, {self._arguments.failing})) != Exit.OK:
-            return written
-        if self._ended_by or outranks:
-            return outranks or 128 + self._ended_by
-        if self._arguments.exit_zero or self._arguments.report_only:
-            return Exit.OK
-        if self._arguments.failing and too_many:
+        left_by = self._on_screen(told)
+        too_many = ""
+        if self._arguments.failing:
+            failing, nodes = {"pairs.node": told["failing"]}, len(told["nodes"])
+            too_many = tripped(failing, nodes, self._arguments.max_failing)
+        outranks = conclude(
+            self._arguments, told, Lists((), told["failing"], too_many), self._rendered, self._ended_by
+        )
+        if left_by or outranks is not None:
+            return left_by or outranks or Exit.OK
+        if too_many:
             return Exit.UNKNOWN
         return _exit_code(told, self._arguments.fail_on or "fail")
+
+    def _rendered(self, document: Mapping[str, Any], arguments: argparse.Namespace) -> str:
+        return render(document) + "\n" if arguments.json else text.render(document, min(columns(100), 140))
 
     def _on_screen(self, told: dict[str, Any]) -> int:
         """Let a person read it where there is a terminal; the text follows when they leave."""
         from nodedoctor.tui import start
 
-        plain = self._arguments.json or self._arguments.text or self._arguments.quiet
-        if plain or self._ended_by or not start.possible():
+        options = ("json", "text", "quiet", "redact")
+        if (
+            any(getattr(self._arguments, option) for option in options)
+            or self._ended_by
+            or not start.possible()
+        ):
             return 0
         return start.show_measured(told) or 0
 
