@@ -113,7 +113,7 @@ def _damaged(topology: Topology) -> Finding:
         "of cells than "
         "the header"
     )
-    return Finding.unknown("unparsable", summary, subject="topo:rows", fix=_AGAIN)
+    return Finding.unknown("not-visible-here", summary, subject="topo:rows", fix=_AGAIN)
 
 
 def _expected(cells: Mapping[_Pair, str], board: Board | None, gpus: int) -> frozenset[str]:
