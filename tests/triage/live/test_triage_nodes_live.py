@@ -157,7 +157,7 @@ def test_the_data_loader_that_a_rank_waits_for() -> None:
 
 
 def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
-    told = live_judge.live_events(LiveJob("n", (rank(1, "all_reduce", gpu_percent=100),)))
+    told = live_judge.live_events(LiveJob("n", (rank(1, "all_reduce", gpu=GpuUse(percent=100)),)))
     assert "GPU 100 % busy" in told[0].text
 
 
