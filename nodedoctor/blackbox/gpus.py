@@ -31,8 +31,11 @@ async def uses(seconds: float) -> dict[int, GpuUse]:
 
     A process with several GPUs is left out: which of them is its own is not known.
     """
-    if not os.path.exists("/dev/nvidiactl"):
-        return {}
+    return await ask(seconds) if os.path.exists("/dev/nvidiactl") else {}
+
+
+async def ask(seconds: float) -> dict[int, GpuUse]:
+    """The same where there is a driver."""
     samples: list[Sequence[GpuLoad]] = []
     with contextlib.suppress(asyncio.TimeoutError, OSError):
         await asyncio.wait_for(_collect(samples, 1 + max(1, round(seconds / EVERY))), seconds + DEADLINE)

@@ -113,6 +113,15 @@ def test_long_work_is_no_hang(fault: str, tmp_path: Path, record_property: Any) 
 
 
 @pytest.mark.race
+@pytest.mark.parametrize("seconds", [4.3, 4.8, 5.3, 5.8])
+def test_a_step_that_comes_during_the_look_is_no_hang(seconds: float, tmp_path: Path) -> None:
+    """Silence is suspicious after 4 s, and the two looks take 2 s more: a step comes in between."""
+    said, folder = run(tmp_path, f"time.sleep({seconds})", seconds=8)
+    assert "HANG" not in said
+    assert json.loads((folder / "run.json").read_text())["hangs"] == []
+
+
+@pytest.mark.race
 def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     said, folder = run(tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2")
     found = json.loads((folder / "triage.json").read_text())

@@ -61,22 +61,26 @@ class StepTimes:
         return None
 
     def _take(self, part: OutputPart, by_pid: Mapping[int, RankSample]) -> None:
-        moments = _moments(part)
+        rows = [
+            (line, seen)
+            for raw, seen in zip(part.text.split("\n"), _moments(part), strict=True)
+            for line in parse_line(raw, Place(part.path, 0))
+        ]
+        exact = any(line.time is not None and line.time % 1 for line, _ in rows)  # else whole seconds
         together: dict[tuple[int, str, float], list[Step]] = {}
-        for raw, seen in zip(part.text.split("\n"), moments, strict=True):
-            for line in parse_line(raw, Place(part.path, 0)):
-                counted = progress.step_counter(line.text)
-                rank = _rank_of(line, part, by_pid)
-                if counted is None or rank is None or rank.rank is None:
-                    continue
-                self._printing.add(rank.rank)
-                name, step = counted
-                if line.time is not None and line.time % 1:
-                    self._note(name, OWN, rank.rank, step, line.time)
-                elif seen is not None:
-                    clock = DIRECT if rank.pid in part.writers else PASSED_ON
-                    together.setdefault((rank.rank, name, seen), []).append(step)
-                    self._note(name, clock, rank.rank, step, seen)
+        for line, seen in rows:
+            counted = progress.step_counter(line.text)
+            rank = _rank_of(line, part, by_pid)
+            if counted is None or rank is None or rank.rank is None:
+                continue
+            self._printing.add(rank.rank)
+            name, step = counted
+            if exact and line.time is not None:
+                self._note(name, OWN, rank.rank, step, line.time)
+            elif not exact and seen is not None:
+                clock = DIRECT if rank.pid in part.writers else PASSED_ON
+                together.setdefault((rank.rank, name, seen), []).append(step)
+                self._note(name, clock, rank.rank, step, seen)
         for (number, name, _), steps in together.items():
             for step in steps if len(steps) > 1 else ():
                 for clock in (DIRECT, PASSED_ON):

@@ -19,6 +19,7 @@ from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import judge as live_judge
+from nodedoctor.triage.live.gpu_use import GpuUse
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess, parse_threads
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import CollectiveCall, Place
