@@ -82,8 +82,8 @@ def report_end(
     more = {"exit_code": code, "seconds": round(seconds, 1)}
     folder.settle()
     folder.write("run.json", run_json(watch, folder, **more))
-    for one in watch.late.found if watch is not None else ():
-        say(one.words)
+    for late_rank in watch.late.late_ranks if watch is not None else ():
+        say(late_rank.words)
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     asyncio.run(_keep_ends(folder, files))

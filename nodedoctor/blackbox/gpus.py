@@ -29,7 +29,7 @@ MIB_TO_MB = 2**20 / 1e6
 async def uses(seconds: float) -> dict[int, GpuUse]:
     """What GPUs do by the pid of who uses them; empty without a driver, or when it does not answer in time.
 
-    A process with several GPUs is left out: which of them is its own is not known.
+    A process with several GPUs is left out: which of them is its own is not read_values.
     """
     return await ask(seconds) if os.path.exists("/dev/nvidiactl") else {}
 
@@ -47,8 +47,8 @@ async def _collect(samples: list[Sequence[GpuLoad]], count: int) -> None:
 
     before: LoadSample | None = None
     argv = child("gpu/nvml", "--watch", str(EVERY), packages=True)
-    talk = cast("AsyncGenerator[str, None]", child_process.follow(Command(argv)))
-    async with contextlib.aclosing(talk) as lines:
+    child_lines = cast("AsyncGenerator[str, None]", child_process.follow(Command(argv)))
+    async with contextlib.aclosing(child_lines) as lines:
         async for line in lines:
             sample = sample_of(line, before)
             if sample is not None and sample.time_seconds is not None:
@@ -64,12 +64,12 @@ def by_process(samples: Iterable[Sequence[GpuLoad]]) -> dict[int, GpuUse]:
     for loads in samples:
         for load in loads:
             by_gpu.setdefault(load.gpu.index, []).append(load)
-    found: dict[int, set[int]] = {}
+    indices_by_pid: dict[int, set[int]] = {}
     for index, loads in by_gpu.items():
         for process in loads[-1].gpu.processes or ():
-            found.setdefault(process.pid, set()).add(index)
-    one_each = {pid: min(indices) for pid, indices in found.items() if len(indices) == 1}
-    return {pid: _use(index, by_gpu[index]) for pid, index in one_each.items()}
+            indices_by_pid.setdefault(process.pid, set()).add(index)
+    single_gpu = {pid: min(indices) for pid, indices in indices_by_pid.items() if len(indices) == 1}
+    return {pid: _use(index, by_gpu[index]) for pid, index in single_gpu.items()}
 
 
 def _use(index: int, loads: Sequence[GpuLoad]) -> GpuUse:
@@ -88,8 +88,8 @@ def _use(index: int, loads: Sequence[GpuLoad]) -> GpuUse:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    read_values = [value for value in values if value is not None]
+    return median(read_values) if read_values else None
 
 
 def _rate(rates: Iterable[tuple[float | None, float | None]]) -> float | None:

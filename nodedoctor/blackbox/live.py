@@ -130,12 +130,12 @@ async def _look_at_ranks(
     following = asyncio.ensure_future(steps.follow(samples))
     try:
         live = (await capture.look_twice(sample.living, host=host)).live
-        while steps.seen and steps.times.needs_looks and time.monotonic() - began < FOLLOWED:
+        while steps.arrived and steps.times.needs_looks and time.monotonic() - began < FOLLOWED:
             await asyncio.sleep(FAST)
     finally:
         following.cancel()
         await asyncio.wait({following})
-    return late.marked(replace(live, steps=steps.seen), steps.times.late(sample))
+    return late.marked(replace(live, steps=steps.arrived), steps.times.late(sample))
 
 
 class _Steps:
@@ -148,7 +148,7 @@ class _Steps:
         self._before = self._progress.count
 
     @property
-    def seen(self) -> int:
+    def arrived(self) -> int:
         """How often there were new ones; a single time is not enough to say that they come."""
         count = self._progress.count - self._before
         return count if count > 1 else 0

@@ -90,8 +90,7 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-print("Traceback (most recent call last):\\\\n  File 'x.py', line 1, in <module>\\\\nRuntimeError: Connection closed by peer",
-      file=sys.stderr)
+print("RuntimeError: Connection closed by peer", file=sys.stderr)
 sys.exit(1)
 """
 

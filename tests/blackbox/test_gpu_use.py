@@ -62,7 +62,9 @@ def asked(
 def verdict(uses: Mapping[int, GpuUse], **of_rank_2: object) -> Verdict:
     """On ranks whose stacks cannot be read: the kernel has all of them in one place."""
     states = ("S", "S")
-    processes = [RankProcess(100 + n, n, COUNT, COUNT, states, "futex", gpu=uses.get(100 + n)) for n in range(COUNT)]
+    processes = [
+        RankProcess(100 + n, n, COUNT, COUNT, states, "futex", gpu=uses.get(100 + n)) for n in range(COUNT)
+    ]
     processes[2] = RankProcess(102, 2, COUNT, COUNT, states, "futex", gpu=uses.get(102), **of_rank_2)  # type: ignore[arg-type]
     return judge_live(LiveJob("gpu-7", tuple(processes))).verdict
 
@@ -97,7 +99,17 @@ def test_the_rank_whose_gpu_is_idle_while_all_others_wait(
         (WAITS | {"gpu2.utilization": 0, "gpu1.processes": "-"}, {}),
         ({"utilization": 0, "power_draw": 72}, {}),
     ],
-    ids=["trains", "idle-of-busy", "traffic", "all-wait", "two-idle", "one-works", "no-power", "no-user", "idle"],
+    ids=[
+        "trains",
+        "idle-of-busy",
+        "traffic",
+        "all-wait",
+        "two-idle",
+        "one-works",
+        "no-power",
+        "no-user",
+        "idle",
+    ],
 )
 def test_gpus_alone_name_nobody_else(
     values: Mapping[str, object],

@@ -39,7 +39,7 @@ def at_work(capture: Capture, activity: Lately) -> tuple[RankSample, ...]:
 
 
 def someone_waits(capture: Capture) -> bool:
-    """True when some rank, or its GPU, is seen to wait for others: else a still job may have nothing to do."""
+    """True when some rank, or its GPU, waits for others: else a still job may have nothing to do."""
     return any(process.collective or process.polls for process in capture.live.processes)
 
 

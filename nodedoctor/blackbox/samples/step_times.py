@@ -15,7 +15,7 @@ from nodedoctor.triage.live.lateness import FEWEST_RANKS, FEWEST_STEPS, Lateness
 from nodedoctor.triage.model import Line, Place
 from nodedoctor.triage.patterns import progress
 
-KEPT = 100
+STEPS_KEPT = 100
 """Steps that are kept of each counter: a rank that was late an hour ago may have caught up."""
 OWN = 0.001
 """Seconds between two of the times that loggers print."""
@@ -55,32 +55,32 @@ class StepTimes:
             return None
         for clock in _CLOCKS:
             for (_, resolution), arrivals in self._arrivals.items():
-                found = find_late_rank(arrivals, ranks, resolution) if resolution == clock else None
-                if found is not None:
-                    return found
+                late_rank = find_late_rank(arrivals, ranks, resolution) if resolution == clock else None
+                if late_rank is not None:
+                    return late_rank
         return None
 
     def _take(self, part: OutputPart, by_pid: Mapping[int, RankSample]) -> None:
         rows = [
-            (line, seen)
-            for raw, seen in zip(part.text.split("\n"), _moments(part), strict=True)
+            (line, moment)
+            for raw, moment in zip(part.text.split("\n"), _moments(part), strict=True)
             for line in parse_line(raw, Place(part.path, 0))
         ]
         exact = any(line.time is not None and line.time % 1 for line, _ in rows)  # else whole seconds
         together: dict[tuple[int, str, float], list[Step]] = {}
-        for line, seen in rows:
-            counted = progress.step_counter(line.text)
+        for line, moment in rows:
+            counter = progress.step_counter(line.text)
             rank = _rank_of(line, part, by_pid)
-            if counted is None or rank is None or rank.rank is None:
+            if counter is None or rank is None or rank.rank is None:
                 continue
             self._printing.add(rank.rank)
-            name, step = counted
+            name, step = counter
             if exact and line.time is not None:
                 self._note(name, OWN, rank.rank, step, line.time)
-            elif not exact and seen is not None:
+            elif not exact and moment is not None:
                 clock = DIRECT if rank.pid in part.writers else PASSED_ON
-                together.setdefault((rank.rank, name, seen), []).append(step)
-                self._note(name, clock, rank.rank, step, seen)
+                together.setdefault((rank.rank, name, moment), []).append(step)
+                self._note(name, clock, rank.rank, step, moment)
         for (number, name, _), steps in together.items():
             for step in steps if len(steps) > 1 else ():
                 for clock in (DIRECT, PASSED_ON):
@@ -90,18 +90,18 @@ class StepTimes:
         steps = self._arrivals.setdefault((name, clock), {}).setdefault(rank, {})
         if step not in steps:  # a line that is printed again for the same step tells nothing of its arrival
             steps[step] = moment
-        while len(steps) > KEPT:
+        while len(steps) > STEPS_KEPT:
             del steps[next(iter(steps))]
 
 
 def _moments(part: OutputPart) -> Iterator[float | None]:
-    """When each line of a part was there as a whole, None where nobody looked."""
-    end, grown = 0, iter(part.grown)
-    size, moment = next(grown, (0, None))
+    """When each line of a part was there as a whole, None where nothing looked."""
+    end, growth = 0, iter(part.grown)
+    size, moment = next(growth, (0, None))
     for line in part.text.split("\n"):
         end += len(line.encode()) + 1
         while size < end and moment is not None:
-            size, moment = next(grown, (0, None))
+            size, moment = next(growth, (0, None))
         yield moment
 
 
@@ -111,17 +111,17 @@ def _rank_of(line: Line, part: OutputPart, by_pid: Mapping[int, RankSample]) -> 
         return by_pid[part.writers[0]]
     if line.who.pid is not None:
         return by_pid.get(line.who.pid)
-    said = _IN_TEXT.search(line.text)
+    in_text = _IN_TEXT.search(line.text)
     number = line.who.rank
     if number is None and line.who.labels:
         number = line.who.labels[0][1]
     if number is None and line.who.local_rank is not None:
         return _only(rank for rank in by_pid.values() if rank.local == line.who.local_rank)
-    if number is None and said is not None:
-        number = int(said[1])
+    if number is None and in_text is not None:
+        number = int(in_text[1])
     return _only(rank for rank in by_pid.values() if rank.rank == number) if number is not None else None
 
 
 def _only(ranks: Iterator[RankSample]) -> RankSample | None:
-    found = list(ranks)
-    return found[0] if len(found) == 1 else None
+    candidates = list(ranks)
+    return candidates[0] if len(candidates) == 1 else None

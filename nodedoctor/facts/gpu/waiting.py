@@ -6,13 +6,13 @@ NCCL's kernels ask for the data of other ranks again and again: to the driver th
 from __future__ import annotations
 
 BUSY, IDLE = 95, 10
-"""Per cent of the time with a kernel on it: from which a GPU waits or works (scitix/sichek, hang detection), and
-up to which it is idle (ours)."""
+"""Per cent of the time with a kernel on it: from which a GPU waits or works (scitix/sichek, hang detection),
+and up to which it is idle (ours)."""
 POLLING = 0.36
-"""Of the power limit, at most: an H100 in an NCCL wait draws 120 to 250 of 700 W, in training 500 and more (ours);
-sichek calls up to 160 of these, and up to 100 of an A100's 400 W, a hang."""
+"""Of the power limit, at most: an H100 in an NCCL wait draws 120 to 250 of 700 W, in training 500 and more
+(ours); sichek calls up to 160 of these, and up to 100 of an A100's 400 W, a hang."""
 TRAFFIC = 300.0
-"""MB/s through PCIe, and as much through NVLink, below which nothing passes (scitix/sichek, hang detection)."""
+"""MB/s through PCIe, and as much through NVLink, below which nothing passes (scitix/sichek)."""
 
 
 def draws_little(power_w: float | None, limit_w: float | None) -> bool:

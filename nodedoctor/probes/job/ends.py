@@ -44,7 +44,7 @@ class Ends:
 
     @property
     def new(self) -> bool:
-        """Whether there are ends that nobody took yet."""
+        """Whether there are ends that were not taken yet."""
         return bool(self._new)
 
     def take(self) -> list[dict[str, int | float | None]]:

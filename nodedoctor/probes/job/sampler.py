@@ -64,7 +64,7 @@ HEAP_LOOKS = 6
 """Times a process without RANK is searched: its trainer may set it later."""
 DISCOVERY = 30.0
 """Seconds between two walks over all of /proc, at most; between them only known processes are read."""
-GROWN = 4096
+GROWTH_LIMIT = 4096
 """Moments at which an output grew that are kept until the next look."""
 TAIL = 64 << 10
 """Bytes of an output that are handed on per look: the newest."""
@@ -320,7 +320,10 @@ class Watch:
         for place in self.outputs.values():
             with contextlib.suppress(OSError):
                 size = os.stat(place.path).st_size
-                if size > (place.grown[-1][0] if place.grown else place.begin) and len(place.grown) < GROWN:
+                if (
+                    size > (place.grown[-1][0] if place.grown else place.begin)
+                    and len(place.grown) < GROWTH_LIMIT
+                ):
                     place.grown.append((size, now))
 
     def output(self) -> list[dict[str, Any]]:
@@ -331,7 +334,7 @@ class Watch:
                 self.outputs.setdefault((found.st_dev, found.st_ino), Output(path, begin))
         if self.grain:
             self.note_growth()
-        return [said for place in self.outputs.values() if (said := place.read_on()) is not None]
+        return [part for place in self.outputs.values() if (part := place.read_on()) is not None]
 
 
 class Output:
@@ -345,7 +348,7 @@ class Output:
 
     def read_on(self) -> dict[str, Any] | None:
         """What was added since the last time; None for nothing."""
-        grown, self.grown = self.grown, []
+        growth, self.grown = self.grown, []
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             begin = self.begin if size >= self.begin else 0
@@ -355,12 +358,12 @@ class Output:
                 data = file.read(TAIL)
                 text = data.decode("utf-8", "replace")
                 self.begin = size
-                said = {"path": self.path, "text": text, "skipped": start - begin}
+                part = {"path": self.path, "text": text, "skipped": start - begin}
                 if self.writers:
-                    said["writers"] = sorted(self.writers)[:PROCESSES]
-                if grown and text.encode() == data:  # else sizes are not those of the text
-                    said["grown"] = [(end - start, moment) for end, moment in grown if end > start]
-                return said
+                    part["writers"] = sorted(self.writers)[:PROCESSES]
+                if growth and text.encode() == data:  # else sizes are not those of the text
+                    part["grown"] = [(end - start, moment) for end, moment in growth if end > start]
+                return part
         return None
 
 

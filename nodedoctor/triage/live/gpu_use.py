@@ -65,19 +65,21 @@ SHOWN = (
 def compare(gpu: GpuUse | None, peers: Sequence[GpuUse | None]) -> str:
     """How a GPU differs from all of its peers, as `its GPU 4 runs at ...`; '' where it does not.
 
-    Nothing is said where a peer's value is not known: it may be the one that differs.
+    Nothing is said where a peer's value is not peer_values: it may be the one that differs.
     """
-    for name, of_one, of_peers in SHOWN if gpu is not None and len(peers) >= FEWEST_PEERS else ():
+    for name, own_phrase, peer_phrase in SHOWN if gpu is not None and len(peers) >= FEWEST_PEERS else ():
         value: float | None = getattr(gpu, name)
-        known: list[float] = [getattr(peer, name) for peer in peers if getattr(peer, name, None) is not None]
-        if value is None or len(known) < len(peers):
+        peer_values: list[float] = [
+            getattr(peer, name) for peer in peers if getattr(peer, name, None) is not None
+        ]
+        if value is None or len(peer_values) < len(peers):
             continue
-        usual, low, high = median(known), min(known), max(known)
+        usual, low, high = median(peer_values), min(peer_values), max(peer_values)
         beyond = low - value if name == "clock_mhz" else max(low - value, value - high)
         if beyond > max(BEYOND * (high - low), LEAST * usual):
             own = "its GPU" if gpu is None or gpu.index is None else f"its GPU {gpu.index}"
             reasons = _reasons(gpu, peers) if name == "clock_mhz" else ""
-            return f"{own} {of_one.format(value)}, its peers {of_peers.format(usual)}{reasons}"
+            return f"{own} {own_phrase.format(value)}, its peers {peer_phrase.format(usual)}{reasons}"
     return ""
 
 

@@ -1,9 +1,9 @@
 """Which rank comes late to its steps, by the moments at which the ranks of one node came to each of them.
 
 The law: a rank is named only where it alone comes later than all others, in most of the steps, by more than
-twice what the others differ from each other. What is not known speaks against it: a step of which one rank's
+twice what the others differ from each peer. What is not known speaks against it: a step of which one rank's
 moment is missing counts as one in which it came in time, and without the moments of a rank nothing is said.
-So noise names nobody, and less evidence never names another rank.
+So noise names no rank, and less evidence never another one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FEWEST_STEPS = 20
 SHARE = 0.8
 """Part of the steps in which a rank must come late: who saves or logs now and then does not. Ours."""
 BEYOND = 2.0
-"""Times the spread of the others. Stages of a pipeline come one after another, each a little later."""
+"""Times the spread of the others. Stages of a pipeline come one later another, each a little later."""
 OF_STEP = 0.05
-"""Part of a step below which to come late costs nobody anything."""
+"""Part of a step below which a delay costs nothing."""
 TICKS = 2.0
 """Times the resolution of the moments: one more and one less is no difference."""
 
@@ -35,7 +35,7 @@ Step = tuple[float, ...]
 class Lateness:
     """How late a rank comes: seconds, as the median of the steps in which it does, and the part of these.
 
-    `spread` are the seconds by which the others differ from each other, `step` those that a step takes.
+    `spread` are the seconds by which the others differ from each peer, `step` those that a step takes.
     """
 
     seconds: float
@@ -78,20 +78,20 @@ def find_late_rank(
 
 
 def _behind(row: Mapping[int, float], rank: int, left_out: int | None = None) -> float:
-    """Seconds that a rank came to a step after the others, as their median has it."""
-    return row[rank] - median(row[other] for other in row if other not in (rank, left_out))
+    """Seconds that a rank came to a step later the others, as their median has it."""
+    return row[rank] - median(row[peer] for peer in row if peer not in (rank, left_out))
 
 
 def _spread(rows: Iterable[Mapping[int, float]], rank: int, last: int) -> float:
-    """Seconds by which one of the others came before or after the rest of them, in nine of ten steps."""
+    """Seconds by which one of the others came before or later the rest of them, in nine of ten steps."""
     return quantiles((abs(_behind(row, rank, last)) for row in rows), n=10)[-1]
 
 
 def _count(steps: Iterable[Step]) -> int:
-    """How many steps there were, with those between that nobody was seen in."""
+    """How many steps there were, with those between that were not seen."""
     by_epoch: dict[Step, list[float]] = {}
     for step in steps:
         by_epoch.setdefault(step[:-1], []).append(step[-1])
     gaps = chain.from_iterable(pairwise(sorted(inner)) for inner in by_epoch.values())
-    stride = min((after - before for before, after in gaps), default=1.0)
+    stride = min((later - before for before, later in gaps), default=1.0)
     return sum(round((max(inner) - min(inner)) / stride) + 1 for inner in by_epoch.values())

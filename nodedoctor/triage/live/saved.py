@@ -13,7 +13,7 @@ from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThre
 from nodedoctor.triage.patterns.frames import StackFrame
 
 SCHEMA = "nodedoctor.capture/1"
-_OF_GPU = ("percent", "power_w", "limit_w", "clock_mhz", "pcie_mb_s", "nvlink_mb_s")
+_GPU_NUMBERS = ("percent", "power_w", "limit_w", "clock_mhz", "pcie_mb_s", "nvlink_mb_s")
 LARGEST = 64 << 20
 """Bytes of such a document: a thousand ranks with hundreds of threads."""
 
@@ -137,22 +137,22 @@ def _read_process(row: Json, host: str) -> RankProcess:
 
 def _read_gpu(row: Json) -> GpuUse | None:
     """What its GPU did; of older looks it is known how busy it was."""
-    said = row.get("gpu")
-    if not isinstance(said, dict):
+    gpu = row.get("gpu")
+    if not isinstance(gpu, dict):
         percent = number(row.get("gpu_percent"))
         return None if percent is None else GpuUse(percent=percent)
-    numbers = {name: number(said.get(name)) for name in _OF_GPU}
-    return GpuUse(whole_number(said, "index"), **numbers, slowed=texts(said, "slowed"))
+    numbers = {name: number(gpu.get(name)) for name in _GPU_NUMBERS}
+    return GpuUse(whole_number(gpu, "index"), **numbers, slowed=texts(gpu, "slowed"))
 
 
-def _read_late(said: Any) -> Lateness | None:
-    if not isinstance(said, dict):
+def _read_late(value: Any) -> Lateness | None:
+    if not isinstance(value, dict):
         return None
-    numbers = [number(said.get(name)) for name in ("seconds", "share", "spread", "step")]
-    steps = whole_number(said, "steps")
+    numbers = [number(value.get(name)) for name in ("seconds", "share", "spread", "step")]
+    steps = whole_number(value, "steps")
     if steps is None or None in numbers:
         return None
-    seconds, share, spread, step = (value or 0.0 for value in numbers)
+    seconds, share, spread, step = (figure or 0.0 for figure in numbers)
     return Lateness(seconds, share, steps, spread, step)
 
 

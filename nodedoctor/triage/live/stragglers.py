@@ -38,11 +38,11 @@ def late_ranks(live: LiveJob) -> Iterator[Candidate]:
 
 def reason(live: LiveJob, process: RankProcess) -> str:
     """What else tells a late rank from those on its node, after a semicolon, or ''."""
-    peers = [other for other in live.processes if other.host == process.host and other != process]
-    said = [compare(process.gpu, [other.gpu for other in peers])]
+    peers = [peer for peer in live.processes if peer.host == process.host and peer != process]
+    clauses = [compare(process.gpu, [peer.gpu for peer in peers])]
     if process.pid in set.intersection(*map(_pids_behind, live.ras)):
-        said.append("NCCL counted fewer operations of it both times")
-    return "".join(f"; {words}" for words in said if words)
+        clauses.append("NCCL counted fewer operations of it both times")
+    return "".join(f"; {words}" for words in clauses if words)
 
 
 def _pids_behind(answer: str) -> set[int]:
@@ -71,7 +71,9 @@ def idle_gpu(live: LiveJob) -> Iterator[Candidate]:
         f"{describe_identities([who])} {describe_activity(late)}, and its {gpu}; "
         f"{count_with_noun(len(waiting), 'rank')} wait for it in a collective's kernel ({peers})"
     )
-    evidence = tuple(activity_event(live, one, describe_activity(one)) for one in (late, *waiting[:3]))
+    evidence = tuple(
+        activity_event(live, process, describe_activity(process)) for process in (late, *waiting[:3])
+    )
     victims = tuple(identity_of(live, process) for process in waiting)
     yield Candidate(
         "cpu_stuck_or_slow_rank",

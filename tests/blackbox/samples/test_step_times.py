@@ -63,7 +63,9 @@ def test_ranks_are_known_by_what_is_in_front_of_their_lines_or_in_them(line: str
 def test_what_a_launcher_passes_on_is_known_to_a_tenth_of_a_second_only() -> None:
     near = shared("rank={rank} step={step}", 1, writers=(7,))
     assert late_rank(near) == 1
-    closer = OutputPart(near.path, near.text, 0, (7,), tuple((size, 0.4 * moment) for size, moment in near.grown))
+    closer = OutputPart(
+        near.path, near.text, 0, (7,), tuple((size, 0.4 * moment) for size, moment in near.grown)
+    )
     assert late_rank(closer) is None
     assert late_rank(OutputPart(near.path, near.text, 0, (100, 101, 102, 103), closer.grown)) == 1
 

@@ -34,7 +34,10 @@ def named(arrivals: Arrivals, ranks: int) -> int | None:
 
 
 @given(
-    ranks=st.integers(3, 16), steps=st.integers(FEWEST_STEPS, 90), seed=st.integers(), culprit=st.integers(0, 15)
+    ranks=st.integers(3, 16),
+    steps=st.integers(FEWEST_STEPS, 90),
+    seed=st.integers(),
+    culprit=st.integers(0, 15),
 )
 def test_the_late_rank_is_named_with_its_numbers(ranks: int, steps: int, seed: int, culprit: int) -> None:
     culprit %= ranks
@@ -80,8 +83,10 @@ def test_a_rank_that_is_late_now_and_then_is_not_named(share: float, seed: int) 
 
 
 def test_what_costs_nobody_anything_is_not_named() -> None:
-    quiet = {rank: {(float(n),): 10.0 * n + (0.3 if rank == 1 else 0) for n in range(50)} for rank in range(4)}
-    assert 0.3 < OF_STEP * 10
+    quiet = {
+        rank: {(float(n),): 10.0 * n + (0.3 if rank == 1 else 0) for n in range(50)} for rank in range(4)
+    }
+    assert OF_STEP * 10 > 0.3
     assert named(quiet, 4) is None
     assert find_late_rank(job(4, 50, 1, {2: 0.18}), range(4), 0.1) is None, "within what can be seen"
 
@@ -94,9 +99,7 @@ def test_less_evidence_never_names_another(data: st.DataObject, seed: int, gone:
     drawn = random.Random(seed + 1)
     kept = {
         rank: {
-            step: moment
-            for step, moment in moments.items()
-            if drawn.random() >= gone or step[0] in (0, 59)
+            step: moment for step, moment in moments.items() if drawn.random() >= gone or step[0] in (0, 59)
         }
         for rank, moments in arrivals.items()
     }
