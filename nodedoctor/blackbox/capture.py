@@ -21,7 +21,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, whole_number
 from nodedoctor.probes.job.alive import lives
 from nodedoctor.record import record
-from nodedoctor.triage.live.judge import main_thread
+from nodedoctor.triage.live.activity import main_thread
 from nodedoctor.triage.live.running_job import RAS_PORT, ChildProcess, LiveJob, RankProcess, ask_ras
 
 BETWEEN = 2.0
@@ -76,12 +76,17 @@ async def look_twice(
     began = time.monotonic()
     alive = [rank for rank in ranks if not rank.gone]
     pids = [rank.pid for rank in alive]
+    load = asyncio.ensure_future(gpus.uses(twice + gpus.EVERY))
     kernel_first = await _kernel(pids)
-    first, ras_first, busy = await asyncio.gather(stacks.of(pids, alive), _ras(alive), gpus.percents())
+    first, ras_first = await asyncio.gather(stacks.of(pids, alive), ras_answer(alive))
     await asyncio.sleep(twice)
     kernel = await _kernel(pids)  # before the stacks: who is asked for its stack runs for a moment
-    second, ras, dumps, said = await asyncio.gather(
-        stacks.of(pids, alive), _ras(alive), _ask_dumps(alive), kernel_log.lines([*alive, *missing])
+    second, ras, dumps, said, busy = await asyncio.gather(
+        stacks.of(pids, alive),
+        ras_answer(alive),
+        _ask_dumps(alive),
+        kernel_log.lines([*alive, *missing]),
+        load,
     )
     loaders = [child for rank in alive for child in rank.children[:LOADERS]]
     below = await stacks.of(loaders, alive) if loaders else {}
@@ -98,7 +103,7 @@ async def look_twice(
             **_in_both(kernel_first.get(rank.pid), kernel.get(rank.pid)),
             moved=rank.pid in moving,
             ticks=max(0, _ticks(kernel, rank.pid) - _ticks(kernel_first, rank.pid)),
-            gpu_percent=busy.get(rank.pid),
+            gpu=busy.get(rank.pid),
         )
         for rank in alive
     )
@@ -156,7 +161,7 @@ def _ticks(kernel: Mapping[int, tuple[KernelThread, ...]], pid: int) -> int:
     return sum(thread.ticks for thread in kernel.get(pid, ()))
 
 
-async def _ras(ranks: Sequence[RankSample]) -> str:
+async def ras_answer(ranks: Sequence[RankSample]) -> str:
     """What NCCL's RAS service says where the ranks have it: at their address, else at NCCL's own."""
     if not ranks:
         return ""

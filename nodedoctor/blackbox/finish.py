@@ -16,7 +16,7 @@ from nodedoctor.blackbox.recorded_node import NODE_DEADLINE
 from nodedoctor.blackbox.watch import Watch
 from nodedoctor.children import child_process
 from nodedoctor.declare.registry import Command
-from nodedoctor.json_shapes import Json, loaded, text
+from nodedoctor.json_shapes import Json, loaded, parts, text
 from nodedoctor.single_file import ourselves
 from nodedoctor.wording import count_with_noun
 
@@ -48,6 +48,9 @@ async def attached(watch: Watch, folder: Folder, say: Say, *, has_ended: bool) -
     if has_ended and not lasting:
         await _keep_end(folder, watch, failed=False)
         document = await triage(folder, (), FULL, names=("logs", "nccl", "fr"))
+        if document is not None and _died_unexplained(document):  # no status says so: its parent took them
+            await _keep_end(folder, watch, failed=True)
+            document = await triage(folder, (), FULL, names=("logs", "nccl", "fr"))
         if document is not None and text(document, "outcome") == "failure":
             artifacts.verdict(folder, document)
             artifacts.page(folder, document)
@@ -79,6 +82,8 @@ def report_end(
     more = {"exit_code": code, "seconds": round(seconds, 1)}
     folder.settle()
     folder.write("run.json", run_json(watch, folder, **more))
+    for late_rank in watch.late.late_ranks if watch is not None else ():
+        say(late_rank.words)
     hang = watch.hangs[-1] if watch is not None and watch.hangs else None
     lasting = hang is not None and hang.resumed_after is None
     asyncio.run(_keep_ends(folder, files))
@@ -202,6 +207,12 @@ def _verdict_line(document: Json) -> str:
 def _says_why(document: Json) -> bool:
     """True when the verdict has something to show: a log without trouble shows nothing."""
     return text(document, "outcome") == "failure" or bool(document.get("evidence"))
+
+
+def _died_unexplained(document: Json) -> bool:
+    """True where the logs show that a process died, and not of what."""
+    events = {text(moment, "event") for moment in parts(document, "moments")}
+    return text(document, "outcome") == "undetermined" and bool(events & {"raised", "process_exit"})
 
 
 def _end(status: int) -> str:

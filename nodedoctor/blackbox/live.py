@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from nodedoctor.blackbox import capture
-from nodedoctor.blackbox.samples.sample import Sample, parse
-from nodedoctor.children import child_process
-from nodedoctor.children.programs import child
-from nodedoctor.declare.registry import Command
+from nodedoctor.blackbox import capture, late
+from nodedoctor.blackbox.samples.progress import Progress
+from nodedoctor.blackbox.samples.sample import Sample
+from nodedoctor.blackbox.samples.sampler import FAST, Sampler
+from nodedoctor.blackbox.samples.step_times import DIRECT, StepTimes
 from nodedoctor.record import record
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 FINDING = 15.0
 """Seconds in which the ranks are found: heaps of Ray's workers are searched for what they set themselves."""
+FOLLOWED = 20.0
+"""Seconds for which the output of a job is followed whose ranks print their steps."""
 DEADLINE = 60.0
 """Seconds in which a node answers: to find its ranks, and two looks at them."""
 BEYOND = 10.0
@@ -87,7 +91,7 @@ def together(hosts: Sequence[str], came: Mapping[str, Node]) -> LiveJob:
         look = _answer(node.raw) if node is not None else None
         if look is not None:
             notes = look.notes if look.processes else (*look.notes, "no rank was found there")
-            looks.append(LiveJob(host, look.processes, look.ras, notes))
+            looks.append(replace(look, host=host, notes=notes))
         else:
             silent.append((host, node.note if node is not None else "no answer in time"))
     return saved.merge_looks(looks, silent) if looks else LiveJob("", (), silent=tuple(silent))
@@ -104,15 +108,56 @@ def _answer(raw: str) -> LiveJob | None:
 
 
 async def _look_at_job(where: Where, host: str) -> LiveJob:
-    sample, problem = await _sample(where)
-    if sample is None:
-        return LiveJob(host, (), notes=(f"the processes could not be looked at: {problem}",))
-    return (await capture.look_twice(sample.living, host=host)).live
+    sampler = Sampler(where.wanted(), FAST)
+    samples = sampler.samples()
+    try:
+        sample = await asyncio.wait_for(anext(samples), FINDING)
+    except asyncio.TimeoutError:
+        return LiveJob(host, (), notes=(f"the processes could not be looked at within {FINDING:g} s",))
+    else:
+        return await _look_at_ranks(sample, sampler, samples, host)
+    finally:
+        await sampler.close()
 
 
-async def _sample(where: Where) -> tuple[Sample | None, str]:
-    """One look of the sampler, whose stdin ends at once."""
-    argv = child("job/sampler", json.dumps(where.wanted()))
-    seen = await child_process.run("ranks", Command(argv, stdin=b""), FINDING)
-    found = next((one for line in seen.text.splitlines() if (one := parse(line)) is not None), None)
-    return found, seen.note or seen.outcome.value
+async def _look_at_ranks(
+    sample: Sample, sampler: Sampler, samples: AsyncIterator[Sample], host: str
+) -> LiveJob:
+    """Two looks at the ranks, while their output is followed: for longer where they print their steps."""
+    began = time.monotonic()
+    steps = _Steps(sample)
+    sampler.watch_outputs(DIRECT)
+    following = asyncio.ensure_future(steps.follow(samples))
+    try:
+        live = (await capture.look_twice(sample.living, host=host)).live
+        while steps.arrived and steps.times.needs_looks and time.monotonic() - began < FOLLOWED:
+            await asyncio.sleep(FAST)
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+    return late.marked(replace(live, steps=steps.arrived), steps.times.late(sample))
+
+
+class _Steps:
+    """The steps that come while a job is looked at."""
+
+    def __init__(self, first: Sample) -> None:
+        self.times = StepTimes()
+        self._progress = Progress()
+        self._take(first)
+        self._before = self._progress.count
+
+    @property
+    def arrived(self) -> int:
+        """How often there were new ones; a single time is not enough to say that they come."""
+        count = self._progress.count - self._before
+        return count if count > 1 else 0
+
+    async def follow(self, samples: AsyncIterator[Sample]) -> None:
+        """Take them in until cancelled."""
+        async for sample in samples:
+            self._take(sample)
+
+    def _take(self, sample: Sample) -> None:
+        self._progress.feed(sample)
+        self.times.feed(sample)

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.json_shapes import Json, parts, text
+from nodedoctor.triage.live.activity import group_activities
 from nodedoctor.triage.live.examine import judge_live
-from nodedoctor.triage.live.judge import group_activities
 from nodedoctor.triage.rank_groups import RankGroupActivity
 from nodedoctor.triage.verdict import document
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from nodedoctor.blackbox import artifacts, capture, counters, stack_methods, verdict
 from nodedoctor.blackbox.folder import Folder
+from nodedoctor.blackbox.late import LateRanks
 from nodedoctor.blackbox.memory_groups import MemoryGroups
 from nodedoctor.blackbox.recorded_node import record_node
 from nodedoctor.blackbox.samples import confirm, timeouts
@@ -118,6 +119,7 @@ class Watch:
         """Whether anything of the job was ever there: raylets and tasks may be started after the watch."""
         self.progress = Progress(settings)
         self.memory = MemoryGroups()
+        self.late = LateRanks(self._host, say)
         self.ends: list[ProcessEnd] = []
         self.timeouts = timeouts.Timeouts()
         self.hangs: list[Hang] = []
@@ -146,6 +148,7 @@ class Watch:
             self.timeouts.feed(sample)
             went_on = self.progress.feed(sample)
             self.memory.feed(sample.living)
+            self._sampler.watch_outputs(self.late.feed(sample))
             self.ends += sample.ended
             self._met |= {rank.key: rank for rank in sample.living}
             self._ranks |= {rank.rank for rank in sample.living if rank.rank is not None}
@@ -201,6 +204,7 @@ class Watch:
     async def close(self) -> None:
         """Let go of the sampler, and read the counters once more."""
         await self._sampler.close()
+        self.late.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._compare(), ENDING)
         if self._counters is not None:
@@ -219,6 +223,7 @@ class Watch:
             "timeout": asdict(self.timeouts.in_force),
             "sampler_restarts": self._sampler.failures,
             "counters_gained": list(self.gained),
+            "late_ranks": self.late.state(),
             "hangs": [
                 {"time": hang.time, "why": hang.why, "headline": hang.document.get("headline"),
                  "resumed_after": hang.resumed_after}

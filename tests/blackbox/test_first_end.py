@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -68,3 +69,43 @@ def test_a_rank_that_ends_with_0_is_named(tmp_path: Path) -> None:
     found = json.loads((folder / "triage.json").read_text())
     assert done.returncode == 1 and [who["rank"] for who in found["culprits"]] == [1]
     assert found["headline"] == "rank 1 ended with exit code 0 before all others, and these failed"
+
+
+COLLECTS_AT_ONCE = """
+import os, subprocess, sys, time
+from threading import Thread
+WORKER = '''
+import os, sys, time
+time.sleep(6)
+if {number} == 1:
+    os._exit(0)
+time.sleep(0.4)
+print("RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:17792.", file=sys.stderr)
+sys.exit(1)
+'''
+workers = [subprocess.Popen([sys.executable, "-c", WORKER.replace("{number}", str(n))]) for n in range(3)]
+print("second:", workers[1].pid, flush=True)
+threads = [Thread(target=worker.wait) for worker in workers]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("RuntimeError: Connection closed by peer", file=sys.stderr)
+sys.exit(1)
+"""
+
+
+@pytest.mark.slow
+def test_a_watch_names_who_left_where_a_parent_takes_all_statuses(tmp_path: Path) -> None:
+    with open(tmp_path / "out.log", "wb") as out:
+        job = subprocess.Popen([sys.executable, "-c", COLLECTS_AT_ONCE], stdout=out, stderr=out)
+    reaper = Thread(target=job.wait)
+    reaper.start()
+    argv = [sys.executable, "-m", "nodedoctor", "watch", "--job", str(job.pid), "--hang-after", "4"]
+    done = subprocess.run(
+        [*argv, "--dir", str(tmp_path / "jobs")], capture_output=True, text=True, timeout=120
+    )
+    reaper.join()
+    second = (tmp_path / "out.log").read_text().partition("\n")[0].split()[1]
+    assert f"process {second} ended " in done.stdout and "before all others, and these failed" in done.stdout
+    assert done.returncode == 2

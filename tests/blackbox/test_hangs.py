@@ -113,6 +113,17 @@ def test_long_work_is_no_hang(fault: str, tmp_path: Path, record_property: Any) 
 
 
 @pytest.mark.race
+@pytest.mark.parametrize("seconds", [4.6, 5.2, 5.5, 5.8])
+def test_a_step_that_comes_during_the_look_is_no_hang(seconds: float, tmp_path: Path) -> None:
+    """Silence is suspicious after 4 s, and the two looks take 2 s more: a step comes in between, although the
+    stacks of all main threads are the same."""
+    step = f"import threading; threading.Timer({seconds}, say, ['step 50 loss 1.0']).start()"
+    said, folder = run(tmp_path, f"{step}; time.sleep(8)", seconds=9)
+    assert "HANG" not in said
+    assert json.loads((folder / "run.json").read_text())["hangs"] == []
+
+
+@pytest.mark.race
 def test_a_rank_that_died_is_named(tmp_path: Path) -> None:
     said, folder = run(tmp_path, "os.kill(os.getpid(), 9)", "--kill-after", "2")
     found = json.loads((folder / "triage.json").read_text())

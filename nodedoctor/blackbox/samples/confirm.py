@@ -15,7 +15,7 @@ from dataclasses import replace
 from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.progress import DEAD, IDLE, STOPPED, Activity, Suspicion
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
-from nodedoctor.triage.live.judge import long_work, main_thread, own_frame
+from nodedoctor.triage.live.activity import long_work, main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
 from nodedoctor.triage.patterns.frames import StackFrame
 
@@ -39,8 +39,8 @@ def at_work(capture: Capture, activity: Lately) -> tuple[RankSample, ...]:
 
 
 def someone_waits(capture: Capture) -> bool:
-    """True when some rank is seen to wait in a collective: else a still job may simply have nothing to do."""
-    return any(process.collective for process in capture.live.processes)
+    """True when some rank, or its GPU, waits for others: else a still job may have nothing to do."""
+    return any(process.collective or process.polls for process in capture.live.processes)
 
 
 def stuck(capture: Capture, pids: Iterable[int], activity: Lately) -> tuple[RankSample, ...]:
@@ -68,6 +68,8 @@ def _works(process: RankProcess, lately: Activity) -> bool:
         return False
     if process.collective:
         return process.moved
+    if process.polls:
+        return lately.works
     if process.moved or lately.works or (now != "D" and long_work(process)):
         return True
     return computes(process, lately.cpu)
@@ -76,7 +78,7 @@ def _works(process: RankProcess, lately: Activity) -> bool:
 def computes(process: RankProcess, cpu: float) -> bool:
     """True for a rank that uses CPU outside of a wait, as a share of one core."""
     wants = cpu > IDLE or "R" in process.states  # also where it gets no core for long
-    return wants and not process.collective and not _waits_for_gpu(process)
+    return wants and not (process.collective or process.polls or _waits_for_gpu(process))
 
 
 def _waits_for_gpu(process: RankProcess) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from nodedoctor.json_shapes import Json, as_list, loaded, number, parts, text, whole_number
@@ -81,11 +82,17 @@ class ProcessEnd:
 
 @record
 class OutputPart:
-    """What one output file got since the look before; `skipped` bytes before it were not read."""
+    """What one output file got since the look before; `skipped` bytes before it were not read.
+
+    `writers` are the processes of the job that write into it themselves. `grown` tells how many bytes of the
+    text were there at which moments, where somebody looked in between.
+    """
 
     path: str
     text: str
     skipped: int = 0
+    writers: tuple[int, ...] = ()
+    grown: tuple[tuple[int, float], ...] = ()
 
 
 @record
@@ -125,7 +132,13 @@ def parse(line: str) -> Sample | None:
     if monotonic is None:
         return None
     output = tuple(
-        OutputPart(text(part, "path"), text(part, "text"), whole_number(part, "skipped") or 0)
+        OutputPart(
+            text(part, "path"),
+            text(part, "text"),
+            whole_number(part, "skipped") or 0,
+            tuple(pid for pid in as_list(part.get("writers")) if isinstance(pid, int)),
+            tuple(_growth(part.get("grown"))),
+        )
         for part in parts(told, "output")
     )
     return Sample(
@@ -138,6 +151,13 @@ def parse(line: str) -> Sample | None:
         number(told.get("walked")) or 0.0,
         tuple(map(_end, parts(told, "ended"))),
     )
+
+
+def _growth(value: Any) -> Iterator[tuple[int, float]]:
+    for row in as_list(value):
+        size, moment = row if isinstance(row, list) and len(row) == 2 else (None, None)
+        if isinstance(size, int) and (known := number(moment)) is not None:
+            yield size, known
 
 
 def _end(row: Json) -> ProcessEnd:

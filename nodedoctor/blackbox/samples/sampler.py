@@ -33,6 +33,7 @@ class Sampler:
         self._wanted = wanted
         self._pace = self._usual = pace
         self._talk: ChildStream | None = None
+        self._grain = 0.0
         self.failures = 0
         """How often the child had to be given up."""
 
@@ -68,6 +69,12 @@ class Sampler:
         if self._talk is not None:
             self._talk.say(b'{"walk": true}\n')
 
+    def watch_outputs(self, grain: float) -> None:
+        """Note the outputs' sizes so often between two looks, 0 for not at all."""
+        if grain != self._grain and self._talk is not None:
+            self._grain = grain
+            self._talk.say(json.dumps({"grain": grain}).encode() + b"\n")
+
     async def close(self) -> None:
         """End the child."""
         talk, self._talk = self._talk, None
@@ -80,7 +87,7 @@ class Sampler:
         return bool(pids) and not any(map(lives, pids))
 
     async def _one_child(self) -> AsyncIterator[Sample]:
-        argv = child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace}))
+        argv = child("job/sampler", json.dumps({**self._wanted, "seconds": self._pace, "grain": self._grain}))
         self._talk = talk = await ChildStream.start(Command(argv, stdin=b"", tied=True))
         try:
             while True:

@@ -6,7 +6,8 @@ from nodedoctor.blackbox.capture import Capture
 from nodedoctor.blackbox.samples.confirm import computes, share
 from nodedoctor.blackbox.samples.progress import QUIET
 from nodedoctor.record import record
-from nodedoctor.triage.live.judge import abnormal, long_work, main_thread, ras_counts
+from nodedoctor.triage.live.activity import long_work, main_thread
+from nodedoctor.triage.live.judge import abnormal, ras_counts
 from nodedoctor.triage.live.running_job import RankProcess
 from nodedoctor.wording import comma_list, singular_or_plural
 

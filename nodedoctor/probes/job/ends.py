@@ -42,6 +42,11 @@ class Ends:
                 self._open[descriptor] = (pid, start)
                 self._poll.register(descriptor, select.POLLIN)
 
+    @property
+    def new(self) -> bool:
+        """Whether there are ends that were not taken yet."""
+        return bool(self._new)
+
     def take(self) -> list[dict[str, int | float | None]]:
         """The ends since the last time, in their order."""
         new_ends, self._new = self._new, []

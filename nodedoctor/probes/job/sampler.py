@@ -8,7 +8,7 @@
 Further keys: "files" (outputs to follow besides those of the processes: path and where to begin), "heartbeat"
 (a file that the job touches), "stacks" (the folder where its ranks register), "seconds" (between looks). A
 line {"seconds": 1} on stdin changes the pace from then on, {"walk": true} has the next look search all of
-/proc for new processes of the job.
+/proc for new processes of the job, {"grain": 0.01} has the outputs' sizes noted so often between two looks.
 
 Reads /proc and regular files only; sends no signal and stops nothing. Reading /proc/PID/environ can block
 on a process that hangs in the kernel: that is why this is a child, which may be given up and started anew.
@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nodedoctor.probes.job.alive import fields, lives
-    from nodedoctor.probes.job.ends import Ends
+    from nodedoctor.probes.job.ends import TOGETHER, Ends
     from nodedoctor.probes.job.launchers import SERVES, lightning
 else:  # python -I leaves our own folder out
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     from alive import fields, lives
-    from ends import Ends
+    from ends import TOGETHER, Ends
     from launchers import SERVES, lightning
 
     sys.path.pop(0)
@@ -64,6 +64,8 @@ HEAP_LOOKS = 6
 """Times a process without RANK is searched: its trainer may set it later."""
 DISCOVERY = 30.0
 """Seconds between two walks over all of /proc, at most; between them only known processes are read."""
+GROWTH_LIMIT = 4096
+"""Moments at which an output grew that are kept until the next look."""
 TAIL = 64 << 10
 """Bytes of an output that are handed on per look: the newest."""
 PROCESSES = 1024
@@ -95,17 +97,18 @@ def main() -> None:
     with contextlib.suppress(BrokenPipeError):
         while True:
             print(json.dumps(watch.look()), flush=True)
-            said = told(time.monotonic() + watch.pace, watch.ends)
+            said = told(time.monotonic() + watch.pace, watch)
             if said is None:
                 return
+            watch.grain = float(said.get("grain", watch.grain))
             watch.pace = float(said.get("seconds", watch.pace))
             if said.get("walk"):
                 watch.walked = -DISCOVERY
 
 
-def told(due: float, ends: Ends) -> dict[str, Any] | None:
+def told(due: float, watch: Watch) -> dict[str, Any] | None:
     """Wait until a moment, for a rank's end, or for a line on stdin; None when stdin has ended."""
-    while ends.wait(due):
+    while watch.wait(due):
         data = os.read(0, 4096)
         if not data:
             return None
@@ -122,11 +125,20 @@ class Watch:
         self.pace = float(wanted.get("seconds", 10))
         self.members: dict[int, dict[str, Any]] = {}
         self.below: dict[int, list[int]] = {}
-        self.outputs: dict[tuple[int, int], list[Any]] = {}
+        self.outputs: dict[tuple[int, int], Output] = {}
         self.looks: dict[int, int] = {}
         self.walked = -DISCOVERY
         self.roots: list[int] = []
         self.ends = Ends()
+        self.grain = float(wanted.get("grain", 0))
+
+    def wait(self, due: float) -> bool:
+        """Wait until a moment or a rank's end, noting how outputs grow; True when stdin has something."""
+        while self.grain and not self.ends.new and time.monotonic() + self.grain < due:
+            if self.ends.wait(time.monotonic() + self.grain):
+                return True
+            self.note_growth()
+        return self.ends.wait(min(due, time.monotonic() + TOGETHER) if self.ends.new else due)
 
     def look(self) -> dict[str, Any]:
         """One sample."""
@@ -298,26 +310,61 @@ class Watch:
             with contextlib.suppress(OSError):
                 found = os.stat(path)
                 key = (found.st_dev, found.st_ino)
-                if modes.S_ISREG(found.st_mode) and key not in self.outputs:
-                    self.outputs[key] = [os.readlink(path), max(0, found.st_size - TAIL)]
+                if modes.S_ISREG(found.st_mode):
+                    place = self.outputs.setdefault(key, Output(os.readlink(path), found.st_size - TAIL))
+                    place.writers.add(pid)
+
+    def note_growth(self) -> None:
+        """Note which outputs have grown, and when that was seen."""
+        now = time.monotonic()
+        for place in self.outputs.values():
+            with contextlib.suppress(OSError):
+                size = os.stat(place.path).st_size
+                if (
+                    size > (place.grown[-1][0] if place.grown else place.begin)
+                    and len(place.grown) < GROWTH_LIMIT
+                ):
+                    place.grown.append((size, now))
 
     def output(self) -> list[dict[str, Any]]:
         """What the outputs got since the last look."""
         for path, begin in self.wanted.get("files", ()):
             with contextlib.suppress(OSError):
                 found = os.stat(path)
-                self.outputs.setdefault((found.st_dev, found.st_ino), [path, begin])
-        said = []
-        for place in self.outputs.values():
-            with contextlib.suppress(OSError), open(place[0], "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                begin = place[1] if size >= place[1] else 0
-                if size > begin:
-                    file.seek(max(begin, size - TAIL))
-                    text = file.read(TAIL).decode("utf-8", "replace")
-                    place[1] = size
-                    said.append({"path": place[0], "text": text, "skipped": max(0, size - TAIL - begin)})
-        return said
+                self.outputs.setdefault((found.st_dev, found.st_ino), Output(path, begin))
+        if self.grain:
+            self.note_growth()
+        return [part for place in self.outputs.values() if (part := place.read_on()) is not None]
+
+
+class Output:
+    """A file with output of the job: how far it was read, who writes it, and how it has grown since."""
+
+    def __init__(self, path: str, begin: int) -> None:
+        self.path = path
+        self.begin = max(0, begin)
+        self.writers: set[int] = set()
+        self.grown: list[tuple[int, float]] = []
+
+    def read_on(self) -> dict[str, Any] | None:
+        """What was added since the last time; None for nothing."""
+        growth, self.grown = self.grown, []
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            begin = self.begin if size >= self.begin else 0
+            if size > begin:
+                start = max(begin, size - TAIL)
+                file.seek(start)
+                data = file.read(TAIL)
+                text = data.decode("utf-8", "replace")
+                self.begin = size
+                part = {"path": self.path, "text": text, "skipped": start - begin}
+                if self.writers:
+                    part["writers"] = sorted(self.writers)[:PROCESSES]
+                if growth and text.encode() == data:  # else sizes are not those of the text
+                    part["grown"] = [(end - start, moment) for end, moment in growth if end > start]
+                return part
+        return None
 
 
 SHOWN = ("start", "rank", "world", "local", "local_world", "by", "title", "prefix")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nodedoctor.triage.flight.judge import FlightReport
-from nodedoctor.triage.live import fixes, judge
+from nodedoctor.triage.live import activity, fixes, judge, stragglers
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Coverage
@@ -70,8 +70,9 @@ def _named_processes(job: LiveJob) -> str:
 def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> TriageResult:
     events = [*judge.live_events(live), *(flight.events if flight is not None else ())]
     timeline = build_timeline(events)
-    moving = bool(timeline.marked(Mark.RAS_RUNNING))
+    moving = bool(timeline.marked(Mark.RAS_RUNNING) or live.steps)
     candidates = [] if moving else judge.live_candidates(live)
+    candidates += stragglers.late_ranks(live)
     candidates += flight.candidates if flight is not None else ()
     ranks = [process.rank for process in live.processes if process.rank is not None]
     sizes = [process.world_size for process in live.processes if process.world_size]
@@ -104,6 +105,6 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
         hosts = comma_list((host for host, _ in live.silent), most=3)
         verdict = replace(verdict, headline=f"{verdict.headline}; {hosts} gave no answer")
     verdict = replace(
-        verdict, fixes=own_fixes or verdict.fixes, standings=tuple(judge.group_activities(live))
+        verdict, fixes=own_fixes or verdict.fixes, standings=tuple(activity.group_activities(live))
     )
     return TriageResult(verdict, LineNumbers((), {}))

@@ -3,59 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.lines.prefixes import parse_line
-from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.live import stragglers
+from nodedoctor.triage.live.activity import (
+    FROZEN,
+    GPU_WAIT,
+    IDLE_TICKS,
+    STATES,
+    activity_event,
+    called_from,
+    describe_activity,
+    has_no_task,
+    holder_text,
+    identity_of,
+    innermost_frame,
+    is_idle_worker,
+    long_work,
+    waits_in,
+)
+from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Place
 from nodedoctor.triage.patterns import read_events
-from nodedoctor.triage.patterns.frames import StackFrame
 from nodedoctor.triage.patterns.machine import HostOom
-from nodedoctor.triage.patterns.not_a_log import ProcessState
-from nodedoctor.triage.patterns.progress import LongWork
-from nodedoctor.triage.patterns.progress import read_liveness as read_progress
-from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
+from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.verdict.causes.stacks import are_awaited, describe_holdup
 from nodedoctor.wording import comma_list, singular_or_plural
 
-_LONG = re.compile(
-    r"save|serializ|checkpoint|_write|pickle|tokeniz|evaluat|validat|generate|rollout|compile(?!d|_wrapper)"
-    r"|download|upload",
-    re.IGNORECASE,
-)
-"""Functions that take minutes and may keep one stack for all of them, by their names in Transformers, TRL,
-Lightning, torch and the Hub's client."""
-_NOT_LONG = re.compile(r"train", re.IGNORECASE)
-"""A function named after a whole program, such as train_and_evaluate, shows no part of it."""
-_PIPE = re.compile(r"^(?:(?:anon_|fifo_)?pipe_write|fifo_pipe_read|fifo_open|wait_for_partner)")
-"""Wait channels of a process at a pipe whose other end is awaited (linux, fs/pipe.c): it does no work."""
-_RECOMPUTES = re.compile(
-    r"torch/utils/checkpoint\.py|checkpoint_wrapper\.py|activation_checkpointing/|tensor_parallel/random\.py"
-)
-"""Files with functions named checkpoint that recompute activations in every step, and save nothing."""
-_IDLE = re.compile(r"multiprocessing/(?:connection|queues|synchronize|popen)|selectors\.py|threading\.py")
-_STDLIB = re.compile(r"lib/python3[^/]*/(?!site-packages|dist-packages)|<frozen")
-FROZEN = "frozen"
-_STATES = {
-    "T": "is stopped (SIGSTOP or a debugger)",
-    "t": "is held by a debugger",
-    "D": "hangs in the kernel (storage?)",
-    "Z": "is dead and not yet collected",
-    "gone": "has no process any more",
-    FROZEN: "is frozen with its control group (cgroup.freeze, freezer.state)",
-}
 _PLURAL = {"is": "are", "hangs": "hang", "has": "have"}
 _DEAD = ("Z", "gone")
 _STOPPED = ("T", "t", FROZEN)
-_PACKAGES = re.compile(r"/(?:site|dist)-packages/|<frozen|lib/python3[^/]*/")
-_GPU_WAIT = re.compile(r"synchronize|wait")
-IDLE_TICKS = 6
-"""Hundredths of a second of CPU between two looks that are nothing: 3 % of two seconds, for watchdogs."""
-_RAY_IDLE = re.compile(r"ray/_private/worker\.py$")
 
 
 def live_candidates(live: LiveJob) -> list[Candidate]:
@@ -67,6 +49,7 @@ def live_candidates(live: LiveJob) -> list[Candidate]:
         _outside_collective,
         _different_calls,
         _lone_method,
+        stragglers.idle_gpu,
         _differing_rank,
     )
     return [candidate for rule in rules for candidate in rule(live)]
@@ -94,7 +77,7 @@ def _standstill(process: RankProcess) -> str:
         return FROZEN
     first, second = process.states
     works = second == "D" and process.ticks > IDLE_TICKS
-    return second if first == second and second in _STATES and not works else ""
+    return second if first == second and second in STATES and not works else ""
 
 
 def _may_wait(live: LiveJob) -> bool:
@@ -106,7 +89,7 @@ def _may_wait(live: LiveJob) -> bool:
 
 def live_events(live: LiveJob) -> list[Event[Any]]:
     """What every process does, and what RAS says; moving counts prove life."""
-    events = [_process_event(live, process, _describe_activity(process)) for process in live.processes]
+    events = [activity_event(live, process, describe_activity(process)) for process in live.processes]
     first, second = live.ras
     if first and second and ras_counts(first) != ras_counts(second):
         events.append(
@@ -126,6 +109,9 @@ def live_events(live: LiveJob) -> list[Event[Any]]:
         if first and ras_counts(second):
             unmoved = "asked twice, it counted the same operations"
             events.append(Event(Mark.RAS_UNMOVED, Place("NCCL RAS", 0), Identity(), None, unmoved))
+    if live.steps:
+        text = "steps came while it was looked at"
+        events.append(Event(TrainingStep(rises=live.steps), Place("output", 0), Identity(), None, text))
     return events + list(_kernel_events(live))
 
 
@@ -133,7 +119,7 @@ def _with_rank(live: LiveJob, event: Event[Any]) -> Event[Any]:
     """An event of RAS's, which knows processes and their numbers in a group, as of its rank here."""
     processes = [process for process in live.processes if process.pid == event.who.pid]
     if len(processes) == 1:
-        return replace(event, who=_process_identity(live, processes[0]))
+        return replace(event, who=identity_of(live, processes[0]))
     absent = _absent_ranks(live.processes) if event.who.pid and not processes else []
     same = absent == [event.who.group_rank]  # the one rank without a process, in a group of all
     return replace(event, who=event.who.fill_from(Identity(rank=absent[0]))) if same else event
@@ -147,7 +133,7 @@ def _kernel_events(live: LiveJob) -> Iterator[Event[Any]]:
             killed = event.what.pid if isinstance(event.what, HostOom) else None
             process = by_pid.get((host, event.who.pid or killed or -1))
             if process is not None:
-                yield replace(event, who=_process_identity(live, process))
+                yield replace(event, who=identity_of(live, process))
 
 
 def _abnormal_states(live: LiveJob) -> Iterator[Candidate]:
@@ -158,12 +144,12 @@ def _abnormal_states(live: LiveJob) -> Iterator[Candidate]:
     processes = abnormal(live)
     stuck = [process for process in processes if _standstill(process)]
     if stuck and (len(stuck) < len(live.processes) or all(_standstill(p) in _STOPPED for p in stuck)):
-        who = tuple(_process_identity(live, process) for process in stuck)
+        who = tuple(identity_of(live, process) for process in stuck)
         state = _standstill(stuck[0])
         cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
-        verb, _, rest = _STATES[state].partition(" ")
+        verb, _, rest = STATES[state].partition(" ")
         headline = f"{describe_identities(who)} {singular_or_plural(len(who), verb, _PLURAL[verb])} {rest}"
-        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in stuck[:4])
+        evidence = tuple(activity_event(live, process, describe_activity(process)) for process in stuck[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
 
 
@@ -171,12 +157,12 @@ def _waits_for_lock(live: LiveJob) -> Iterator[Candidate]:
     """A process that the kernel lists behind the holder of a file lock, both times."""
     behind = [process for process in live.processes if process.lock]
     if behind and len(behind) < len(live.processes):
-        who = tuple(_process_identity(live, process) for process in behind)
+        who = tuple(identity_of(live, process) for process in behind)
         headline = (
             f"{describe_identities(who)} {singular_or_plural(len(who), 'waits', 'wait')} for the "
             f"{behind[0].lock}"
         )
-        evidence = tuple(_process_event(live, process, _describe_activity(process)) for process in behind[:4])
+        evidence = tuple(activity_event(live, process, describe_activity(process)) for process in behind[:4])
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
 
@@ -190,7 +176,7 @@ def _missing_processes(live: LiveJob) -> Iterator[Candidate]:
         who += [Identity(rank=rank, host=host or live.host or None) for rank in _absent_ranks(here)]
     if who:
         evidence = tuple(
-            _process_event(live, process, _describe_activity(process)) for process in live.processes[:3]
+            activity_event(live, process, describe_activity(process)) for process in live.processes[:3]
         )
         waited = any(process.collective and not process.moved for process in live.processes)
         sure: Confidence = "high" if waited else "low"  # a job that ends loses its ranks one by one
@@ -222,28 +208,28 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
     One that uses CPU may loop or compute, which two looks cannot tell: a suspicion, unless it was watched
     for long (`computing`).
     """
-    ranks = [p for p in live.processes if p.threads and not _is_idle_worker(p)]
-    waiting = [process for process in ranks if _waits_in(process) and not process.moved]
-    others = [process for process in ranks if not _waits_in(process)]
+    ranks = [p for p in live.processes if p.threads and not is_idle_worker(p)]
+    waiting = [process for process in ranks if waits_in(process) and not process.moved]
+    others = [process for process in ranks if not waits_in(process)]
     stuck = [process for process in others if not process.moved]
     if not stuck or not are_awaited(others, waiting):
         return
-    who = tuple(_process_identity(live, process) for process in stuck)
+    who = tuple(identity_of(live, process) for process in stuck)
     work = next(filter(None, map(long_work, stuck)), "")
     cause: Cause = "timeout_too_short_legit_work" if work else "cpu_stuck_or_slow_rank"
     gil = any(thread.owns_gil for process in stuck for thread in process.threads)
     headline = describe_holdup(
         describe_identities(who),
-        _describe_activity(stuck[0]),
+        describe_activity(stuck[0]),
         len(waiting),
-        _waits_in(waiting[0]),
+        waits_in(waiting[0]),
         gil=gil,
-        more=_holder_text(stuck[0]),
+        more=holder_text(stuck[0]),
     )
     evidence = tuple(
-        _process_event(live, process, _describe_activity(process)) for process in (*stuck[:3], *waiting[:2])
+        activity_event(live, process, describe_activity(process)) for process in (*stuck[:3], *waiting[:2])
     )
-    victims = tuple(_process_identity(live, process) for process in waiting)
+    victims = tuple(identity_of(live, process) for process in waiting)
     computes = all(map(_may_compute, stuck))
     long_watched = any(process.computing for process in stuck)
     sure: Confidence = "low" if long_watched or computes else "medium"
@@ -264,12 +250,12 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
     """
     processes = live.processes
     complete = len(processes) > 1 and len(processes) == max((p.world_size or 0 for p in processes), default=0)
-    waits = {process: _waits_in(process) for process in processes} if complete else {}
-    if not waits or any(p.moved or not name or _GPU_WAIT.search(name) for p, name in waits.items()):
+    waits = {process: waits_in(process) for process in processes} if complete else {}
+    if not waits or any(p.moved or not name or GPU_WAIT.search(name) for p, name in waits.items()):
         return
     sure: Confidence = "medium"
     if len(set(waits.values())) == 1:
-        callers = {process: _called_from(process) for process in processes}
+        callers = {process: called_from(process) for process in processes}
         waits = {p: f"{name}, {callers[p]}" if callers[p] else "" for p, name in waits.items()}
         sure = "low"
     calls: dict[str, list[RankProcess]] = {}
@@ -279,52 +265,33 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
         return
     few, *others = sorted(calls.values(), key=len)
     outvoted = len(calls) == 2 and len(few) < len(others[0])
-    who = tuple(_process_identity(live, process) for process in few) if outvoted else ()
+    who = tuple(identity_of(live, process) for process in few) if outvoted else ()
     descriptions = [
-        f"{describe_identities(_process_identity(live, p) for p in group)} in {name}"
+        f"{describe_identities(identity_of(live, p) for p in group)} in {name}"
         for name, group in calls.items()
     ]
     headline = f"the ranks wait for each other in different collectives: {comma_list(descriptions, most=4)}"
     evidence = tuple(
-        _process_event(live, process, _describe_activity(process)) for process in (*few[:3], *others[0][:3])
+        activity_event(live, process, describe_activity(process)) for process in (*few[:3], *others[0][:3])
     )
     yield Candidate("collective_mismatch", "absence", sure, headline, evidence, who)
 
 
-def _waits_in(process: RankProcess) -> str:
-    """The collective a process waits in; of one in its backward pass, that pass.
-
-    DDP and FSDP reduce gradients there, in threads that are not Python's.
-    """
-    if process.collective or process.moved or process.ticks > IDLE_TICKS:
-        return process.collective
-    frame = _own_frame(process)
-    is_backward = frame is not None and frame.function == "_engine_run_backward"
-    return "the backward pass" if is_backward else ""
-
-
-def _called_from(process: RankProcess) -> str:
-    """The job's own function that called a library, '' where none is on the stack."""
-    main = main_thread(process.threads)
-    own = own_frame(main.frames) if main is not None else None
-    return f"called from {own.function} ({own.file})" if own is not None else ""
-
-
 def _lone_method(live: LiveJob) -> Iterator[Candidate]:
     """One of Ray's actors alone runs a method, and does nothing: its driver waits."""
-    runs = [process for process in live.processes if not _has_no_task(process)]
+    runs = [process for process in live.processes if not has_no_task(process)]
     idle = len(live.processes) - 1
     if idle < 1 or len(runs) != 1 or not runs[0].threads:
         return
     (runner,) = runs
     if runner.moved or runner.collective or runner.ticks > IDLE_TICKS or long_work(runner):
         return
-    who = (_process_identity(live, runner),)
+    who = (identity_of(live, runner),)
     alone = f"the other {idle} {singular_or_plural(idle, 'actor has', 'actors have')} nothing to do"
     evidence = tuple(
-        _process_event(live, process, _describe_activity(process)) for process in live.processes[:4]
+        activity_event(live, process, describe_activity(process)) for process in live.processes[:4]
     )
-    headline = f"{describe_identities(who)} {_describe_activity(runner)}, and {alone}"
+    headline = f"{describe_identities(who)} {describe_activity(runner)}, and {alone}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
 
 
@@ -334,7 +301,7 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
     Ranks talk to each other by means we do not know, or their stacks are missing. It is a suspicion: by the
     function, else the line in it, else the place in the kernel.
     """
-    ranks = [p for p in live.processes if p.states[1] not in _STATES and not _is_idle_worker(p)]
+    ranks = [p for p in live.processes if p.states[1] not in STATES and not is_idle_worker(p)]
     if len(ranks) < 3 or any(process.moved or process.collective for process in ranks):
         return
     all_stacks = all(process.threads for process in ranks)
@@ -346,13 +313,13 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
             continue
         few, many = sorted(places.values(), key=len)
         if len(few) == 1 and len(many) > 1:
-            who = (_process_identity(live, few[0]),)
+            who = (identity_of(live, few[0]),)
             there, here = shown(few[0]), shown(many[0])
             headline = (
                 f"{describe_identities(who)} is in {there}, and the other {len(many)} ranks are in {here}"
             )
             evidence = tuple(
-                _process_event(live, process, _describe_activity(process)) for process in (*few, *many[:3])
+                activity_event(live, process, describe_activity(process)) for process in (*few, *many[:3])
             )
             alone = shown is _wait_channel  # a rank elsewhere in the kernel may be the one that waits
             decides = not alone and not _may_compute(few[0])
@@ -363,12 +330,12 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _function_name(process: RankProcess) -> str:
-    frame = _own_frame(process)
+    frame = innermost_frame(process)
     return f"{frame.function} ({frame.file})" if frame is not None else ""
 
 
 def _source_line(process: RankProcess) -> str:
-    frame = _own_frame(process)
+    frame = innermost_frame(process)
     return f"{frame.function} ({frame.file}:{frame.line})" if frame is not None else ""
 
 
@@ -378,139 +345,6 @@ def _wait_channel(process: RankProcess) -> str:
 
 _PLACES = ((_function_name, _source_line), (_source_line, _source_line), (_wait_channel, _wait_channel))
 """What tells ranks apart, and how it is shown: the coarsest first, as loops have several lines."""
-
-
-def _busy_loaders(process: RankProcess) -> Iterator[tuple[int, StackFrame]]:
-    """Data loaders at work, and where: idle ones wait in a queue of multiprocessing's."""
-    for child in process.workers:
-        main = next((t for t in child.threads if any(f.function == "_worker_loop" for f in t.frames)), None)
-        if main is not None and not _IDLE.search(main.frames[0].file):
-            own = next((f for f in main.frames if not _STDLIB.search(f.file)), main.frames[0])
-            yield child.pid, own
-
-
-def _holder_text(process: RankProcess) -> str:
-    """What else holds a rank: the other end of a pipe or socket, or a busy data loader."""
-    for pid, frame in _busy_loaders(process):
-        return f"; its data loader {pid} is in {frame.function} ({frame.file}:{frame.line})"
-    if process.awaited and not process.collective:
-        return f"; it waits for {process.awaited}"
-    if _PIPE.match(process.wchan):
-        return f"; it waits for the other end of a pipe ({process.wchan})"
-    return ""
-
-
-def _own_frame(process: RankProcess) -> StackFrame | None:
-    """The innermost frame of the main thread."""
-    thread = main_thread(process.threads)
-    return thread.frames[0] if thread is not None else None
-
-
-def main_thread(threads: Iterable[PythonThread]) -> PythonThread | None:
-    """The thread that holds the lock, else the one that began the program."""
-
-    def order_of(thread: PythonThread) -> tuple[bool, bool, bool, int]:
-        began = thread.frames[-1].function == "<module>"
-        return not thread.owns_gil, not began, not thread.active, -len(thread.frames)
-
-    return min((thread for thread in threads if thread.frames), key=order_of, default=None)
-
-
-def own_frame(frames: Iterable[StackFrame]) -> StackFrame | None:
-    """The innermost frame of the job's own code, outside the standard library and packages."""
-    return next((frame for frame in frames if not _PACKAGES.search(frame.file)), None)
-
-
-def _calling_line(process: RankProcess) -> str:
-    """The job's own line that called a library, to end a sentence, or ''."""
-    for thread in (main_thread(process.threads), *process.threads):
-        frames = thread.frames if thread is not None else ()
-        own = own_frame(frames)
-        if own is not None and own != frames[0]:
-            return f", called from {own.function} ({own.file}:{own.line})"
-        if own is not None:
-            return ""
-    return ""
-
-
-def _has_no_task(process: RankProcess) -> bool:
-    """True for a worker of Ray's that waits for its next method."""
-    thread = main_thread(process.threads)
-    return thread is not None and bool(_RAY_IDLE.search(thread.frames[0].file))
-
-
-def _is_idle_worker(process: RankProcess) -> bool:
-    """True for a process without a known rank that has nothing to do."""
-    return process.rank is None and _has_no_task(process)
-
-
-def long_work(process: RankProcess) -> str:
-    """The name of the long-work function that the main thread is in, or ''.
-
-    A process that saves into a pipe waits for its reader, and does no work.
-    """
-    thread = main_thread(process.threads) if not _PIPE.match(process.wchan) else None
-    for frame in thread.frames if thread is not None else ():
-        if _RECOMPUTES.search(frame.file) or _NOT_LONG.search(frame.function):
-            continue
-        progress = read_progress(frame.function.replace("_", " "))
-        if _LONG.search(frame.function) or isinstance(progress, LongWork):
-            return frame.function
-    return ""
-
-
-def _describe_activity(process: RankProcess) -> str:
-    state = FROZEN if process.frozen else process.states[1] or "?"
-    waits = _waits_in(process)
-    if state in _STATES and state != "D":
-        return _STATES[state]
-    if process.lock:
-        return f"waits for the {process.lock}{_calling_line(process)}"
-    if waits:
-        return f"waits in {waits}{_calling_line(process)}"
-    if _has_no_task(process):
-        return "has nothing to do: no method of its actor runs"
-    frame = _own_frame(process)
-    if frame is not None and process.computing:
-        own = own_frame((main_thread(process.threads) or PythonThread(())).frames) or frame
-        where = f"{own.function} ({own.file}:{own.line})"
-        seconds = f"{process.computing:.0f} s"
-        return f"has been in {where} for {seconds}, moving no data: an endless loop, or long work"
-    if frame is not None:
-        return f"is in {frame.function} ({frame.file}:{frame.line}){_calling_line(process)}"
-    return _STATES.get(state, f"is in state {state}" + (f", {process.wchan}" if process.wchan else ""))
-
-
-def group_activities(live: LiveJob) -> list[RankGroupActivity]:
-    """What the ranks do, in groups, the smallest first."""
-    return group_by_activity(
-        (process.rank, process.host, _as_list_item(_describe_activity(process) + _holder_text(process)))
-        for process in live.processes
-    )
-
-
-def _as_list_item(doing: str) -> str:
-    """The end of a sentence, made to follow a colon, of one or many ranks."""
-    for verb, participle in (("is ", ""), ("waits ", "waiting "), ("hangs ", "hanging "), ("has been ", ""),
-                             ("has ", "")):  # fmt: skip
-        if doing.startswith(verb):
-            return participle + doing.removeprefix(verb)
-    return doing
-
-
-def _process_identity(live: LiveJob, process: RankProcess) -> Identity:
-    return Identity(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
-
-
-def _process_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
-    who = _process_identity(live, process)
-    name = f"rank {process.rank}" if process.rank is not None else f"process {process.pid}"
-    busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
-    busy += f", GPU {process.gpu_percent} % busy" if process.gpu_percent is not None else ""
-    place = Place(f"process {process.pid}", 0)
-    return Event(
-        ProcessState("live-process"), place, who, None, f"{name} {text}{busy}{_holder_text(process)}"
-    )
 
 
 def is_named_by_ras(live: LiveJob) -> bool:

@@ -9,6 +9,8 @@ from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document, loaded, text
 from nodedoctor.record import record
+from nodedoctor.triage.live.gpu_use import GpuUse
+from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.patterns.frames import StackFrame
 from nodedoctor.triage.patterns.stacks import collective_in
 
@@ -37,12 +39,12 @@ class ChildProcess:
 class RankProcess:
     """One rank's process over two looks. `threads` are empty without readable stacks.
 
-    `ticks` is the CPU time it used between the looks, in hundredths of a second, `gpu_percent` how busy its
-    GPU is, `workers` are its data loaders. `computing` is for how many seconds it has gone on in one
-    function, moved no byte and started nothing, while others waited for it: 0 unless it was watched for long.
-    `job` is the same for all ranks of a job. `frozen` means that its control group was, in both looks, and
-    `lock` is the file lock that it waited for in both, with its holder, `awaited` the pipe or socket, with
-    who has its other end.
+    `ticks` is the CPU time it used between the looks, in hundredths of a second, `gpu` what its GPU does,
+    `late` how late it came to its steps, `workers` are its data loaders. `computing` is for how many seconds
+    it has gone on in one function, moved no byte and started nothing, while others waited for it: 0 unless it
+    was watched for long. `job` is the same for all ranks of a job. `frozen` means that its control group was,
+    in both looks, and `lock` is the file lock that it waited for in both, with its holder, `awaited` the pipe
+    or socket, with who has its other end.
     """
 
     pid: int
@@ -56,7 +58,7 @@ class RankProcess:
     moved: bool = False
     children: tuple[int, ...] = ()
     workers: tuple[ChildProcess, ...] = ()
-    gpu_percent: int | None = None
+    gpu: GpuUse | None = None
     host: str = ""
     local_rank: int | None = None
     computing: float = 0.0
@@ -64,11 +66,17 @@ class RankProcess:
     frozen: bool = False
     lock: str = ""
     awaited: str = ""
+    late: Lateness | None = None
 
     @property
     def collective(self) -> str:
         """The collective in which some thread waits, '' when none does."""
         return next(filter(None, (collective_in(thread.frames) for thread in self.threads)), "")
+
+    @property
+    def polls(self) -> bool:
+        """True while its GPU waits for other GPUs, as can be seen without its stack."""
+        return self.gpu is not None and self.gpu.only_waits
 
 
 @record
@@ -77,7 +85,8 @@ class LiveJob:
 
     `silent` are the nodes of the job that were asked and gave no answer, each with the reason. `kernel` are a
     node and a line of its kernel's log since the job began, about memory, GPUs or stalls. `time`
-    is when it was looked at, by the node's own clock.
+    is when it was looked at, by the node's own clock, `steps` how often steps were seen to come
+    meanwhile.
     """
 
     host: str
@@ -87,6 +96,7 @@ class LiveJob:
     silent: tuple[tuple[str, str], ...] = ()
     kernel: tuple[tuple[str, str], ...] = ()
     time: float = 0.0
+    steps: int = 0
 
 
 def parse_threads(printed: str) -> tuple[PythonThread, ...]:

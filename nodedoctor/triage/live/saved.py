@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from nodedoctor.json_shapes import Json, as_list, loaded, number, objects, text, texts, whole_number
+from nodedoctor.triage.live.gpu_use import GpuUse
+from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.patterns.frames import StackFrame
 
 SCHEMA = "nodedoctor.capture/1"
+_GPU_NUMBERS = ("percent", "power_w", "limit_w", "clock_mhz", "pcie_mb_s", "nvlink_mb_s")
 LARGEST = 64 << 20
 """Bytes of such a document: a thousand ranks with hundreds of threads."""
 
@@ -22,6 +25,7 @@ def look_document(live: LiveJob, *, resumed: bool = False) -> dict[str, Any]:
         "host": live.host,
         "time": live.time,
         "resumed": resumed,
+        "steps": live.steps,
         "notes": list(live.notes),
         "ras": list(live.ras),
         "kernel": [line for _, line in live.kernel],
@@ -46,6 +50,7 @@ def read_look(data: bytes) -> LiveJob | None:
         texts(document, "notes"),
         kernel=tuple((host, line) for line in texts(document, "kernel")),
         time=number(document.get("time")) or 0.0,
+        steps=whole_number(document, "steps") or 0,
     )
 
 
@@ -62,6 +67,7 @@ def merge_looks(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()
         tuple(f"{look.host}: {note}" for look in all_looks for note in look.notes),
         silent_nodes,
         tuple((look.host, line) for look in all_looks for _, line in look.kernel),
+        steps=max((look.steps for look in all_looks), default=0),
     )
 
 
@@ -73,7 +79,8 @@ def _process_document(process: RankProcess) -> dict[str, Any]:
         "local_world_size": process.local_world_size,
         "local_rank": process.local_rank,
         "ticks": process.ticks,
-        "gpu_percent": process.gpu_percent,
+        "gpu": None if process.gpu is None else asdict(process.gpu),
+        "late": None if process.late is None else asdict(process.late),
         "computing": process.computing,
         "job": process.job,
         "frozen": process.frozen,
@@ -111,7 +118,8 @@ def _read_process(row: Json, host: str) -> RankProcess:
         text(row, "wchan"),
         whole_number(row, "ticks") or 0,
         local_rank=whole_number(row, "local_rank"),
-        gpu_percent=whole_number(row, "gpu_percent"),
+        gpu=_read_gpu(row),
+        late=_read_late(row.get("late")),
         computing=number(row.get("computing")) or 0.0,
         job=text(row, "job"),
         frozen=row.get("frozen") is True,
@@ -125,6 +133,27 @@ def _read_process(row: Json, host: str) -> RankProcess:
         ),
         host=host,
     )
+
+
+def _read_gpu(row: Json) -> GpuUse | None:
+    """What its GPU did; of older looks it is known how busy it was."""
+    gpu = row.get("gpu")
+    if not isinstance(gpu, dict):
+        percent = number(row.get("gpu_percent"))
+        return None if percent is None else GpuUse(percent=percent)
+    numbers = {name: number(gpu.get(name)) for name in _GPU_NUMBERS}
+    return GpuUse(whole_number(gpu, "index"), **numbers, slowed=texts(gpu, "slowed"))
+
+
+def _read_late(value: Any) -> Lateness | None:
+    if not isinstance(value, dict):
+        return None
+    numbers = [number(value.get(name)) for name in ("seconds", "share", "spread", "step")]
+    steps = whole_number(value, "steps")
+    if steps is None or None in numbers:
+        return None
+    seconds, share, spread, step = (figure or 0.0 for figure in numbers)
+    return Lateness(seconds, share, steps, spread, step)
 
 
 def _read_threads(value: Any) -> tuple[PythonThread, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nodedoctor.facts.gpu import waiting
 from nodedoctor.facts.gpu.gpu import Gpu, LostGpu
 from nodedoctor.facts.gpu.nvml.watch import GpuLoad
 from nodedoctor.record import record
@@ -21,11 +22,6 @@ from nodedoctor.tui.theme import LABEL, Glyphs, Para, Part, Row, fit_words
 
 KEPT = 120
 """Samples kept per GPU for the sparkline."""
-BUSY, IDLE = 90, 10
-"""Per cent of utilisation from which a GPU counts as waiting or working, and below which as idle."""
-POLLING = 0.5
-"""Of the power limit: below, a GPU at full utilisation moves no data (H100 at 100 per cent in an NCCL wait
-draws 120 to 250 of 700 W; in training 500 and more)."""
 HOT = 0.9
 EDGED = 6
 """Cells from which a bar has edges."""
@@ -69,8 +65,8 @@ class History:
 def stragglers(loads: Sequence[GpuLoad]) -> frozenset[int]:
     """The GPUs that are idle while all their peers that hold memory are at full utilisation."""
     holding = [load for load in loads if _holds(load.gpu)]
-    idle = [load for load in holding if (load.gpu.gpu_utilization_percent or 0) <= IDLE]
-    busy = [load for load in holding if (load.gpu.gpu_utilization_percent or 0) >= BUSY]
+    idle = [load for load in holding if (load.gpu.gpu_utilization_percent or 0) <= waiting.IDLE]
+    busy = [load for load in holding if (load.gpu.gpu_utilization_percent or 0) >= waiting.BUSY]
     if not idle or len(idle) + len(busy) != len(holding) or len(busy) < max(1, len(idle)):
         return frozenset()
     return frozenset(load.gpu.index for load in idle)
@@ -86,7 +82,7 @@ def waiting_words(loads: Sequence[GpuLoad]) -> str:
     told = [(gpu.power_draw_w, gpu.power_limit_w) for gpu in peers if gpu.power_draw_w and gpu.power_limit_w]
     picture = ""
     if told:
-        low = all(draw < POLLING * limit for draw, limit in told)
+        low = all(waiting.draws_little(draw, limit) for draw, limit in told)
         picture = " with low power: looks like a hung collective" if low else " and working: it is late"
     return f"{names} idle, {len(peers)} others at 100%{picture}"
 
@@ -151,7 +147,7 @@ def row(
 
     parts: list[Part] = [
         (f" {_percent(busy):>5}", "bold"),
-        bar(busy, 100, "green" if busy and busy >= BUSY else "cyan"),
+        bar(busy, 100, "green" if busy and busy >= waiting.BUSY else "cyan"),
         (f" {history.line(gpu.index, shown.spark, glyphs)}" if shown.spark else "", "cyan"),
         (f" {_pair(_gib(used), _gib(gpu.memory_total_mib)):>10}", ""),
         bar(used, gpu.memory_total_mib, "magenta"),

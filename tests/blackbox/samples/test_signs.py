@@ -13,7 +13,7 @@ from nodedoctor.blackbox.samples.progress import Activity
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.samples.signs import signs
 from nodedoctor.blackbox.stacks import CapturedStack
-from nodedoctor.triage.live.judge import long_work
+from nodedoctor.triage.live.activity import long_work
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.patterns.frames import StackFrame
 

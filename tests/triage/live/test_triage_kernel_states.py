@@ -23,8 +23,8 @@ from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.probes.job.alive import start_of
 from nodedoctor.triage.cli import exit_code
+from nodedoctor.triage.live.activity import IDLE_TICKS
 from nodedoctor.triage.live.examine import judge_live
-from nodedoctor.triage.live.judge import IDLE_TICKS
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Verdict
 from nodedoctor.triage.patterns.frames import StackFrame

@@ -19,6 +19,7 @@ from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import judge as live_judge
+from nodedoctor.triage.live.gpu_use import GpuUse
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess, parse_threads
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import CollectiveCall, Place
@@ -157,7 +158,7 @@ def test_the_data_loader_that_a_rank_waits_for() -> None:
 
 
 def test_how_busy_a_gpu_is_stands_with_its_rank() -> None:
-    told = live_judge.live_events(LiveJob("n", (rank(1, "all_reduce", gpu_percent=100),)))
+    told = live_judge.live_events(LiveJob("n", (rank(1, "all_reduce", gpu=GpuUse(percent=100)),)))
     assert "GPU 100 % busy" in told[0].text
 
 

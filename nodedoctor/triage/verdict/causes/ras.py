@@ -84,6 +84,11 @@ def _section(communicator: str, op: str, rows: list[tuple[int, int, list[Event[A
         yield _Section(communicator, op, rank_rows, most, complete)
 
 
+def ranks_behind(timeline: Timeline) -> tuple[Event[Any], ...]:
+    """The ranks that launched fewer operations of some kind than others."""
+    return tuple(event for section in _sections(timeline) if section.op for event in section.behind)
+
+
 def behind_in_counts(timeline: Timeline) -> Iterator[Candidate]:
     """The ranks that launched fewer operations than the others, as RAS counts them.
 
