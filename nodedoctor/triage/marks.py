@@ -43,6 +43,8 @@ class Mark(Enum):
     """The pid line under an ActorDiedError."""
     PEER_HOST = "peer_host"
     """Open MPI's name of the node whose process it lost; the line is below that of the loss."""
+    STORE_LOST = "store_lost"
+    """The server of torch's store went away: the process that holds it ended, as at the end of any job."""
     HEARTBEAT_LOST = "heartbeat_lost"
     """A coordinator hears nothing of some tasks any more; lines behind it name them."""
     BARRIER_VICTIM = "barrier_victim"

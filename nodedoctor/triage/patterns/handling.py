@@ -40,7 +40,7 @@ fallback
     |(?:using|will use) (?:the )?(?:default\b|\S{1,80}(?: \S{1,80}){0,3} instead\b)
     |fall(?:s|ing|en)?[ -]?back\b|disabling\b|will be disabled\b
     |(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b
-    |(?:reducing|halving|lowering) (?:the )?(?:batch|micro)
+    |(?:reduc|halv|lower|decreas|shrink)(?:ed|ing) (?:the )?(?:train )?(?:batch|micro)
 skipped
   Skipping sample 17 because of {}
     skipping\b|will be skipped\b|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b

@@ -34,7 +34,7 @@ _ECHO_WORDS = re.compile(
     r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
     r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|heartbeat timeout|RPC call to \w+ timed out"
-    r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
+    r"|\bDeepEP error: (?:CPU recv )?timeout|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
     r"|^cancell?ed$|^Executor failed\.?$|[Ww]orkers? (?:died|failed|exited)|killed by signal|Broken pipe"
