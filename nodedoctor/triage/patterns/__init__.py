@@ -75,6 +75,7 @@ SIDE_FACTS = (
     ras.HangFolder,
     Mark.RANK_OF_PID,
     Mark.STORE_LOST,
+    progress.AgentRanks,
     progress.WorldSize,
     progress.SettingMentioned,
     Mark.RESOURCE_TRACKER_WARNING,

@@ -11,7 +11,8 @@ BAR = re.compile(
 )
 """A bar, and one of unknown length: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
 PERCENT = re.compile(
-    r"(?P<percent>\d{1,3})%\|[█▉▊▋▌▍▎▏#\d ]{0,200}\|(?: *(?P<done>\d{1,12})/(?P<total>\d{1,12})\b)?"
+    r"(?P<percent>\d{1,3})%\|(?:[█▉▊▋▌▍▎▏#\d ]{0,200}\|(?: *(?P<done>\d{1,12})/(?P<total>\d{1,12})\b)?"
+    r"|[█▉▊▋▌▍▎▏#][█▉▊▋▌▍▎▏#\d ]{0,200}$)"
 )
 """A bar of tqdm without a time, as its `bar_format` may have it and as it is cut off in front of it."""
 RICH_BAR = re.compile(r"(?:━ |─ |╸ |╺ )(?P<done>\d{1,12})/(?P<total>\d{1,12})\b")

@@ -32,7 +32,8 @@ retry
 retried
   {}; retrying in 5 s
     re-?trying\b|re-?try (?:in|after)\b
-    |will (?:be )?(?:re-?tr(?:y|ied)|try)\b|trying (?:again|another|the next|mirror|once more)\b
+    |will (?:be )?(?:re-?tr(?:y|ied)|try)\b
+    |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
 fallback
   {}; falling back to the CPU

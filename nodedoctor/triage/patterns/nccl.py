@@ -195,7 +195,8 @@ p2p-broken  of_node
 [collective_mismatch]
 declared-mismatch
   a comparison shows that the ranks do different things
-    Mismatched collective detected|DistributedOperationException|collective mismatch error,? local size \d+ remote
+    Mismatched collective detected|DistributedOperationException
+    |collective mismatch error,? local size \d+ remote
 # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
 [user_code_exception]
 nccl-no-algorithm  quoted  personal  owner=CONFIG

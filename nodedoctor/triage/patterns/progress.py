@@ -86,6 +86,13 @@ class SettingMentioned:
 
 
 @record
+class AgentRanks:
+    """The ranks of the processes that an agent of torchelastic starts, in the order of their local ranks."""
+
+    ranks: tuple[int, ...]
+
+
+@record
 class PidRoster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 
@@ -257,6 +264,9 @@ RESOURCE_TRACKER_WARNING
 _world_size
     (?:world[_ ]?size|WORLD_SIZE|world)['"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank
     |nranks (?P<n3>\d+)|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b
+# torch/distributed/elastic/agent/server/api.py
+AgentRanks
+    ^\W*global_ranks=\[(?P<ranks>\d[\d, ]{0,9999})\]$
 # modules, classes and variables of frameworks
 _setting_mentioned
     (?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)
@@ -278,6 +288,6 @@ SettingMentioned  name=multimodal
 RANK_OF_PID
     \brank=(?P<rank>\d+)\b
 """,
-    SettingMentioned,
+    AgentRanks, SettingMentioned,
     _world_size, _setting_mentioned,
 )  # fmt: skip

@@ -244,6 +244,10 @@ STORE_LOST
 StoreWait
     wait timeout after \d+ ?ms|\bWait timeout for key\(s\):[ ]
 [network_socket_interface]
+# Open MPI (help-oob-tcp.txt, help-mpi-btl-tcp.txt)
+mpi-unreachable
+  Open MPI could not connect to another process: a firewall, or an address of another network
+    process or daemon was unable to complete a TCP connection|Open MPI failed to TCP connect to a peer
 # gloo, transport/tcp/device.cc
 interface-missing  personal
   the network interface that gloo is set to use does not exist here

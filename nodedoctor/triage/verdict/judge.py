@@ -149,7 +149,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
     elif timeline.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
-    elif seen := timeline.of_kind(TrainingStep):
+    elif seen := [event for event in timeline.of_kind(TrainingStep) if not event.what.answers]:
         headline = _describe_count(seen[-1].what)
     else:
         headline = "nothing was read that shows a failure or progress"
@@ -185,7 +185,9 @@ def _describe_count(step: TrainingStep) -> str:
     """What a counter shows that was seen once, or did not move."""
     value = f"{step.last[-1]:g}"
     if step.is_full:
-        return f"a progress bar came to its end ({value} of {step.length}), and no line says whether the job did"
+        return (
+            f"a progress bar came to its end ({value} of {step.length}), and no line says whether the job did"
+        )
     return f"a counter was seen at {value}, and nothing shows whether the job went on"
 
 

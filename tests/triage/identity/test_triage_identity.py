@@ -231,3 +231,27 @@ def test_what_is_indented_behind_a_name_in_the_basic_format_is_read(tmp_path: Pa
     plain = said(tmp_path, table)
     assert plain == [3]
     assert said(tmp_path, "".join(f"INFO:root:{line}\n" for line in table.splitlines())) == plain
+
+
+AGENT = "I1121 11:02:00.120000 771 torch/distributed/elastic/agent/server/api.py:525]"
+
+
+def of_agent(*ranks: int) -> str:
+    """What an agent of torchelastic prints when its node has met the others."""
+    lists = f"{AGENT}   local_ranks={[*range(len(ranks))]}\n{AGENT}   global_ranks={[*ranks]}\n"
+    return f"{AGENT} [default] Rendezvous complete for workers. Result:\n{lists}"
+
+
+@pytest.mark.parametrize("per_node", [1, 2, 4, 8])
+@pytest.mark.parametrize("node", [0, 1, 3])
+def test_an_agent_tells_the_ranks_of_its_local_ranks(node: int, per_node: int, tmp_path: Path) -> None:
+    ranks = range(node * per_node, (node + 1) * per_node)
+    killed = f"{AGENT.replace('I1121', 'E1121')} failed (exitcode: -9) local_rank: {{}} (pid: 803) of binary: python\n"
+    for local, rank in enumerate(ranks):
+        assert said(tmp_path, of_agent(*ranks) + killed.format(local)) == [rank]
+
+
+@pytest.mark.parametrize("local", [0, 1])
+def test_the_agents_of_two_nodes_in_one_log_leave_a_local_rank_open(local: int, tmp_path: Path) -> None:
+    killed = f"{AGENT} failed (exitcode: -9) local_rank: {local} (pid: 803) of binary: python\n"
+    assert said(tmp_path, of_agent(0, 1) + of_agent(2, 3) + killed) == [None]

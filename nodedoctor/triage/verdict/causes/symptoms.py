@@ -69,6 +69,7 @@ _BY_NAME: dict[str, Ground] = {
     "store-unreachable": "path",
     "coordinator-unreachable": "path",
     "mesh-failed": "path",
+    "mpi-unreachable": "path",
     "name-unresolved": "path",
     "rendezvous-failed": "path",
     "agent-unheard": "path",
