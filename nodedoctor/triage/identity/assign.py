@@ -52,7 +52,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     people += AgentTable(events).people
     # without their hosts, which may be those of peers
     people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
-    one_node = is_one_node(people, world) and len(set(local_ranks)) == len(local_ranks)
+    one_node = is_one_node(people, world, events) and len(set(local_ranks)) == len(local_ranks)
 
     @cache
     def identify(source: str, who: Identity) -> Identity:
@@ -84,7 +84,8 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     events = rank_communicators(events)
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
-    one_node = is_one_node((*agents.people, *(event.who for event in events)), world_size(events))
+    people = (*agents.people, *(event.who for event in events))
+    one_node = is_one_node(people, world_size(events), events)
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
 
     def identify(event: Event[Any]) -> Identity:

@@ -75,6 +75,7 @@ SIDE_FACTS = (
     ras.HangFolder,
     Mark.RANK_OF_PID,
     Mark.STORE_LOST,
+    Mark.SEVERAL_NODES,
     progress.AgentRanks,
     progress.WorldSize,
     progress.SettingMentioned,

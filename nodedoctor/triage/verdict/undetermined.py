@@ -63,6 +63,7 @@ def open_question(timeline: Timeline) -> str:
             _describe_first_end(timeline)
             or _describe_lost_peer(timeline)
             or _describe_traceback(timeline)
+            or _describe_watchdog(timeline)
             or _describe_sigterm(timeline)
             or ("" if timeline.trouble else describe_lost_store(timeline))
             or _describe_first_error(timeline)
@@ -109,6 +110,28 @@ def _describe_lost_peer(timeline: Timeline) -> str:
     ends = [event for event in timeline.of_kind(ProcessExit) if is_during_abort(timeline, event)]
     crash = "; the crash behind it is part of the abort" if ends else ""
     return f"{who} lost a peer (ncclRemoteError) and aborted: another log shows the first exit{crash}"
+
+
+def _describe_watchdog(timeline: Timeline) -> str:
+    """What a watchdog or a library did that ends its process, where its own lines are all that is here."""
+    stuck, aborting = timeline.of_kind(WatchdogStuck), timeline.of_kind(ProcessAborting)
+    own = (WatchdogStuck, ProcessAborting, ProcessExit)
+    if not (stuck or aborting) or any(event.kind not in own for event in timeline.trouble):
+        return ""
+    who = describe_identities(event.who for event in (*stuck, *aborting)) or "a process"
+    reasons = [event.what.reason for event in aborting if "atchdog" not in event.what.reason]
+    if reasons and not stuck:
+        return f"{reasons[0]}; what ended first is not in these logs"
+    if stuck:
+        long = f" for {stuck[0].what.seconds_stuck} s" if stuck[0].what.seconds_stuck else ""
+        return (
+            f"the watchdog of {who} was stuck{long} in a call of CUDA or NCCL, or waited for a thread"
+            " that holds Python's lock"
+        )
+    return (
+        f"the watchdog of {who} gave up on a collective that had failed or timed out; the line that names"
+        " it is not in these logs"
+    )
 
 
 def describe_lost_store(timeline: Timeline) -> str:
