@@ -270,3 +270,26 @@ def test_a_job_that_was_done_and_then_hung_is_not_started_again(how: str, tmp_pa
     ):
         document = as_document(judged(tmp_path, text))
         assert (document["outcome"], document["decision"]) == ("clean", decision), text
+
+
+PINNING = (
+    "Exception in thread Thread-4 (_pin_memory_loop):\n"
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.10/threading.py", line 1016, in _bootstrap_inner\n    self.run()\n'
+    '  File "/usr/lib/python3.10/multiprocessing/queues.py", line 122, in get\n    return loads(res)\n'
+    '  File "/usr/lib/python3.10/multiprocessing/connection.py", line 388, in _recv\n    read(handle)\n'
+    "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+)
+
+
+@pytest.mark.parametrize("thread", [PINNING, PIPE])
+@pytest.mark.parametrize("label", ["", "[rank0]: "])
+def test_a_thread_that_ends_with_a_training_that_is_done_is_no_failure(
+    thread: str, label: str, tmp_path: Path
+) -> None:
+    own = "".join(f"{label}{line}\n" for line in thread.splitlines())
+    done = f"{label}Training finished.\n"
+    for text in (steps(1, 9) + own + done, steps(1, 9) + done + own, own + steps(1, 2) + done):
+        assert judged(tmp_path, text).verdict.outcome == "clean", text
+    for text in (steps(1, 9) + own, steps(1, 9) + own + "Done\n"):
+        assert judged(tmp_path, text).verdict.outcome != "clean", text

@@ -16,25 +16,25 @@ FRAMES = (
     "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x98 (0x7f5e8 in libc10.so)\n"
     "frame #4: c10d::TCPStore::check(std::vector<std::string> const&) + 0x2ab (0x7f0b in libtorch_cpu.so)\n"
 )
+C10D = f"[rank3]:[W{AT} TCPStore.cpp:125] [c10d]"
+FLAG = f"[rank3]:[W{AT} ProcessGroupNCCL.cpp:1662] [PG ID 0 PG GUID 0(default_pg) Rank 3]"
 LOST = {
-    "a value": f"[rank3]:[W{AT} TCPStore.cpp:125] [c10d] recvValue failed on {SOCKET}: failed to recv, got 0 bytes\n",
-    "a value with frames": f"[rank3]:[W{AT} TCPStore.cpp:125] [c10d] recvValue failed on {SOCKET}:"
-    f" failed to recv, got 0 bytes\n{FRAMES}",
-    "a value in time": f"[rank3]:[W{AT} TCPStore.cpp:138] [c10d] recvValueWithTimeout failed on {SOCKET}: Failed to"
-    " recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?\n",
-    "a reset": f"[rank3]:[W{AT} TCPStore.cpp:125] [c10d] recvValue failed on {SOCKET}: Connection reset by peer\n",
-    "a pipe": f"[rank3]:[W{AT} TCPStore.cpp:106] [c10d] sendBytes failed on {SOCKET}: Broken pipe\n{FRAMES}",
-    "the flag": f"[rank3]:[W{AT} ProcessGroupNCCL.cpp:1662] [PG ID 0 PG GUID 0(default_pg) Rank 3] Failed to check the"
-    ' "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: failed to'
-    " recv, got 0 bytes\n",
+    "a value": f"{C10D} recvValue failed on {SOCKET}: failed to recv, got 0 bytes\n",
+    "a value with frames": f"{C10D} recvValue failed on {SOCKET}: failed to recv, got 0 bytes\n{FRAMES}",
+    "a value in time": f"{C10D} recvValueWithTimeout failed on {SOCKET}: Failed to recv, got 0 bytes."
+    " Connection was likely closed. Did the remote server shutdown or crash?\n",
+    "a reset": f"{C10D} recvValue failed on {SOCKET}: Connection reset by peer\n",
+    "a pipe": f"{C10D} sendBytes failed on {SOCKET}: Broken pipe\n{FRAMES}",
+    "the flag": f'{FLAG} Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut'
+    " down too early), with error: failed to recv, got 0 bytes\n",
     "its end alone": "failed to recv, got 0 bytes\n",
 }
 STEPS = steps(0, 8)
 DONE = {
     "a program's word": STEPS + "Training finished.\n",
     "a result": "{'train_runtime': 812.2, 'train_samples_per_second': 31.2}\n",
-    "an agent's word": "I1121 10:41:08.120000 771 torch/distributed/elastic/agent/server/api.py:879] [default] worker"
-    " group successfully finished. Waiting 300 seconds for other agents to finish.\n",
+    "an agent's word": "I1121 10:41:08.12 771 torch/distributed/elastic/agent/server/api.py:879] [default]"
+    " worker group successfully finished. Waiting 300 seconds for other agents to finish.\n",
 }
 BAR = " 50%|#####     | 4/8 [00:08<00:08, 2.0s/it]\n100%|##########| 8/8 [00:16<00:00, 2.0s/it]\n"
 BOOM = raised(2, "ValueError: the shard 41 has no label")

@@ -84,7 +84,7 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     events = rank_communicators(events)
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
     agents = AgentTable(events)
-    people = (*agents.people, *(event.who for event in events))
+    people: list[Identity | RankLocation] = [*agents.people, *(event.who for event in events)]
     one_node = is_one_node(people, world_size(events), events)
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
 

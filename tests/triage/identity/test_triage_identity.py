@@ -246,7 +246,7 @@ def of_agent(*ranks: int) -> str:
 @pytest.mark.parametrize("node", [0, 1, 3])
 def test_an_agent_tells_the_ranks_of_its_local_ranks(node: int, per_node: int, tmp_path: Path) -> None:
     ranks = range(node * per_node, (node + 1) * per_node)
-    killed = f"{AGENT.replace('I1121', 'E1121')} failed (exitcode: -9) local_rank: {{}} (pid: 803) of binary: python\n"
+    killed = f"{AGENT} failed (exitcode: -9) local_rank: {{}} (pid: 803) of binary: python\n"
     for local, rank in enumerate(ranks):
         assert said(tmp_path, of_agent(*ranks) + killed.format(local)) == [rank]
 
@@ -297,7 +297,7 @@ def test_the_list_of_ray_train_names_the_rank_of_a_process(rank: int, tmp_path: 
     failed = (
         "Traceback (most recent call last):\n"
         "ray.exceptions.RayTaskError(ValueError): ray::_RayTrainWorker__execute.get_next()"
-        f" (pid={2200 + rank}, ip=10.0.0.{5 + rank // 4}, actor_id=12, repr=<RayTrainWorker object at 0x7f>)\n"
-        '  File "/job/fit.py", line 20, in train_func\n    raise ValueError("no label")\nValueError: no label\n'
+        f" (pid={2200 + rank}, ip=10.0.0.{5 + rank // 4}, actor_id=12, repr=<RayTrainWorker at 0x7f>)\n"
+        '  File "/job/fit.py", line 20, in fit\n    raise ValueError("no label")\nValueError: no label\n'
     )
     assert said(tmp_path, listed + failed) == [rank]
