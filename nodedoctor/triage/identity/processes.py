@@ -78,7 +78,7 @@ class AgentTable:
         return [RankLocation(rank, local) for ranks in lists for local, rank in enumerate(ranks)]
 
     def rank_of(self, source: str, local_rank: int | None) -> int | None:
-        """The rank of a process of the agent whose log this is; None where the logs of several are in it."""
+        """The rank of a local rank of the only agent in a log, else None."""
         lists = self._lists.get(source, set())
         ranks = {ranks[local_rank] for ranks in lists if local_rank is not None and local_rank < len(ranks)}
         return ranks.pop() if len(ranks) == 1 else None

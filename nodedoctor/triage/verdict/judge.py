@@ -149,11 +149,11 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
     elif timeline.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
-    elif seen := [event for event in timeline.of_kind(TrainingStep) if not event.what.answers]:
-        headline = _describe_count(seen[-1].what)
+    elif steps := [event for event in timeline.of_kind(TrainingStep) if not event.what.answers]:
+        headline = _describe_count(steps[-1].what)
     else:
         headline = "nothing was read that shows a failure or progress"
-    lost = timeline.marked(Mark.STORE_LOST)[:EVIDENCE] if lost_store else []
+    store_events = timeline.marked(Mark.STORE_LOST)[:EVIDENCE] if lost_store else []
     outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
     if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
@@ -165,7 +165,9 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         "none" if alive else "undetermined",
         "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
-        evidence=_pick_evidence((*stops[-1:], *done[-1:], *lost, *timeline.of_kind(TrainingStep)[-1:])),
+        evidence=_pick_evidence(
+            (*stops[-1:], *done[-1:], *store_events, *timeline.of_kind(TrainingStep)[-1:])
+        ),
         incidents=timeline.incidents,
         coverage=coverage,
     )

@@ -113,7 +113,7 @@ def _describe_lost_peer(timeline: Timeline) -> str:
 
 
 def _describe_watchdog(timeline: Timeline) -> str:
-    """What a watchdog or a library did that ends its process, where its own lines are all that is here."""
+    """What a watchdog or a library did, where nothing else is in the logs."""
     stuck, aborting = timeline.of_kind(WatchdogStuck), timeline.of_kind(ProcessAborting)
     own = (WatchdogStuck, ProcessAborting, ProcessExit)
     if not (stuck or aborting) or any(event.kind not in own for event in timeline.trouble):
@@ -136,11 +136,11 @@ def _describe_watchdog(timeline: Timeline) -> str:
 
 def describe_lost_store(timeline: Timeline) -> str:
     """Who lost torch's store, where no bar shows that all was done then."""
-    lost = timeline.marked(Mark.STORE_LOST)
+    store_events = timeline.marked(Mark.STORE_LOST)
     steps = timeline.of_kind(TrainingStep)
-    if not lost or (steps and steps[-1].what.is_full):
+    if not store_events or (steps and steps[-1].what.is_full):
         return ""
-    who = describe_identities(event.who for event in lost) or "a process"
+    who = describe_identities(event.who for event in store_events) or "a process"
     return (
         f"{who} lost the rendezvous store: the process that holds it, rank 0 or torchrun's agent, had ended,"
         " and no line says why"

@@ -114,7 +114,7 @@ def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
 
 
 def _finished(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
-    """True where whoever had trouble in a thread said, before or behind it, that its training was done."""
+    """True where each process with trouble in a thread reports that its training is done."""
     done = {event.who for event in events if event.what is Mark.JOB_FINISHED and "rain" in event.text}
     return all(event.who in done for event in aside)
 

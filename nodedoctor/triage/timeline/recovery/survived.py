@@ -71,7 +71,7 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def _is_own_error(what: object) -> bool:
-    """True for what a process that ends of it says of itself, and one that goes on says, too."""
+    """True for an error of the process that prints it, which may go on after it."""
     return isinstance(what, (ExceptionRaised, GpuFull)) or (isinstance(what, Symptom) and what.personal)
 
 
