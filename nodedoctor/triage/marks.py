@@ -46,7 +46,7 @@ class Mark(Enum):
     PEER_HOST = "peer_host"
     """Open MPI's name of the node whose process it lost; the line is below that of the loss."""
     STORE_LOST = "store_lost"
-    """The server of torch's store went away: the process that holds it ended, as at the end of any job."""
+    """The server of torch's store went away, as it does at the end of any job."""
     HEARTBEAT_LOST = "heartbeat_lost"
     """A coordinator hears nothing of some tasks any more; lines behind it name them."""
     BARRIER_VICTIM = "barrier_victim"

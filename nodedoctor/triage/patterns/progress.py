@@ -87,7 +87,7 @@ class SettingMentioned:
 
 @record
 class AgentRanks:
-    """The ranks of the processes that an agent of torchelastic starts, in the order of their local ranks."""
+    """The ranks that an agent of torchelastic gives to its local ranks."""
 
     ranks: tuple[int, ...]
 

@@ -227,7 +227,7 @@ def _describe_first_error(timeline: Timeline) -> str:
 
 
 def _hints(event: Event[Any]) -> bool:
-    """True for a line that suggests a cause: it tells more than an exception that repeats it."""
+    """True for a line that suggests a cause, which an exception only repeats."""
     return isinstance(event.what, Symptom) and not event.what.decisive
 
 
