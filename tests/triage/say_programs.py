@@ -401,4 +401,73 @@ SAID = {
         "user_code_exception",
         [1],
     ),
+    "DeepEP waits for tokens, on the host": (
+        raised(9, "RuntimeError: DeepEP error: timeout (dispatch CPU)")
+        + raised(11, "RuntimeError: DeepEP error: CPU recv timeout"),
+        "undetermined",
+        [],
+    ),
+    "DeepEP waits for tokens, in a kernel": (
+        "DeepEP timeout check failed: rank = 4, thread = 0, value = 0)\n"
+        "DeepEP timeout check failed: rank = 1, thread = 3, value = 512)\n"
+        "DeepEP dispatch NVL receiver timeout, channel: 3, RDMA: 0, nvl: 2, src RDMA: 1\n",
+        "undetermined",
+        [],
+    ),
+    "NVSHMEM finds no interface": (
+        "/build/modules/bootstrap/uid/bootstrap_uid.cpp:bootstrap_net_init:160: No socket interface found\n"
+        "/build/host/init/init.cu:269: non-zero status: 7 bootstrap pre-initialization failed\n",
+        "network_socket_interface",
+        [],
+    ),
+    "NVSHMEM has no transport": (
+        "/build/host/transport/transport.cpp:nvshmemi_transport_init:287: Unable to initialize any"
+        " transports. returning error.\n/build/host/init/init.cu:989: nvshmem detect topo failed\n",
+        "network_ib",
+        [],
+    ),
+    "NVSHMEM reaches no GPU of another node": (
+        "/build/host/topo/topo.cpp:469: [GPU 2] Peer GPU 8 is not accessible, exiting ...\n",
+        "network_ib",
+        [],
+    ),
+    "another program answers NCCL": (
+        "node-1:852:2808 [0] misc/socket.cc:441 NCCL WARN socketFinalizeAccept: wrong type 4 != 3\n",
+        "network_socket_interface",
+        [],
+    ),
+    "NCCL's InfiniBand transport compares sizes": (
+        "node-1:1307:2586 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.1.3.6<58683>"
+        " collective mismatch error, local size 8192 remote size 4096\n",
+        "collective_mismatch",
+        [],
+    ),
+    "Open MPI meets a firewall": (
+        "A process or daemon was unable to complete a TCP connection\nto another process:\n"
+        "  Local host:    node-1\n  Remote host:   node-2\n",
+        "network_socket_interface",
+        [],
+    ),
+    "a device buffer of JAX": (
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to"
+        " allocate 5.12G. That was not possible. There are 1.75G free.; (0x0x0_HBM0)\n",
+        "peer_cuda_oom",
+        [],
+    ),
+    "a pod on a node that is not ready": (
+        "Warning  NodeNotReady  pod/train-worker-3  Node is not ready\n",
+        "peer_died",
+        [],
+    ),
+    "TRL's server is away": (
+        raised(0, "ConnectionError: The vLLM server can't be reached at http://10.1.1.4:8000 after 240.0 s")
+        + raised(
+            1,
+            "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving"
+            " ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error:"
+            " Connection reset by peer",
+        ),
+        "user_code_exception",
+        [0],
+    ),
 }

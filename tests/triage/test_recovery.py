@@ -128,3 +128,46 @@ KINDS = {
 def test_what_decides_is_kept(kind: str, tmp_path: Path) -> None:
     text, cause = KINDS[kind]
     assert judged(tmp_path, text).verdict.cause == cause
+
+
+OWN_ERRORS = {
+    "a full GPU": "OOM with 16 samples: CUDA out of memory. Tried to allocate 2.00 GiB",
+    "a CUDA kernel": "probe 16: CUDA error: an illegal memory access was encountered",
+    "shared memory": "ERROR: Unexpected bus error encountered in worker. This might be caused by"
+    " insufficient shared memory (shm).",
+}
+RESULTS = {
+    "transformers": ENDED,
+    "lightning": "`Trainer.fit` stopped: `max_epochs=1` reached.\n",
+}
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("error", OWN_ERRORS)
+@pytest.mark.parametrize("prefix", ["", "[INFO] ", "2026-11-20 10:00:01,123 - INFO - "])
+def test_a_result_outweighs_what_a_process_said_of_itself(
+    prefix: str, error: str, result: str, tmp_path: Path
+) -> None:
+    before = f"{prefix}a run begins\n{prefix}{OWN_ERRORS[error]}\n{prefix}step 1 loss: 2.0\n"
+    assert judged(tmp_path, before).verdict.outcome == "failure"
+    assert judged(tmp_path, before + RESULTS[result]).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("error", OWN_ERRORS)
+def test_a_result_of_another_rank_outweighs_nothing(error: str, tmp_path: Path) -> None:
+    text = f"[rank1]: {OWN_ERRORS[error]}\n[rank0]: {ENDED}"
+    assert judged(tmp_path, text).verdict.outcome == "failure"
+
+
+TRIED = (
+    "{}; decreasing batch size to 8",
+    "{} with 16 samples, reduced the micro-batch to 8",
+    "16 samples do not fit ({}), trying 8",
+    "{}: trying a smaller one",
+)
+
+
+@pytest.mark.parametrize("words", TRIED)
+def test_a_program_that_looks_for_a_size_that_fits_goes_on(words: str, tmp_path: Path) -> None:
+    text = f"INFO a run begins\nINFO {words.format('CUDA out of memory')}\nINFO size found\n"
+    assert judged(tmp_path, text).verdict.outcome != "failure"

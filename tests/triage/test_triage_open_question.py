@@ -278,3 +278,29 @@ def test_an_error_without_words_is_none(text: str, tmp_path: Path) -> None:
 )
 def test_what_could_not_be_read_is_not_called_empty(coverage: Coverage, words: str) -> None:
     assert words in judge_incident(build_timeline([]), coverage).headline
+
+
+WATCHDOGS = {
+    "[PG ID 0 PG GUID 0(default_pg) Rank 2] ProcessGroupNCCL's watchdog got stuck for 480 seconds without"
+    " making progress in monitoring enqueued collectives.": "the watchdog of rank 2 was stuck for 480 s",
+    "[Rank 2] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels,"
+    " subsequent GPU operations might run on corrupted/incomplete data.": "the watchdog of rank 2 gave up",
+    "[Rank 2] To avoid data inconsistency, we are taking the entire process down.": "the watchdog of rank 2"
+    " gave up",
+}
+
+
+@pytest.mark.parametrize("words", WATCHDOGS)
+def test_a_watchdog_s_own_lines_are_told_and_not_quoted(words: str, tmp_path: Path) -> None:
+    line = f"[rank2]:[E1121 10:00:00.120000000 ProcessGroupNCCL.cpp:684] {words}\n"
+    verdict = judged(tmp_path, line).verdict
+    assert (verdict.outcome, verdict.culprits) == ("undetermined", ())
+    assert verdict.headline.startswith(WATCHDOGS[words])
+    raising = judged(tmp_path, raised(1, "ValueError: no label") + line).verdict
+    assert raising.cause == "user_code_exception"
+
+
+def test_the_shutdown_of_a_library_points_to_an_end_elsewhere(tmp_path: Path) -> None:
+    line = "W tensorflow/core/framework/op_kernel.cc:1318] Aborted: Horovod has been shut down.\n"
+    verdict = judged(tmp_path, line).verdict
+    assert verdict.outcome == "undetermined" and "what ended first is not in these logs" in verdict.headline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from say import caught, judged, raised, steps
+from say import as_document, caught, judged, raised, steps
 
 PIPE = (
     "Exception in thread Thread-1 (_pin_memory_loop):\n"
@@ -250,3 +250,46 @@ def test_who_was_ended_from_outside_is_named_and_not_blamed(rank: int, tmp_path:
     verdict = judged(tmp_path, steps(1, 9) + said).verdict
     assert (verdict.outcome, verdict.culprits) == ("undetermined", ())
     assert {who.rank for who in verdict.parties} == {rank} and f"rank {rank} " in verdict.headline
+
+
+STOPPED = {
+    "a time limit": "slurmstepd: error: *** STEP 712.1 ON node-1 CANCELLED AT 2026-11-07T10:41:25 DUE TO TIME"
+    " LIMIT ***\n",
+    "a preemption": "slurmstepd: error: *** JOB 712 ON node-1 CANCELLED AT 2026-11-07T10:41:25 DUE TO"
+    " PREEMPTION ***\n",
+}
+
+
+@pytest.mark.parametrize("how", STOPPED)
+def test_a_job_that_was_done_and_then_hung_is_not_started_again(how: str, tmp_path: Path) -> None:
+    done = steps(1, 9) + "[after training is done] datetime: 2026-11-07 10:31:08\n"
+    for text, decision in (
+        (done + STOPPED[how], "none"),
+        (steps(1, 9) + STOPPED[how] + "Training finished\n", "restart"),  # as a script says in any case
+        (steps(1, 9) + STOPPED[how], "restart"),
+    ):
+        document = as_document(judged(tmp_path, text))
+        assert (document["outcome"], document["decision"]) == ("clean", decision), text
+
+
+PINNING = (
+    "Exception in thread Thread-4 (_pin_memory_loop):\n"
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.10/threading.py", line 1016, in _bootstrap_inner\n    self.run()\n'
+    '  File "/usr/lib/python3.10/multiprocessing/queues.py", line 122, in get\n    return loads(res)\n'
+    '  File "/usr/lib/python3.10/multiprocessing/connection.py", line 388, in _recv\n    read(handle)\n'
+    "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+)
+
+
+@pytest.mark.parametrize("thread", [PINNING, PIPE])
+@pytest.mark.parametrize("label", ["", "[rank0]: "])
+def test_a_thread_that_ends_with_a_training_that_is_done_is_no_failure(
+    thread: str, label: str, tmp_path: Path
+) -> None:
+    own = "".join(f"{label}{line}\n" for line in thread.splitlines())
+    done = f"{label}Training finished.\n"
+    for text in (steps(1, 9) + own + done, steps(1, 9) + done + own, own + steps(1, 2) + done):
+        assert judged(tmp_path, text).verdict.outcome == "clean", text
+    for text in (steps(1, 9) + own, steps(1, 9) + own + "Done\n"):
+        assert judged(tmp_path, text).verdict.outcome != "clean", text

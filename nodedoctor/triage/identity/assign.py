@@ -16,7 +16,13 @@ from nodedoctor.triage.identity.hosts import hosts_of, ranks_from_hosts
 from nodedoctor.triage.identity.labels import Sources, is_rank
 from nodedoctor.triage.identity.messages import join_exit_codes, join_full_gpus, join_ray_tasks
 from nodedoctor.triage.identity.paths import identities_from_paths
-from nodedoctor.triage.identity.processes import BusTable, GpuTable, ProcessTable, rank_communicators
+from nodedoctor.triage.identity.processes import (
+    AgentTable,
+    BusTable,
+    GpuTable,
+    ProcessTable,
+    rank_communicators,
+)
 from nodedoctor.triage.identity.world import RankLocation, is_one_node, world_size
 from nodedoctor.triage.model import LOCAL_RANK_LABEL, NOBODY, TASK_LABEL, Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
@@ -43,9 +49,10 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     }
     local_ranks = [who.local_rank for who in owners.values() if who.local_rank is not None]
     people = [location for stats in sources.values() for location in stats.locations]
+    people += AgentTable(events).people
     # without their hosts, which may be those of peers
     people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
-    one_node = is_one_node(people, world) and len(set(local_ranks)) == len(local_ranks)
+    one_node = is_one_node(people, world, events) and len(set(local_ranks)) == len(local_ranks)
 
     @cache
     def identify(source: str, who: Identity) -> Identity:
@@ -76,7 +83,9 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
     """The events of one run, with ranks by process id, GPU or list."""
     events = rank_communicators(events)
     events = join_exit_codes(join_full_gpus(join_ray_tasks(events)))
-    one_node = is_one_node((event.who for event in events), world_size(events))
+    agents = AgentTable(events)
+    people: list[Identity | RankLocation] = [*agents.people, *(event.who for event in events)]
+    one_node = is_one_node(people, world_size(events), events)
     processes, buses, gpus = ProcessTable(events), BusTable(events), GpuTable(events)
 
     def identify(event: Event[Any]) -> Identity:
@@ -85,6 +94,9 @@ def assign_by_events(events: Sequence[Event[Any]]) -> list[Event[Any]]:
             return who
         claims = {
             "its process id": processes.rank_of(who),
+            "its agent's list": agents.rank_of(event.place.source, who.local_rank)
+            if isinstance(what, ProcessExit)
+            else None,
             "its PCI bus": buses.rank_on(who.host, what.bus) if isinstance(what, XidReported) else None,
             "its local rank": who.local_rank if one_node and isinstance(what, ProcessExit) else None,
             "its GPU": gpus.rank_on(who) if one_node and isinstance(what, GpuFull) else None,

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nodedoctor.triage.identity.world import is_address, short_host
+from nodedoctor.triage.identity.world import RankLocation, is_address, short_host
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
-from nodedoctor.triage.patterns.progress import PidRoster
+from nodedoctor.triage.patterns.progress import AgentRanks, PidRoster
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 
 ANY, ADDRESS, NAME = "any place", "any address", "any name"
@@ -60,6 +60,28 @@ class ProcessTable:
         if len(sure) > 1 and all(self._ranks[pid, ANY] == {ranks[pid]} for pid in sure):
             for pid in ranks.keys() - set(sure):
                 self._add(pid, "", ranks[pid])
+
+
+class AgentTable:
+    """The ranks that torchelastic's agents give to the local ranks of their nodes."""
+
+    def __init__(self, events: Iterable[Event[Any]]) -> None:
+        self._lists: dict[str, set[tuple[int, ...]]] = {}
+        for event in events:
+            if isinstance(event.what, AgentRanks):
+                self._lists.setdefault(event.place.source, set()).add(event.what.ranks)
+
+    @property
+    def people(self) -> list[RankLocation]:
+        """Every rank with its local rank."""
+        lists = set().union(*self._lists.values())
+        return [RankLocation(rank, local) for ranks in lists for local, rank in enumerate(ranks)]
+
+    def rank_of(self, source: str, local_rank: int | None) -> int | None:
+        """The rank of a local rank of the only agent in a log, else None."""
+        lists = self._lists.get(source, set())
+        ranks = {ranks[local_rank] for ranks in lists if local_rank is not None and local_rank < len(ranks)}
+        return ranks.pop() if len(ranks) == 1 else None
 
 
 def rank_communicators(events: Sequence[Event[Any]]) -> list[Event[Any]]:

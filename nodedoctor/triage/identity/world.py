@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import WorldSize
@@ -29,12 +30,16 @@ def world_size(events: Sequence[Event[Any]]) -> int | None:
     return size if size > max((event.who.rank or 0 for event in events), default=0) else None
 
 
-def is_one_node(people: Iterable[Identity | RankLocation], world: int | None) -> bool:
+def is_one_node(
+    people: Iterable[Identity | RankLocation], world: int | None, events: Iterable[Event[Any]]
+) -> bool:
     """True when no line is of a second node: then local ranks are ranks.
 
-    A second node shows in its name, in a rank that differs from its local rank, and in a world that is larger
-    than a node, unless each of its ranks is a local rank, too.
+    A second node shows in what the job was started with, in its name, in a rank that differs from its local
+    rank, and in a world that is larger than a node, unless each of its ranks is a local rank, too.
     """
+    if any(event.what is Mark.SEVERAL_NODES for event in events):
+        return False
     people = list(people)
     hosts = {short_host(who.host) for who in people if who.host is not None}
     local_ranks = {who.local_rank for who in people if who.local_rank is not None}

@@ -74,6 +74,9 @@ SIDE_FACTS = (
     Mark.OF_GPU,
     ras.HangFolder,
     Mark.RANK_OF_PID,
+    Mark.STORE_LOST,
+    Mark.SEVERAL_NODES,
+    progress.AgentRanks,
     progress.WorldSize,
     progress.SettingMentioned,
     Mark.RESOURCE_TRACKER_WARNING,
@@ -209,7 +212,7 @@ class EventReader:
             return True
         if all(event.kind in SIDE_FACTS for event in events):
             yield from events
-            return False
+            return any(event.what is Mark.STORE_LOST for event in events)
         works = all(event.kind in LIVENESS for event in events)
         if count is not None and works and parse_bar(line.text) is None:  # no bar of that work
             self._counters.read(line, rank_in_words(line.who, _SAYS_RANK, line.text), *count)

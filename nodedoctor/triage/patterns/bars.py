@@ -10,6 +10,11 @@ BAR = re.compile(
     r"|(?:it)? \[(?:\d+:)?\d+:\d\d, +[\d.?]+ ?(?:\w{1,12}/s|s/\w{1,12})\b)"
 )
 """A bar, and one of unknown length: `620/? [3:12:18<00:00,`, `620it [3:12:18, 18.60s/it]`."""
+PERCENT = re.compile(
+    r"(?P<percent>\d{1,3})%\|(?:[█▉▊▋▌▍▎▏#\d ]{0,200}\|(?: *(?P<done>\d{1,12})/(?P<total>\d{1,12})\b)?"
+    r"|[█▉▊▋▌▍▎▏#][█▉▊▋▌▍▎▏#\d ]{0,200}$)"
+)
+"""A bar of tqdm without a time, as its `bar_format` may have it and as it is cut off in front of it."""
 RICH_BAR = re.compile(r"(?:━ |─ |╸ |╺ )(?P<done>\d{1,12})/(?P<total>\d{1,12})\b")
 """A bar of rich or of ultralytics, with the count behind it."""
 KERAS = re.compile(r"(?<![\d.])(?P<done>\d{1,12})/(?P<total>\d{1,12}) (?:━━|\[==|\[=>|\[>\.|\[\.\.\.)")
@@ -33,7 +38,7 @@ _MEASURE = re.compile(r"-?(?<!\d)\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
 _STEP = re.compile(r"^(\d{1,7}\|)\d{1,9}(?=\|Loss: )")
 """torchtune's title of a bar, `epoch|step|Loss: x` (recipes/full_finetune_distributed.py)."""
 _NAMES = {ETA: r"\g<name>eta/\g<total>", COLUMN: r"\g<name>"}
-BARS = (BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR)
+BARS = (BAR, RICH_BAR, KERAS, ETA, COLUMN, PAIR, PERCENT)
 """What `parse_bar` reads."""
 
 
@@ -45,7 +50,10 @@ def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
         if pair is not None:
             return "epoch, step", (float(pair["epoch"]), float(pair["done"]))
         plain = ETA.match(text) or COLUMN.match(text)
-        return (plain.expand(_NAMES[plain.re]), (float(plain["done"]),)) if plain is not None else None
+        if plain is not None:
+            return plain.expand(_NAMES[plain.re]), (float(plain["done"]),)
+        percent = PERCENT.search(text)
+        return _percent_of(text, percent) if percent is not None else None
     title = _PERCENT.sub("", text[: match.start()]).rstrip("━─╸╺ ").strip()
     title = "" if _DRAWING.fullmatch(title) else _STEP.sub(r"\1", title)
     row = _ROW.match(title)
@@ -54,3 +62,9 @@ def parse_bar(text: str) -> tuple[str, tuple[float, ...]] | None:
         name = _VALUE.sub("0", title[row.end() :])
         return f"{name[-60:]}/{row['total']}/{total}", (float(row["done"]), done)
     return f"{_MEASURE.sub('0', title)[-60:]}/{total}", (done,)
+
+
+def _percent_of(text: str, match: re.Match[str]) -> tuple[str, tuple[float, ...]]:
+    """How far a bar without a time is: its count, else its percentage."""
+    title = _MEASURE.sub("0", text[: match.start()].strip())[-60:]
+    return f"{title}/{match['total'] or 100}", (float(match["done"] or match["percent"]),)

@@ -90,7 +90,7 @@ _gpu_full
     |\bCuda failure 2\b|Test CUDA failure \w{1,40}\.\w{1,4}:\d{1,6} 'out of memory
     |\b(?:CU|cu|HIP|hip|ROC)[A-Za-z]{2,9}_(?:STATUS_)?ALLOC_FAILED
     |Failed to CUDA (?:calloc|malloc|host alloc)|CUDA_ERROR_OUT_OF_MEMORY
-    |RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate)|.{0,60}Ran out of memory)
+    |RESOURCE_EXHAUSTED: (?:Out of memory|.{0,60}(?:Attempting to (?:reserve|allocate)|Ran out of memory))
     |Ran out of memory in memory space (?:hbm|HBM)|cudaErrorMemoryAllocation
     |[Cc][Uu][Dd][Aa] (?:driver error|(?:call )?failed with error \d+):? ?out of memory)
 # torch, c10/cuda/CUDACachingAllocator.cpp

@@ -31,8 +31,9 @@ _ALL = re.compile(
     r"|\b(?:SUCCEEDED|[Ss]ucceeded) (?:on|at|after|in) (?:the )?(?:\w+ )?(?:try|tries|attempts?|retry)\b"
     r"|^Number of trials: (\d{1,6})(?:/\1)? \(\1 TERMINATED\)"  # Ray Tune
     r"|^Trial status: \d{1,6} TERMINATED\s*$"
+    r"|\bworker group successfully finished\b"  # torchelastic's agent
 )
-"""The same of scripts that run several programs, or one until it works."""
+"""The same of launchers, and of scripts that run several programs, or one until it works."""
 _NOT_YET = r"(?!.{0,20}(?:[EeÉé]po[cq]|etapa|step|轮|エポック|에폭|эпох))"
 _OTHER_LANGUAGES = tuple(
     re.compile(f"(?:{words}){_NOT_YET}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_WORLD, TASK_LABEL, Event, Identity, Line
+from nodedoctor.triage.model import LARGEST_WORLD, TASK_LABEL, CollectiveCall, Event, Identity, Line
 from nodedoctor.triage.patterns.log_pattern import ranks_in
 from nodedoctor.triage.patterns.rows import read_rows
 from nodedoctor.triage.patterns.store import BarrierMissed, StoreWait
@@ -30,6 +30,10 @@ def _missing_below(match: re.Match[str]) -> BarrierMissed | None:
     ready = ranks_in(match["ready"])
     missing = sorted(set(range(max(ready, default=0))) - set(ready))
     return BarrierMissed(tuple(missing), _OF_HOROVOD, passing=True) if missing else None
+
+
+def _tokens_awaited(_: re.Match[str]) -> TimedOut:
+    return TimedOut(CollectiveCall(op="DeepEP's exchange of tokens"), fresh=True)
 
 
 SIGNS = read_rows(
@@ -92,6 +96,9 @@ WatchdogStuck  of_server
 # accelerate, where it compares what is passed to a collective (utils/operations.py)
 CollectiveShape
     ^\s*(?:- )?Process (?P<rank>\d{1,6}): (?P<shape>\[[\d, ]{0,120}\])$
+# deepseek-ai/DeepEP (csrc): tokens of another rank did not come; the rank is one within its group
+_tokens_awaited
+    \bDeepEP\b.{0,60}?\b(?:recv )?timeout\b(?:.{0,60}?\brank(?: =|:)? (?P<grank>\d{1,6}))?
 # CANN's list of error codes: a notification of a peer did not come in time
 TimedOut  fresh
     \bEI0002\b|wait execution of the Notify register times out|hccl fftsplus task timeout
@@ -106,7 +113,7 @@ CollectiveFailed
     \bEI0009\b.*?(?P<reason>Transport init error.{0,200})
 """,
     StoreWait, BarrierMissed, ProcessAborting, TimedOut, CollectiveFailed, WatchdogStuck, CollectiveShape,
-    _missing_below,
+    _missing_below, _tokens_awaited,
 )  # fmt: skip
 
 

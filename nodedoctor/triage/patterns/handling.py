@@ -32,7 +32,8 @@ retry
 retried
   {}; retrying in 5 s
     re-?trying\b|re-?try (?:in|after)\b
-    |will (?:be )?(?:re-?tr(?:y|ied)|try)\b|trying (?:again|another|the next|mirror|once more)\b
+    |will (?:be )?(?:re-?tr(?:y|ied)|try)\b
+    |trying (?:again|another|the next|mirror|once more|a smaller|\d{1,6})\b
     |(?:before (?:the )?)?next (?:attempt|try)\b|back(?:ing|ed) off\b|re-?tries (?:left|remaining)\b
 fallback
   {}; falling back to the CPU
@@ -40,7 +41,7 @@ fallback
     |(?:using|will use) (?:the )?(?:default\b|\S{1,80}(?: \S{1,80}){0,3} instead\b)
     |fall(?:s|ing|en)?[ -]?back\b|disabling\b|will be disabled\b
     |(?:using|will use) (?:an? |the )?(?:cached|old|previous|last|local)\b
-    |(?:reducing|halving|lowering) (?:the )?(?:batch|micro)
+    |(?:reduc|halv|lower|decreas|shrink)(?:ed|ing) (?:the )?(?:train )?(?:batch|micro)
 skipped
   Skipping sample 17 because of {}
     skipping\b|will be skipped\b|skipped (?:\w{1,30} ){0,4}(?:due|because|since|as|for|after)\b

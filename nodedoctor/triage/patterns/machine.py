@@ -225,6 +225,9 @@ NodeLost
 # Kubernetes (pkg/controller/nodelifecycle)
 NodeLost
     \b[Nn]ode (?P<host>[\w.-]+) (?:status is now: NodeNotReady|which was running pod \S+ is unresponsive)
+# the same of its pods, which are not nodes
+NodeLost
+    \bNodeNotReady\b.{0,120}\bNode is not ready\b
 # ssh's client, of launchers that start the ranks of a node through it
 NodeLost
     ^(?:[\w.-]+: )?Timeout, server (?P<host>[\w.-]+) not responding\.

@@ -91,6 +91,14 @@ _make_communicator
 no-interface  personal
   NCCL found no network interface that NCCL_SOCKET_IFNAME allows
     [Nn]o (?:socket )?interface found|connecting to address .{0,80}\bfamily \d{1,6} is neither AF_INET
+# NVSHMEM (modules/bootstrap/uid/bootstrap_uid.cpp)
+nvshmem-no-interface  personal
+  NVSHMEM found no network interface that NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME allows
+    \bbootstrap_net_init:\d+: No socket interface found
+# NCCL (misc/socket.cc), where the other side introduces itself in another way
+stranger-answered  quoted
+  something else than this job's NCCL answered on its port: another job, program or version of NCCL
+    \bsocketFinalize(?:Accept|Connect): wrong (?:type|magic) \S+ != \S+
 connect-failed  quoted
   NCCL could not connect to a peer's address
     (?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect
@@ -121,6 +129,12 @@ ib-completion-error  quoted
     |Got completion (?:from peer \S+ )?with (?:error|status)[ =](?:(?!(?:4|5|10|12|13)\b)\d+
     |IBV_WC_(?!WR_FLUSH|LOC_PROT|REM_ACCESS|R(?:NR_R)?ETRY_EXC)\w+)
     |(?:Remote (?:operation|invalid request)|Local (?:length|QP operation)) (?:error )?on \w+:\d+/(?:IB|RoCE)
+# NVSHMEM (host/transport/transport.cpp, host/topo/topo.cpp)
+nvshmem-no-transport  quoted  personal
+  NVSHMEM could not connect the GPUs: no InfiniBand transport and no peer access works between them
+    \bnvshmemi_transport_init:\d+: Unable to initialize any transports
+    |\[GPU \d+\] Peer GPU \d+ is not accessible
+    |^\W*(?:transport create connect failed|connect EPS failed)
 ib-event  of_node
   the InfiniBand adapter reported a fault
     NET/IB ?: .*(?:async fatal event|Got async event|port error)
@@ -182,6 +196,7 @@ p2p-broken  of_node
 declared-mismatch
   a comparison shows that the ranks do different things
     Mismatched collective detected|DistributedOperationException
+    |collective mismatch error,? local size \d+ remote
 # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
 [user_code_exception]
 nccl-no-algorithm  quoted  personal  owner=CONFIG

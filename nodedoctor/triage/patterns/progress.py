@@ -86,6 +86,13 @@ class SettingMentioned:
 
 
 @record
+class AgentRanks:
+    """The ranks that an agent of torchelastic gives to its local ranks."""
+
+    ranks: tuple[int, ...]
+
+
+@record
 class PidRoster:
     """A printed list of process ids: in rank order, if what else is known agrees."""
 
@@ -257,6 +264,15 @@ RESOURCE_TRACKER_WARNING
 _world_size
     (?:world[_ ]?size|WORLD_SIZE|world)['"]?\s*[=:]+\s*(?P<n>\d{1,5})\b|\bsize: (?P<n2>\d+), global rank
     |nranks (?P<n3>\d+)|(?:^|[(\[] ?|[Gg]lobal[ _])[Rr]ank[ :=]{1,2}\d{1,6} ?(?:/|of) ?(?P<n4>\d{1,6})\b
+# options, settings and variables of torchrun, accelerate, Slurm and others
+SEVERAL_NODES
+    (?<![\w.])-{0,2}(?:(?:nnodes|NNODES|num_nodes|num_machines|SLURM_JOB_NUM_NODES|SLURM_NNODES|min_nodes
+    |group_world_size)['"]?\s{0,9}[:= ]\s{0,3}['"]?(?:[2-9]|[1-9]\d{1,4})
+    |(?:node_rank|node-rank|NODE_RANK|machine_rank|group_rank)['"]?\s{0,9}[:= ]\s{0,3}['"]?[1-9]\d{0,4})
+    (?![\w.])
+# torch/distributed/elastic/agent/server/api.py
+AgentRanks
+    ^\W*global_ranks=\[(?P<ranks>\d[\d, ]{0,9999})\]$
 # modules, classes and variables of frameworks
 _setting_mentioned
     (?P<vllm>\bvllm[./_]|\bvLLM\b|\bVllmWorker|EngineCore)|(?P<sglang>\bsglang\b|SGLang)
@@ -277,7 +293,10 @@ SettingMentioned  name=multimodal
     vision_tower|vision tower|pixel_values|[Gg]emma-?[34]|-VL\b|image[_ ]token|multi-?modal
 RANK_OF_PID
     \brank=(?P<rank>\d+)\b
+# ray/train, of its worker group
+RANK_OF_PID
+    \bip=(?P<host>[\w.:-]{1,64}), pid=(?P<pid>\d+)\) world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)\b
 """,
-    SettingMentioned,
+    AgentRanks, SettingMentioned,
     _world_size, _setting_mentioned,
 )  # fmt: skip

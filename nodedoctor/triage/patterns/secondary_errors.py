@@ -34,6 +34,7 @@ _ECHO_WORDS = re.compile(
     r"|\bother (?:ranks?|process(?:es)?|workers?|nodes?)\b.{0,40}"
     r"\b(?:did(?:n't| not)|ha(?:ve|s)(?:n't| not)|failed|died)\b"
     r"|Barrier timed out|heartbeat timeout|RPC call to \w+ timed out"
+    r"|\bDeepEP error: (?:CPU recv )?timeout"
     r"|OPS function error: Hccl|NPU (?:function )?error.*error code is (?:107020|507048)"
     r"|ACL stream synchronize failed"
     r"|subprocesses has abruptly died"
@@ -47,6 +48,7 @@ _MISTAKES = frozenset((
 _END_WORDS = re.compile(r"\b(?:died|exited|aborted|killed by|[Tt]imed out|shut down|closed by|reset by)\b")
 _OWN = re.compile(
     r"HTTPSConnectionPool\(host='(?!localhost|127\.|0\.0\.0\.0)|Ran out of input|has not been initialized"
+    r"|\bserver can(?:'t|not) be reached at http"  # trl/extras/vllm_client.py
 )
 """No echo of a process that ended: a server outside of the job, a file that is empty, a call too early."""
 _STARTED = re.compile(

@@ -236,10 +236,18 @@ ClientsMissing
 _unjoined_ranks
     Timed out initializing process group in store based barrier on rank:? (?P<rank>\d+), .{1,200}?
     \(world_size=(?P<all>\d+), (?:worker_count|num_workers_joined)=(?P<came>\d+)
+# torch, c10d/TCPStore.cpp, Utils.hpp and ProcessGroupNCCL.cpp, of the connection to the store's server
+STORE_LOST
+    \b(?:recv\w{1,20}|send\w{1,20}) failed on SocketImpl\(|[Ff]ailed to recv, got 0 bytes
+    |\bFailed to check the "should dump" flag on TCPStore
 # torch's store and gloo's own, rendezvous/*_store.cc
 StoreWait
     wait timeout after \d+ ?ms|\bWait timeout for key\(s\):[ ]
 [network_socket_interface]
+# Open MPI (help-oob-tcp.txt, help-mpi-btl-tcp.txt)
+mpi-unreachable
+  Open MPI could not connect to another process: a firewall, or an address of another network
+    process or daemon was unable to complete a TCP connection|Open MPI failed to TCP connect to a peer
 # gloo, transport/tcp/device.cc
 interface-missing  personal
   the network interface that gloo is set to use does not exist here

@@ -114,6 +114,8 @@ _NONE = re.compile(
 _NCCL_INFO = re.compile(r"\bNCCL INFO\b(?!.*\bclosed by localRank)")
 """NCCL goes on after these lines, except after the one about a local process that went away."""
 
+_FRAME = re.compile(r"\bframe #\d{1,4}: ")
+"""A frame of a stack in C++, whose functions have such words in their names (c10/util/Backtrace.cpp)."""
 _EXIT_WARNING = re.compile(r"\b(?:[Ee]xiting|[Aa]borting|[Qq]uitting)\b\W*$")
 """How a program warns that it ends."""
 _REQUESTED = re.compile(
@@ -136,6 +138,7 @@ def unclassified_error(line: Line) -> UnclassifiedError | None:
         or (line.level == "W" and not leaves)
         or _NONE.search(line.text)
         or _NCCL_INFO.search(line.text)
+        or _FRAME.search(line.text)
         or _REQUESTED.search(line.text)
         or PASSING.search(line.text)
     ):

@@ -177,7 +177,8 @@ _async_error
     ^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?
     nccl hit async error:? *(?P<why>.*)
 ProcessAborting  reason=its own watchdog takes the process down
-    ^(?:\[Rank (?P<grank>\d+)\] )?.*taking the entire process down
+    ^(?:\[Rank (?P<grank>\d+)\] )?.*(?:taking the entire process down
+    |\bSome NCCL operations have failed or timed out)
 _timed_out
     (?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?
     (?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()

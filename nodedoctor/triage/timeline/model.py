@@ -19,7 +19,13 @@ from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.not_a_log import ProcessState
-from nodedoctor.triage.patterns.progress import PidRoster, SettingMentioned, TrainingStep, WorldSize
+from nodedoctor.triage.patterns.progress import (
+    AgentRanks,
+    PidRoster,
+    SettingMentioned,
+    TrainingStep,
+    WorldSize,
+)
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
@@ -39,9 +45,10 @@ W = TypeVar("W")
 QUIET = (
     *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
     PeersTerminated, MemoryUser, DesyncJoined, DumpRequested, ProcessState, UnclassifiedError,
-    TrainingActivity, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
+    TrainingActivity, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
     Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
+    Mark.STORE_LOST, Mark.SEVERAL_NODES,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RANK_OF_PID, Mark.SET_UP, Mark.ACTOR_PID,
     Mark.COMMUNICATOR_DESTROYED, Mark.NOT_A_LOG, Mark.OUTPUT_CONTINUED, Mark.SURVIVED_ERROR,
     Mark.RECOVERED_FROM_ERROR, Mark.RETRY_STARTED, Mark.OF_GPU, Mark.RAS_PROCESS, Mark.RAS_RUNNING,

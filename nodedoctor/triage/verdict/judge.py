@@ -36,6 +36,7 @@ from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.undetermined import (
+    describe_lost_store,
     open_question,
     ranks_in_traceback,
     stopped_processes,
@@ -107,13 +108,15 @@ def _other_causes(weighed: Sequence[WeighedCandidate]) -> list[WeighedCandidate]
 
 def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     """The verdict without trouble: healthy on a sign of life, else undetermined."""
-    stops = timeline.of_kind(CancelledByUser)
     done = timeline.marked(Mark.JOB_FINISHED)
+    stops = [event for event in timeline.of_kind(CancelledByUser) if not _was_done_before(event, done)]
     running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
     unfinished_bar = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else _unfinished_bar(timeline)
     activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
-    alive = (timeline.alive or calm or bool(activities or teardowns)) and not unfinished_bar
+    lost_store = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else describe_lost_store(timeline)
+    alive = timeline.alive or calm or bool(activities or teardowns)
+    alive = alive and not unfinished_bar and not lost_store
     only_dumps = calm and not (stops or done or running or timeline.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -121,6 +124,8 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure: the job came to its end"
     elif unfinished_bar:
         headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
+    elif lost_store:
+        headline = lost_store
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif calm and not timeline.steps:
@@ -144,8 +149,11 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure in what was read: NCCL's communicators were taken down in order"
     elif timeline.marked(Mark.SET_UP):
         headline = "the log ends while the job is set up, and no line says why"
+    elif steps := [event for event in timeline.of_kind(TrainingStep) if not event.what.answers]:
+        headline = _describe_count(steps[-1].what)
     else:
         headline = "nothing was read that shows a failure or progress"
+    store_events = timeline.marked(Mark.STORE_LOST)[:EVIDENCE] if lost_store else []
     outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
     if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
@@ -157,10 +165,32 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         "none" if alive else "undetermined",
         "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
-        evidence=_pick_evidence((*stops[-1:], *done[-1:], *timeline.of_kind(TrainingStep)[-1:])),
+        evidence=_pick_evidence(
+            (*stops[-1:], *done[-1:], *store_events, *timeline.of_kind(TrainingStep)[-1:])
+        ),
         incidents=timeline.incidents,
         coverage=coverage,
     )
+
+
+def _was_done_before(stop: Event[Any], done: Sequence[Event[Mark]]) -> bool:
+    """True for a stop of a job that had said before that its training was done."""
+    return any(
+        "rain" in event.text
+        and event.place.source == stop.place.source
+        and event.place.offset < stop.place.offset
+        for event in done
+    )
+
+
+def _describe_count(step: TrainingStep) -> str:
+    """What a counter shows that was seen once, or did not move."""
+    value = f"{step.last[-1]:g}"
+    if step.is_full:
+        return (
+            f"a progress bar came to its end ({value} of {step.length}), and no line says whether the job did"
+        )
+    return f"a counter was seen at {value}, and nothing shows whether the job went on"
 
 
 def _unfinished_bar(timeline: Timeline) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from textwrap import shorten
+from typing import Any
 
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks, rank_ranges
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Identity
+from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import SIGTERM, ProcessExit
+from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import NcclError
+from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone, StoreWait
@@ -60,7 +63,9 @@ def open_question(timeline: Timeline) -> str:
             _describe_first_end(timeline)
             or _describe_lost_peer(timeline)
             or _describe_traceback(timeline)
+            or _describe_watchdog(timeline)
             or _describe_sigterm(timeline)
+            or ("" if timeline.trouble else describe_lost_store(timeline))
             or _describe_first_error(timeline)
         )
     same = [wait.who for wait in timeline.waits if wait.work.signature[:2] == first.work.signature[:2]]
@@ -105,6 +110,41 @@ def _describe_lost_peer(timeline: Timeline) -> str:
     ends = [event for event in timeline.of_kind(ProcessExit) if is_during_abort(timeline, event)]
     crash = "; the crash behind it is part of the abort" if ends else ""
     return f"{who} lost a peer (ncclRemoteError) and aborted: another log shows the first exit{crash}"
+
+
+def _describe_watchdog(timeline: Timeline) -> str:
+    """What a watchdog or a library did, where nothing else is in the logs."""
+    stuck, aborting = timeline.of_kind(WatchdogStuck), timeline.of_kind(ProcessAborting)
+    own = (WatchdogStuck, ProcessAborting, ProcessExit)
+    if not (stuck or aborting) or any(event.kind not in own for event in timeline.trouble):
+        return ""
+    who = describe_identities(event.who for event in (*stuck, *aborting)) or "a process"
+    reasons = [event.what.reason for event in aborting if "atchdog" not in event.what.reason]
+    if reasons and not stuck:
+        return f"{reasons[0]}; what ended first is not in these logs"
+    if stuck:
+        long = f" for {stuck[0].what.seconds_stuck} s" if stuck[0].what.seconds_stuck else ""
+        return (
+            f"the watchdog of {who} was stuck{long} in a call of CUDA or NCCL, or waited for a thread"
+            " that holds Python's lock"
+        )
+    return (
+        f"the watchdog of {who} gave up on a collective that had failed or timed out; the line that names"
+        " it is not in these logs"
+    )
+
+
+def describe_lost_store(timeline: Timeline) -> str:
+    """Who lost torch's store, where no bar shows that all was done then."""
+    store_events = timeline.marked(Mark.STORE_LOST)
+    steps = timeline.of_kind(TrainingStep)
+    if not store_events or (steps and steps[-1].what.is_full):
+        return ""
+    who = describe_identities(event.who for event in store_events) or "a process"
+    return (
+        f"{who} lost the rendezvous store: the process that holds it, rank 0 or torchrun's agent, had ended,"
+        " and no line says why"
+    )
 
 
 def _describe_sigterm(timeline: Timeline) -> str:
@@ -172,7 +212,9 @@ def _describe_first_error(timeline: Timeline) -> str:
     readable = [event for event in errors if any(map(str.isalpha, event.text))]
     errors = [event for event in readable if not shows_who_failed(event)] or readable
     first = min(
-        errors, key=lambda event: (isinstance(event.what, ProcessExit), timeline.moment(event)), default=None
+        errors,
+        key=lambda event: (isinstance(event.what, ProcessExit), not _hints(event), timeline.moment(event)),
+        default=None,
     )
     quote = shorten(first.text, QUOTE_LENGTH, placeholder=" ...") if first is not None else ""
     if not timeline.trouble:
@@ -182,6 +224,11 @@ def _describe_first_error(timeline: Timeline) -> str:
         return f"a line of an error was read, and nothing that shows whether the job failed of it: {quote}"
     begin = f"; it begins with: {quote}" if quote else ""
     return f"the job failed, and what was read does not say why{begin}"
+
+
+def _hints(event: Event[Any]) -> bool:
+    """True for a line that suggests a cause, which an exception only repeats."""
+    return isinstance(event.what, Symptom) and not event.what.decisive
 
 
 def _describe_first_end(timeline: Timeline) -> str:

@@ -231,3 +231,73 @@ def test_what_is_indented_behind_a_name_in_the_basic_format_is_read(tmp_path: Pa
     plain = said(tmp_path, table)
     assert plain == [3]
     assert said(tmp_path, "".join(f"INFO:root:{line}\n" for line in table.splitlines())) == plain
+
+
+AGENT = "I1121 11:02:00.120000 771 torch/distributed/elastic/agent/server/api.py:525]"
+
+
+def of_agent(*ranks: int) -> str:
+    """What an agent of torchelastic prints when its node has met the others."""
+    lists = f"{AGENT}   local_ranks={[*range(len(ranks))]}\n{AGENT}   global_ranks={[*ranks]}\n"
+    return f"{AGENT} [default] Rendezvous complete for workers. Result:\n{lists}"
+
+
+@pytest.mark.parametrize("per_node", [1, 2, 4, 8])
+@pytest.mark.parametrize("node", [0, 1, 3])
+def test_an_agent_tells_the_ranks_of_its_local_ranks(node: int, per_node: int, tmp_path: Path) -> None:
+    ranks = range(node * per_node, (node + 1) * per_node)
+    killed = f"{AGENT} failed (exitcode: -9) local_rank: {{}} (pid: 803) of binary: python\n"
+    for local, rank in enumerate(ranks):
+        assert said(tmp_path, of_agent(*ranks) + killed.format(local)) == [rank]
+
+
+@pytest.mark.parametrize("local", [0, 1])
+def test_the_agents_of_two_nodes_in_one_log_leave_a_local_rank_open(local: int, tmp_path: Path) -> None:
+    killed = f"{AGENT} failed (exitcode: -9) local_rank: {local} (pid: 803) of binary: python\n"
+    assert said(tmp_path, of_agent(0, 1) + of_agent(2, 3) + killed) == [None]
+
+
+SEVERAL = (
+    "+ torchrun --nnodes=2 --nproc_per_node=4 train.py",
+    "+ torchrun --nnodes 4 --nproc_per_node=4 train.py",
+    "+ torchrun --node_rank=1 --nproc_per_node=4 train.py",
+    "NODE_RANK=3",
+    "SLURM_JOB_NUM_NODES=2",
+    "declare -x SLURM_NNODES=16",
+    "Launching training on 2 machines, machine_rank: 1",
+    "  num_machines: 2",
+    "  min_nodes        : 2",
+    "   group_world_size=2",
+)
+ONE = (
+    "+ torchrun --nnodes=1 --nproc_per_node=4 train.py",
+    "NODE_RANK=0",
+    "SLURM_NNODES=1",
+    "  num_machines: 1",
+    "",
+)
+KILLED = (
+    "E1121 11:02:18.120000 771 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9)"
+)
+
+
+@pytest.mark.parametrize("started", [*SEVERAL, *ONE])
+def test_a_local_rank_is_a_rank_only_where_one_node_was_started(started: str, tmp_path: Path) -> None:
+    killed = f"{KILLED} local_rank: 3 (pid: 803) of binary: python\n"
+    assert said(tmp_path, f"{started}\n{steps(1, 9)}{killed}") == [3 if started in ONE else None]
+
+
+@pytest.mark.parametrize("rank", [0, 5])
+def test_the_list_of_ray_train_names_the_rank_of_a_process(rank: int, tmp_path: Path) -> None:
+    listed = "".join(
+        f"(TorchTrainer pid=11, ip=10.0.0.5) - (node_id=a{n}, ip=10.0.0.{5 + n // 4}, pid={2200 + n})"
+        f" world_rank={n}, local_rank={n % 4}, node_rank={n // 4}\n"
+        for n in range(8)
+    )
+    failed = (
+        "Traceback (most recent call last):\n"
+        "ray.exceptions.RayTaskError(ValueError): ray::_RayTrainWorker__execute.get_next()"
+        f" (pid={2200 + rank}, ip=10.0.0.{5 + rank // 4}, actor_id=12, repr=<RayTrainWorker at 0x7f>)\n"
+        '  File "/job/fit.py", line 20, in fit\n    raise ValueError("no label")\nValueError: no label\n'
+    )
+    assert said(tmp_path, listed + failed) == [rank]

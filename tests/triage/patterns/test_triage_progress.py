@@ -226,3 +226,33 @@ def test_a_line_that_saves_counts_as_well(tmp_path: Path) -> None:
     assert judged(tmp_path, epochs).verdict.outcome == "clean"
     loads = "Loading checkpoint shards:  {done}%|###  | {done}/99 [00:{done}<00:01,  3.05it/s]\n"
     assert judged(tmp_path, "".join(loads.format(done=n) for n in range(10, 50))).verdict.outcome != "clean"
+
+
+UNTIMED = {
+    "a count": "Reading: {percent}%|{drawn}| {done}/20",
+    "a percentage": "Reading: {percent}%|{drawn}|",
+    "an old terminal": "{percent:3}%|{ascii}| {done}/20",
+}
+
+
+def untimed(form: str, done: int) -> str:
+    """A bar of tqdm without a time."""
+    drawn = "█" * (done // 2) + " " * (10 - done // 2)
+    line = UNTIMED[form].format(percent=5 * done, drawn=drawn, ascii=drawn.replace("█", "#"), done=done)
+    return line + "\n"
+
+
+@pytest.mark.parametrize("form", UNTIMED)
+def test_a_bar_without_a_time_counts(form: str, tmp_path: Path) -> None:
+    rising = "".join(untimed(form, done) for done in (2, 6, 10, 16))
+    assert judged(tmp_path, rising).verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize("form", UNTIMED)
+@pytest.mark.parametrize("done", [8, 20])
+def test_a_bar_that_is_seen_once_is_told_and_proves_nothing(form: str, done: int, tmp_path: Path) -> None:
+    for text in (untimed(form, done), untimed(form, done) * 3):
+        verdict = judged(tmp_path, text).verdict
+        assert verdict.outcome == "undetermined" and "nothing was read" not in verdict.headline
+        assert ("came to its end" in verdict.headline) == (done == 20)
+        assert verdict.evidence

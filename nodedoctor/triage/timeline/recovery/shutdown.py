@@ -75,15 +75,18 @@ def drop_helper_teardown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     """The events without the ends of helpers and threads of a process that was done.
 
     Writers of logs and loaders of data are taken down with their program, in no order. That it was done the
-    process itself says, behind them; for a thread that found things closed a full bar is enough: a helper may
-    end before the next bar begins, and its process with it. Only where there is no other trouble.
+    process itself says, behind them; for a thread that found things closed a full bar is enough, or that its
+    process says so in front of it: a helper may end before the next bar begins, and its process with it. Only
+    where there is no other trouble.
     """
     helpers = {e.place for e in events if isinstance(e.what, ProcessExit) and e.what.helper}
     trouble = [event for event in events if _is_trouble(event)]
     threads = {event.place for event in trouble if _is_thread_end(event)}
     if not trouble or not all(e.place in threads or _is_helper_end(e, helpers) for e in trouble):
         return events
-    done = _reported_done(events, trouble) or (not helpers and _bar_is_full(events, trouble[0]))
+    done = _reported_done(events, trouble)
+    if not helpers:
+        done = done or _bar_is_full(events, trouble[0]) or _finished(events, trouble)
     return [event for event in events if not _is_trouble(event)] if done else events
 
 
@@ -108,6 +111,12 @@ def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
     before = takewhile(lambda event: event is not end, events)
     moved = [event for event in before if isinstance(event.what, TrainingStep) and event.what.rises]
     return bool(moved) and max(moved, key=lambda event: event.place.offset).what.is_full
+
+
+def _finished(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
+    """True where each process with trouble in a thread reports that its training is done."""
+    done = {event.who for event in events if event.what is Mark.JOB_FINISHED and "rain" in event.text}
+    return all(event.who in done for event in aside)
 
 
 def _reported_done(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from nodedoctor.triage.marks import Kind, Mark, kind_of
 from nodedoctor.triage.model import Event
+from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -53,7 +54,7 @@ def drop_before_the_end(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
-    """Without exceptions before a run's report of success, where no process failed.
+    """Without a process's own errors before a run's report of success, where no process failed.
 
     A rank that had an error and never said that it was done keeps it.
     """
@@ -64,9 +65,14 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     raised = {
         event.place
         for event in events[:end]
-        if (isinstance(event.what, ExceptionRaised) or event.manner == "retold") and event.who.rank in done
+        if (_is_own_error(event.what) or event.manner == "retold") and event.who.rank in done
     }
     return [event for event in events if event.place not in raised or event.kind in QUIET]
+
+
+def _is_own_error(what: object) -> bool:
+    """True for an error of the process that prints it, which may go on after it."""
+    return isinstance(what, (ExceptionRaised, GpuFull)) or (isinstance(what, Symptom) and what.personal)
 
 
 def _reports_success(event: Event[Any]) -> bool:

@@ -47,6 +47,7 @@ _GROUND: dict[Cause, Ground] = {
 _CONSEQUENCES = {
     "cannot-map": {"open-files"},
     "cannot-listen": {"port-in-use"},
+    "no-interface": {"nvshmem-no-interface"},
     "disk-full": {"dev-shm"},
     "fabric-in-progress": {"fabric-of-host"},
     "fabric-not-ready": {"fabric-of-host", "fabric-in-progress"},
@@ -63,10 +64,12 @@ _HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 _BY_NAME: dict[str, Ground] = {
     "host-not-found": "path",
     "connect-failed": "path",
+    "stranger-answered": "path",
     "no-route": "path",
     "store-unreachable": "path",
     "coordinator-unreachable": "path",
     "mesh-failed": "path",
+    "mpi-unreachable": "path",
     "name-unresolved": "path",
     "rendezvous-failed": "path",
     "agent-unheard": "path",
