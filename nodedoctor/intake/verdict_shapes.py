@@ -128,14 +128,15 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
     ),
     by_head(
         "START_",
-        r"START_(?:NODES|PORTS|LINKS|NODES_INFO|PM_INFO|CABLE_INFO|PM_DELTA|GENERAL_INFO_\w{1,20})"
+        r"START_(?:NODES|PORTS|LINKS|NODES_INFO|PM_INFO|CABLE_INFO|PM_DELTA|GENERAL_INFO_\w{1,20}"
+        r"|(?:ERRORS|WARNINGS)_[A-Z0-9_()]{2,60})"
         r"[ \t]{0,20}\n[^\n]{0,160}?[A-Za-z]\w{1,40},",
         "the tables of ibdiagnet",
         "ibdiagnet-csv",
         "sudo ibdiagnet (ibdiagnet2.db_csv)",
         "rdma",
         "ibdiagnet2.db_csv of MLNX_OFED 4 to 24 and UFM: sections between START_ and END_",
-        body=r"(?:START|END)_[A-Z0-9_]{2,60}\s*$|[^,\n]{1,200},",
+        body=r"(?:START|END)_[A-Z0-9_()]{2,60}\s*$|[^,\n]{1,200},",
         joins=True,
     ),
     by_head(

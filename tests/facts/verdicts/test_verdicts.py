@@ -26,6 +26,7 @@ from recorded import alarms, replay
 from nodedoctor.facts.measured.deep_tools import DcgmDiag
 from nodedoctor.facts.verdicts.verdicts import READERS, OtherTools
 from nodedoctor.intake.split import split
+from nodedoctor.knowledge.infiniband import Counter, counters
 from nodedoctor.model import Observation, Unseen
 
 
@@ -217,6 +218,66 @@ def test_ibdiagnets_tables_name_the_ports_that_went_down_most_and_alarm_nobody(
     if most:
         assert "gpu-07 mlx5_0 port " in told[0][2] and f" {most} time" in told[0][2]
     assert told[-1][2].startswith(f"2 nodes, {len(downs)} port")
+
+
+PORT = "0xa088c20300d4e5f0,0xa088c20300d4e5f0,1"
+
+
+def table(name: str, header: str, *rows: str) -> str:
+    return "\n".join([f"START_{name}", header, *rows, f"END_{name}", "", ""])
+
+
+@given(
+    st.sampled_from([row for row in counters() if row.folder == "counters"]),
+    st.sampled_from(["{}", "{}Ext", "{}Counter", "{}CounterExt"]),
+    st.integers(0, 5000),
+)
+def test_a_counter_that_grew_while_ibdiagnet_ran_is_judged_as_on_a_node(row: Counter, form: str, count: int):
+    name = form.format("".join(part.capitalize() for part in row.counter.split("_")))
+    told = said(
+        "ibdiagnet-csv", DB_CSV + table("PM_DELTA", f"NodeGUID,PortGUID,PortNumber,{name}", f"{PORT},{count}")
+    )
+    judged = row.limit is not None and row.counter != "symbol_error"
+    may = 0 if row.limit_unit == "growth" else (row.ibqueryerrors or 0) - 1
+    warned = [words for result, _, words in told if result == "warn"]
+    assert warned == (
+        [f"{row.counter} rose by {count} at gpu-07 mlx5_0 port 1 while it ran"]
+        if judged and count > may
+        else []
+    )
+
+
+GREW = "WARNINGS_PORTS_COUNTERS_DIFFERENCE_CHECK_(DURING_RUN)"
+EVENT = "Scope,NodeGUID,PortGUID,PortNumber,EventName,Summary"
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "summary", "result"),
+    [
+        ("ERRORS_LINKS_CHECK", "LINK_WRONG_SPEED", "unexpected speed", "warn"),
+        ("ERRORS_DUPLICATED_GUIDS_DETECTION", "NODE_DUPLICATED_GUID", "twice", "warn"),
+        ("WARNINGS_SYMBOL_BER_CHECK", "BER_THRESHOLD_EXCEEDED", "1e-9 is above 1e-14", "warn"),
+        ("WARNINGS_SYMBOL_BER_CHECK", "BER_RS_FEC_EXCESSIVE_ERRORS", "many", "warn"),
+        ("WARNINGS_SYMBOL_BER_CHECK", "BER_NO_THRESHOLD_IS_SUPPORTED", "none", "note"),
+        ("WARNINGS_PCI_DEGRADATION_CHECK", "PCI_WIDTH_DOWNGRADE", "x8 of x16", "warn"),
+        (GREW, "PM_COUNTER_INCREASED", "link_downed_counter", "warn"),
+        (GREW, "PM_COUNTER_INCREASED", "port_xmit_wait", "note"),
+        ("WARNINGS_FW_CHECK", "NODE_WRONG_FW_VERSION", "28.1, the latest is 28.2", "note"),
+        ("WARNINGS_PHY_DB4_RETRIEVING", "TIMEOUT", "no answer", "note"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ports", [1, 3, 40])
+def test_what_ibdiagnet_says_of_ports_is_one_statement_that_names_them(
+    name: str, event: str, summary: str, result: str, ports: int
+):
+    rows = [f'PORT,0xa088c20300d4e5f0,0x0,{n},{event},"{summary}"' for n in range(1, ports + 1)]
+    (alone,) = split(table(name, EVENT, *rows)).pieces
+    assert alone.shape.probe == "ibdiagnet-csv"
+    ((found, _, words),) = [
+        one for one in said("ibdiagnet-csv", DB_CSV + table(name, EVENT, *rows)) if event in one[2]
+    ]
+    assert found == result
+    assert words.startswith(f"{event} at gpu-07 mlx5_0 port 1") and words.endswith(summary)
 
 
 def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():
