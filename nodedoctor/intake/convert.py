@@ -84,6 +84,29 @@ def units(pieces: Sequence[Piece]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+_GPU_LINKS = re.compile(
+    r"^[ \t]*gpuId (\d{1,3}):?[ \t]*\n((?:[ \t]*[UDX_](?: [UDX_]){0,63}[ \t]*\n?)+)", re.M
+)
+
+
+def link_states(pieces: Sequence[Piece]) -> str:
+    """`dcgmi nvlink --link-status` as `nvidia-smi nvlink -s` says it; speeds are not told."""
+    blocks = []
+    for piece in pieces:
+        found = list(_GPU_LINKS.finditer(piece.text))
+        blocks += [_links(gpu[1], gpu[2].split()) for gpu in found]
+        blocks += [] if found else [piece.text]
+    return "".join(blocks)
+
+
+def _links(gpu: str, states: Sequence[str]) -> str:
+    known = [(link, state) for link, state in enumerate(states) if state != "_"]
+    told = "".join(
+        f"\t Link {link}: {'<active>' if state == 'U' else '<inactive>'}\n" for link, state in known
+    )
+    return f"GPU {gpu}: (UUID: unknown)\n{told}"
+
+
 _DEVICE = re.compile(r"(?:-d|--device)[ =]?([\w.:/-]{1,80})")
 
 
@@ -128,6 +151,7 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
 
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "net": interfaces,
+    "nvidia-smi-nvlink": link_states,
     "ethtool": statistics,
     "services": units,
     "mlxlink": named_ports,

@@ -42,7 +42,7 @@ _PROMPT = re.compile(
 _TOOLS = re.compile(
     r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
     r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
-    r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
+    r"lspci|scontrol|sinfo|squeue|ray|ibqueryerrors|perfquery|lsmod|uname|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
 )
 _FULL_FRONT = re.compile(
     r".*(?:[|>\]):#*-]|\d\d:\d\d:\d\d\S*|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR|std(?:out|err)(?: F)?)|^\d+)\s*$"

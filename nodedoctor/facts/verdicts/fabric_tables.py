@@ -1,7 +1,8 @@
 """The tables of ibdiagnet: what it warns of, counters that grew while it ran, and what ports have counted.
 
 Format: ibdiagnet2.db_csv of MLNX_OFED 4 to 24 and UFM: `START_X`, a header, rows, `END_X`. Tables of errors
-and warnings: `ERRORS_STAGE` and `WARNINGS_STAGE` with Scope, NodeGUID, PortGUID, PortNumber, EventName, Summary.
+and warnings: `ERRORS_STAGE` and `WARNINGS_STAGE` with Scope, NodeGUID, PortGUID, PortNumber, EventName and
+Summary.
 Names of counters: PM_INFO and PM_DELTA, as in InfiniBand Architecture 1.6, chapter 16 (PortCounters).
 """
 

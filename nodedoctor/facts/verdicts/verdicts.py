@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from nodedoctor.declare.registry import fact
 from nodedoctor.facts.verdicts import (
     dcgm_health,
+    fabric_log,
     fabric_tables,
     inspector,
     kubernetes,
     mlxlink,
+    port_counters,
     reports,
     scans,
+    slurm_reasons,
 )
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.model import Observation, Unseen
@@ -29,6 +32,10 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     reports.NVRX: reports.nvrx,
     reports.NVCRE: reports.nvcre,
     fabric_tables.PROBE: fabric_tables.verdicts,
+    fabric_log.PROBE: fabric_log.verdicts,
+    port_counters.ERRORS: port_counters.fabric,
+    port_counters.COUNTERS: port_counters.port,
+    slurm_reasons.PROBE: slurm_reasons.verdicts,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""
