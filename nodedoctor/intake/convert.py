@@ -104,7 +104,7 @@ def _links(gpu: str, states: Sequence[str]) -> str:
     told = "".join(
         f"\t Link {link}: {'<active>' if state == 'U' else '<inactive>'}\n" for link, state in known
     )
-    return f"GPU {gpu}: (UUID: unknown)\n{told}"
+    return f"GPU {gpu}: NVIDIA GPU\n{told}"
 
 
 _DEVICE = re.compile(r"(?:-d|--device)[ =]?([\w.:/-]{1,80})")

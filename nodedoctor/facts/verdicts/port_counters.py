@@ -60,7 +60,7 @@ def port(output: str) -> Iterator[Verdict]:
     heads = [*_HEAD.finditer(output)]
     ends = [*(head.start() for head in heads[1:]), len(output)]
     thresholds = {_plain(row.counter): row.ibqueryerrors for row in counters() if row.ibqueryerrors}
-    for head, end in zip(heads, ends, strict=True):
+    for head, end in zip(heads, ends, strict=False):
         counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
         if many := _beyond(counts, thresholds):
             said = f"{comma_list(many)} since the counters were cleared"

@@ -280,6 +280,88 @@ def test_what_ibdiagnet_says_of_ports_is_one_statement_that_names_them(
     assert words.startswith(f"{event} at gpu-07 mlx5_0 port 1") and words.endswith(summary)
 
 
+LEVEL = "[Jan 05 2026 11:15:13] [{0}] [tid 2245] "
+JOURNAL = "Jan 05 11:15:13 gpu-7 nv-fabricmanager[2245]: "
+SWITCH = "on fid 0 on NVSwitch pci bus id 00000000:87:00.0 physical id 10 port 33"
+NOTHING = "request to query NVSwitch device information failed with error:WARNING [NV_WARN_NOTHING_TO_DO]"
+
+
+@pytest.mark.parametrize("front", [LEVEL, JOURNAL, f"gpu-7: {LEVEL}"])
+@pytest.mark.parametrize(
+    ("level", "words", "result"),
+    [
+        ("ERROR", f"detected NVSwitch fatal error 20034 {SWITCH}", "fail"),
+        ("ERROR", f"detected NVSwitch non-fatal error 20009 {SWITCH}", "note"),
+        ("ERROR", "failed to find the GPU handle 1234 in the multicast team request setup", "warn"),
+        ("INFO", "multicast group 0 is freed.", "note"),
+        ("INFO", "Successfully configured all the available NVSwitches to route traffic.", "pass"),
+        ("ERROR", NOTHING, "note"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 5])
+def test_the_fabric_managers_log_tells_each_error_once(
+    front: str, level: str, words: str, result: str, times: int
+):
+    text = f"{front.format(level)}{words}\n" * times
+    (piece,) = split(text).pieces
+    assert piece.shape.probe == "fabric-manager-log"
+    ((found, _, told),) = said("fabric-manager-log", text)
+    assert found == result
+    assert ("0000:87:00.0, port 33" in told) is (SWITCH in words)
+    assert ("5 times" in told) is (times == 5 and level == "ERROR")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 64), st.integers(1, 255)),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda one: one[0],
+    )
+)
+def test_ibqueryerrors_names_each_port_beyond_its_thresholds(ports: list[tuple[int, int]]):
+    rows = "".join(
+        f"   GUID 0x900a840300a1b2c0 port {port}: [LinkDownedCounter == {count}] [PortXmitWait == 9]\n"
+        for port, count in ports
+    )
+    text = 'Errors for 0x900a840300a1b2c0 "leaf-01"\n'
+    text += f"   GUID 0x900a840300a1b2c0 port ALL: [LinkDownedCounter == 9]\n{rows}"
+    assert [(result, words) for result, _, words in said("ibqueryerrors", text)] == [
+        ("warn", f"leaf-01 port {port}: LinkDownedCounter {count} since the counters were cleared")
+        for port, count in ports
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "no counter of errors"), (9, "no counter of errors"), (10, "LinkDownedCounter 10")],
+)
+def test_the_totals_of_perfquery_are_notes(count: int, words: str):
+    text = f"# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\nLinkDownedCounter:.......{count}\n"
+    ((result, _, told),) = said("perfquery", f"{text}PortXmitWait:......99999\n")
+    assert result == "note" and told.startswith(f"Lid 7 port 1: {words}")
+
+
+@pytest.mark.parametrize(
+    ("reason", "result"),
+    [
+        ("Not responding", "warn"),
+        ("Kill task failed", "warn"),
+        ("gpu_xid_79", "warn"),
+        ("NHC: check_hca", "warn"),
+        ("planned update", "note"),
+        ("moving to rack 12", "note"),
+    ],
+)
+@pytest.mark.parametrize("nodes", ["gpu-12", "gpu-[17-18,31]"])
+def test_the_reasons_of_sinfo_are_told_with_their_nodes(reason: str, result: str, nodes: str):
+    text = "REASON               USER      TIMESTAMP           NODELIST\n"
+    text += f"{reason:<20} root      2026-01-05T09:30:00 {nodes}\n"
+    (piece,) = split(f"$ sinfo -R\n{text}").pieces
+    assert piece.shape.probe == "sinfo-reasons"
+    assert said("sinfo-reasons", text) == [(result, f"nodes:{nodes}", f"{nodes}: {reason} (by root)")]
+
+
 def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():
     ((result, _, words),) = said("nccl-inspector", INSPECTOR)
     assert result == "note" and words == "AllReduce at 16384 MiB: busbw 536.7 GB/s, median of 4 on 2 ranks"
