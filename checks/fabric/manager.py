@@ -96,7 +96,11 @@ def manager(
     elif needed is None and blind and services and not (unit and unit.running) and not well:
         summary = "not running; unknown whether this host must run it"
         yield Finding.unknown("not-visible-here", summary)
-    elif board is None or needed is None:
+    elif board is None:
+        yield Finding.unknown(
+            "not-visible-here", "the board is not known, nor that it needs a fabric manager"
+        )
+    elif needed is None:
         yield Finding.skip("unknown whether it must run here; fabric.state shows whether the fabric works")
     elif running and not (unit and unit.running):
         said = running.said("program")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nodedoctor.engine.recording import LARGEST, Snapshot
 from nodedoctor.intake.convert import CONVERTED
 from nodedoctor.intake.long_texts import LongText
@@ -10,6 +12,8 @@ from nodedoctor.model import Observation
 from nodedoctor.probes.kernel.kernel_log import shorten
 from nodedoctor.record import record, replace
 
+_RECORD = re.compile(r"^\d{1,3},\d{1,12},(\d{1,15}),[^;\n]{1,40};", re.M)
+"""The front of a line of /dev/kmsg: level, number, microseconds, flags (Linux, ABI/testing/dev-kmsg)."""
 COPY = 0.5
 """Share of the longest copy from which a later one is as good: it is the newer state of the node. Ours."""
 
@@ -85,11 +89,17 @@ def _observation(probe: str, pieces: list[Piece]) -> Observation:
     )
 
 
+def _stamped(record: re.Match[str]) -> str:
+    """The front of a line as dmesg prints it."""
+    seconds, micro = divmod(int(record[1]), 1_000_000)
+    return f"[{seconds:5}.{micro:06}] "
+
+
 def _kernel_log(pieces: list[Piece]) -> Observation:
     """All parts of the kernel's log, without what the probe on the node would have left out."""
     log = LongText(is_kernel=True)
     for piece in pieces:
-        log.add(piece.text.encode("utf-8", "replace"))
+        log.add(_RECORD.sub(_stamped, piece.text).encode("utf-8", "replace"))
     text, shortened = shorten(log.data())
     is_cut = shortened or log.is_cut or any(piece.is_cut for piece in pieces)
     argv = tuple(pieces[0].shape.tool.split())

@@ -56,8 +56,9 @@ SHAPES: tuple[Shape, ...] = (
     ),
     by_head(
         ("Off |", "On |", "On  |"),
-        r"\|[ \t]{1,5}\d{1,3}[ \t]{1,4}\S[^|\n]{4,60}\|[ \t]{1,4}(?:[\da-fA-F]{4,8}:)?[\da-fA-F]{2}:[\da-fA-F]{2}"
-        r"\.[0-7][ \t]{1,8}(?:On|Off|N/A)[ \t]{1,4}\|[^|\n]{1,40}\|[ \t]{0,20}\n"
+        r"\|[ \t]{1,5}\d{1,3}[ \t]{1,4}\S[^|\n]{4,60}\|[ \t]{1,4}(?:[\da-fA-F]{4,8}:)?"
+        r"[\da-fA-F]{2}:[\da-fA-F]{2}\.[0-7][ \t]{1,8}(?:On|Off|N/A)[ \t]{1,4}\|"
+        r"[^|\n]{1,40}\|[ \t]{0,20}\n"
         r"[^|\n]{0,160}?\|[^|\n]{1,60}/[^|\n]{1,40}\|",
         "GPUs of the table of nvidia-smi",
         "nvidia-smi",
@@ -85,8 +86,8 @@ SHAPES: tuple[Shape, ...] = (
             "Remapping Failure Occurred",
             "ecc.errors.",
         ),
-        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred"
-        r"|ecc\.errors\.[\w.]{1,60})\s{0,60}:",
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred)\s{1,60}:"
+        r"|ecc\.errors\.[\w.]{1,60}\s{0,60}:",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         "nvidia-smi -q",
@@ -284,9 +285,9 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s+(?:lid|netdev|caps)\b",
     ),
     by_head(
-        ("controller: ", "controller [", "bridge: ", "bridge ["),
+        ("controller: ", "controller [", "bridge: ", "bridge [", "peripheral: ", "peripheral ["),
         r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] [A-Z0-9][^:\n]{2,60}"
-        r"(?:controller|bridge)(?: \[[0-9a-f]{4}\])?: ",
+        r"(?:controller|bridge|peripheral)(?: \[[0-9a-f]{4}\])?: ",
         "lspci",
         "lspci",
         "sudo lspci -vv",
@@ -305,7 +306,8 @@ SHAPES: tuple[Shape, ...] = (
         r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )"
         r"[ \t]{0,40}(?:> {0,4}){0,8}(?:"
         r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
-        r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
+        r"(?:\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:\d\d |\d{1,3},\d{1,12},\d{1,15},[^;\n]{1,40};"
+        r"|\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
         r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
         r" (?:[\w.-]+ )?(?:kernel(?:\[\d+\])?:|(?:NVRM: )?Xid |NVRM:|nvidia[-_\w]*[ :]|mlx5_core |pcieport )"
         r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d  ?Xid \d"

@@ -280,7 +280,8 @@ def test_a_device_of_which_lspci_reads_ff_everywhere_is_lost(tmp_path: Path, los
 
 
 @pytest.mark.parametrize(("model", "width", "sick"), [
-    ("H100 SXM5 80GB", 8, True), ("H100 SXM5 80GB", 16, False), ("H100 PCIe", 8, False), ("GeForce RTX 4090", 4, False),
+    ("H100 SXM5 80GB", 8, True), ("H100 SXM5 80GB", 16, False), ("H100 PCIe", 8, False),
+    ("GeForce RTX 4090", 4, False),
 ])  # fmt: skip
 def test_a_module_has_all_lanes_and_a_card_its_slots(tmp_path: Path, model: str, width: int, sick: bool):
     text = GPU_LINE.format("1b", model, "a1", TRAINED.format(width))
@@ -331,3 +332,89 @@ def test_what_slurm_itself_counts_is_no_plan(tmp_path: Path, reason: str, state:
     text += f"   Reason={reason} [slurm@2026]\n"
     found = alarms(replay(tmp_path, {"slurm-node": text}))
     assert [reason in alarm for alarm in found] == ([] if reason == "planned update" else [True])
+
+
+MESSAGES = (
+    "VFS: file-max limit 1000000 reached",
+    "usb 1-1: new high-speed USB device",
+    "NVRM: loading the module",
+)
+FRONTS = {
+    "dmesg -x --time-format iso": "kern  :warn  : 2026-01-05T10:00:{0:02},285060+00:00 ",
+    "dmesg --time-format iso": "2026-01-05T10:00:{0:02},285060+01:00 ",
+    "/dev/kmsg": "6,39{0:02},2067643{0:02},-;",
+    "dmesg": "[  206.7643{0:02}] ",
+    "dmesg -x": "kern  :info  : [  206.7643{0:02}] ",
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0), (0,), (2, 1)])
+def test_a_kernels_log_is_known_by_its_front_whatever_it_says(
+    tmp_path: Path, front: str, order: tuple[int, ...]
+):
+    xid = "NVRM: Xid (PCI:0000:18:00): 79, pid=4242, name=python, GPU has fallen off the bus."
+    lines = [*(MESSAGES[n] for n in order), xid]
+    text = "".join(f"{FRONTS[front].format(n)}{line}\n" for n, line in enumerate(lines))
+    parts = split(text)
+    (piece,) = parts.pieces
+    assert piece.shape.probe == "kernel-log" and parts.rest == ()
+    log = snapshot_of([NodeOutput(piece, "paste")], "").observations["kernel-log"]
+    found = alarms(replay(tmp_path, {"kernel-log": log.text}))
+    assert any("Xid 79" in alarm and "0000:18:00" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize("down", range(4))
+def test_ports_are_read_though_grep_left_out_the_line_that_numbers_them(tmp_path: Path, down: int):
+    text = "".join(
+        f"CA 'mlx5_{n}'\n\t\tState: {'Down' if n == down else 'Active'}\n"
+        f"\t\tPhysical state: {'Polling' if n == down else 'LinkUp'}\n\t\tRate: {10 if n == down else 400}\n"
+        for n in range(8)
+    )
+    (alarm,) = alarms(replay(tmp_path, {"ibstat": text}))
+    assert alarm.startswith("FAIL") and f"mlx5_{down}/1" in alarm
+
+
+@pytest.mark.parametrize("gpu", range(3))
+@pytest.mark.parametrize(("action", "sick"), [("Reset", True), ("Reboot", True), ("None", False)])
+def test_the_recovery_action_of_a_query_is_a_gpus(tmp_path: Path, gpu: int, action: str, sick: bool):
+    rows = "".join(
+        f"{n}, NVIDIA H100 80GB HBM3, 00000000:1{n}:00.0, {action if n == gpu else 'None'}\n"
+        for n in range(4)
+    )
+    text = f"index, name, pci.bus_id, gpu_recovery_action\n{rows}"
+    found = alarms(replay(tmp_path, {"nvidia-smi-q": text}))
+    assert bool(found) is sick and all(f"gpu:{gpu}" in alarm or f"0000:1{gpu}" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize("words", ["Requires Reset", "GPU requires reset"])
+def test_a_gpu_whose_column_of_errors_has_words_is_not_left_out(tmp_path: Path, words: str):
+    rows = (smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0", ecc=words), smi_texts.row(2))
+    found = alarms(replay(tmp_path, {"nvidia-smi": smi_texts.table(*rows)}))
+    assert found and all("gpu:1" in alarm or "0000:2a" in alarm or "GPU 1" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize(
+    "first", ["00:00.0 System peripheral: Intel Corporation Device 09a2 (rev 20)\n\tNUMA node: 0\n", ""]
+)
+@pytest.mark.parametrize(
+    "name", ["NVIDIA ConnectX-7 HHHL Adapter card", "Broadcom NetXtreme Gigabit Ethernet"]
+)
+def test_the_names_that_devices_tell_of_themselves_end_no_lspci(first: str, name: str):
+    data = f"\tCapabilities: [48] Vital Product Data\n\t\tProduct Name: {name}\n\t\tRead-only fields:\n"
+    text = first + GPU_LINE.format("1b", "H100 SXM5 80GB", "a1", TRAINED.format(16)) + data
+    text += GPU_LINE.format("1c", "H100 SXM5 80GB", "a1", TRAINED.format(16))
+    parts = split(text)
+    assert [piece.shape.probe for piece in parts.pieces] == ["lspci"] and parts.rest == ()
+
+
+def test_what_no_output_showed_of_the_network_is_not_said(tmp_path: Path):
+    report = replay(tmp_path, {"net": '{"interfaces": {"ens1": {"operstate": "up", "mtu": "9000"}}}'})
+    told = [
+        finding for result in report.results for finding in result.findings if result.check.startswith("net.")
+    ]
+    assert not [
+        one
+        for one in told
+        if one.status.value == "pass" and ("hosts" in one.summary or "unknown" in one.summary)
+    ]

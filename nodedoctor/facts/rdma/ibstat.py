@@ -137,11 +137,12 @@ _PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 def _ibstat(text: str) -> Iterator[IbPort]:
     for adapter, block in _blocks(text, _CA):
         about = _pairs(_PORT.split(block, maxsplit=1)[0])
-        for port, lines in _blocks(block, _PORT):
-            said = _pairs(lines)
+        listed = [(int(port.group(1)), _pairs(lines)) for port, lines in _blocks(block, _PORT)]
+        # `ibstat | grep State` leaves the line out that names the port.
+        for number, said in listed or ([(1, about)] if "state" in about else []):
             yield IbPort(
                 adapter.group(1),
-                int(port.group(1)),
+                number,
                 state_word(said.get("state")),
                 phys_word(said.get("physical state")),
                 _number(_RATE, said.get("rate")),

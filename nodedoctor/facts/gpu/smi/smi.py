@@ -101,7 +101,7 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
     attached = leading_integer(root.value("attached_gpus") or "")
     whole_text = attached == len(sections) or seen.probe == XML
     gpus = tuple(
-        replace(gpu_of(index, section), numbered=whole_text)
+        replace(gpu_of(index, section), numbered=whole_text or section.value("index") is not None)
         for index, section in zip(numbers, sections, strict=True)
     )
     reading = GpuReading(
