@@ -17,7 +17,7 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.steps import keep, look, reboot
+from nodedoctor.steps import keep, look, reboot, repair
 from nodedoctor.wording import SUMMARY, clause, fitting, sentences, shortened
 
 from .pci_address import gpu_index, subject_of
@@ -161,8 +161,17 @@ def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
     recovery = table.recovery_action(recovery_asked(asked.events[-1]) or 0) if asked.code == 154 else None
     if recovery and index is not None:
         steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
-    elif (reset or (asked.action == "restart-job" and worst.status is Status.FAIL)) and index is not None:
+    elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
+    elif asked.action == "restart-job" and worst.status is Status.FAIL and index is not None:
+        steps += (
+            repair(
+                "sudo nvidia-smi --gpu-reset -i {}",
+                index,
+                when="the node is drained",
+                disturbs="every job on this GPU",
+            ),
+        )
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)
         steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()

@@ -33,7 +33,7 @@ _DEPLOYED = Fix(
     "nodedoctor deep.dcgm",
     "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
 )
-_LARGE = 1 << 30
+_LARGE = 2 << 30
 """Bytes from which a message reaches most of the bandwidth; chosen by us, no external source."""
 _OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom")
 """Tests of the category Deployment that are of a GPU all the same (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
@@ -95,7 +95,7 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     Fix disturbs: every job on the node while it is drained.
     Judges: FAIL when all_reduce_perf reports wrong results, or less than the floor of this board.
     Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
-    Threshold: Any wrong result is a fault, and from 1 GiB on less than half of the floor of larger messages
+    Threshold: Any wrong result is a fault, and from 2 GiB on less than half of the floor of larger messages
     (ours). Floors by model, number of GPUs and message size are rows of the
     table of floors (Azure/azurehpc-health-checks, oracle-quickstart/oci-hpc); other boards have none.
     False positives: NCCL variables of the shell that switch a path off.

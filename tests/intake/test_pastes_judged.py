@@ -292,7 +292,7 @@ def test_a_module_has_all_lanes_and_a_card_its_slots(tmp_path: Path, model: str,
     ("NVIDIA H100 80GB HBM3", 1, 0.1, True), ("NVIDIA H100 80GB HBM3", 1, 0.9, False),
     ("NVIDIA H100 80GB HBM3", 2, 0.1, False), ("NVIDIA GeForce RTX 4090", 1, 0.1, False),
 ])  # fmt: skip
-@pytest.mark.parametrize("size", [1 << 30, 8 << 30])
+@pytest.mark.parametrize("size", [2 << 30, 8 << 30])
 def test_a_bandwidth_far_below_the_boards_is_said_by_the_list_of_devices(
     tmp_path: Path, name: str, hosts: int, share: float, sick: bool, size: int
 ):
