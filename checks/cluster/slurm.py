@@ -52,8 +52,8 @@ def gres(
         summary = f"Slurm state of {node.name}: {state}{why}"
         if _FEWER.search(node.reason):
             summary = f"{node.name}: {node.reason} (Slurm: {state})"
-            said = [quoted_like("slurm-node", r"\bReason=.*")]
-            yield Finding.warn(summary, subject="slurm:state", evidence=said, fix=_find_gpus(node))
+            evidence = [quoted_like("slurm-node", r"\bReason=.*")]
+            yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
         else:
             yield Finding.info(summary, subject="slurm:state")
 

@@ -73,10 +73,8 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         )
         if not any(up.values()) and all(_model(gpu) is None for gpu in listed):
             summary = f"{words}: normal for cards without bridges, a fault on a board of modules"
-            said = links_of(links.source, listed[0].index)
-            yield replace(
-                Finding.unknown("not-visible-here", summary, fix=_WHICH_MODEL), evidence=tuple(said)
-            )
+            evidence = tuple(links_of(links.source, listed[0].index))
+            yield replace(Finding.unknown("not-visible-here", summary, fix=_WHICH_MODEL), evidence=evidence)
             return
         yield Finding.ok(
             words + (f"; hidden by MIG on {numbered('GPU', (g.index for g in hidden))}" if hidden else "")

@@ -113,8 +113,8 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     beside = f"; ours at most {max(speeds):.0f}" if speeds else ""
     nccl = f", NCCL {told.nccl}" if told.nccl else ""
     summary = f"busbw {told.busbw_gbytes_s[largest]} GB/s at {largest >> 20} MiB{nccl}{beside}"
-    named = gpu_model(told.model)
-    model = named.name if named else board.model or "" if board else ""
+    devices = gpu_model(told.model)
+    model = devices.name if devices else board.model or "" if board else ""
     gates = fitting_floors("all_reduce", model, gpus=told.gpus, size=largest)
     of_larger = fitting_floors("all_reduce", model, gpus=told.gpus) if largest >= _LARGE else []
     if not gates and of_larger and told.busbw_gbytes_s[largest] < of_larger[-1].least / 2:

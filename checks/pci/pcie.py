@@ -67,7 +67,7 @@ def width(
     if lspci and pci is None:
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
         findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
-        findings += [_off_bus(one) for one in lspci.devices if one.off_bus]
+        findings += [_off_bus(device) for device in lspci.devices if device.off_bus]
         devices = (*devices, *shown)
     looked = [*_error_counts(len(told), "GPU"), *_error_counts(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
@@ -82,14 +82,14 @@ def width(
 def _off_bus(device: PciDevice) -> Finding:
     """A device that the bus lists and that answers nothing, in a paste."""
     short = re.escape(device.address.removeprefix("0000:"))
-    said = [quoted_like("lspci", rf"(?:^|[ >:]){short} .*")]
+    evidence = [quoted_like("lspci", rf"(?:^|[ >:]){short} .*")]
     what = "adapter" if device.is_nic else "GPU"
     steps = link_steps(device.address)
     fix = Fix(_REPLUG, steps, "reboot", "every job on this node", "nodedoctor nic.inventory")
     return Finding.fail(
         f"{what} {device.address} has fallen off the bus: lspci reads ff everywhere",
         subject=f"pci:{device.address}",
-        evidence=said,
+        evidence=evidence,
         fix=fix if device.is_nic else OFF_THE_BUS,
     )
 

@@ -1,6 +1,6 @@
 """Names of nodes in names of files that lie in one folder: `node01.nvidia-smi.txt`, `gpu-3_ibstat.out`.
 
-A node's name has a number, and stands beside words that say what the file holds. A number that counts
+A node's name has a number, and is beside words that say what the file holds. A number that counts
 something else (rank3, run2, mlx5_0, h100) is none.
 """
 
@@ -31,7 +31,7 @@ _KINDS = {
     if word not in _ALSO_IN_NAMES
 }
 """Words of commands and probes."""
-_COUNTED = re.compile(
+_OTHER_NUMBERS = re.compile(
     r"(?:rank|local|run|job|test|try|attempt|retry|part|page|step|iter|epoch|v|ver|version|rev|cuda|cu|py|torch"
     r"|driver|nccl|case|day|copy|exp|ib|eth|ens|eno|enp\w*|mlx|bond|port|link|xid|sxid|r|issue|ticket|pr|fig"
     r"|screenshot|image|file|sample|example|log|out|no|nr|pid|uid|tp|pp|dp|world|size|pcie|gen|slurm)\d{1,9}",
@@ -50,7 +50,7 @@ def node_names(files: Sequence[str]) -> dict[str, str]:
         return {}
     names = {path: name for path in files if (name := node_name(path.replace("!", "/").rpartition("/")[2]))}
     short = sorted(set(names.values()), key=len)
-    return {path: next(one for one in short if _ends_with(name, one)) for path, name in names.items()}
+    return {path: next(item for item in short if _ends_with(name, item)) for path, name in names.items()}
 
 
 def node_name(file: str) -> str:
@@ -60,9 +60,9 @@ def node_name(file: str) -> str:
     return runs[0] if len(runs) == 1 else ""
 
 
-def _ends_with(name: str, other: str) -> bool:
+def _ends_with(name: str, end: str) -> bool:
     """Whether a name is the other one with words before it, as before-node01 is node01."""
-    return name == other or (name.endswith(other) and not name[-len(other) - 1].isalnum())
+    return name == end or (name.endswith(end) and not name[-len(end) - 1].isalnum())
 
 
 def _runs(text: str) -> list[list[re.Match[str]]]:
@@ -79,16 +79,20 @@ def _runs(text: str) -> list[list[re.Match[str]]]:
 
 def _through_number(text: str, run: Sequence[re.Match[str]]) -> str:
     """The words up to the last that numbers a node."""
-    counted, last = False, -1
+    numbers_other, last = False, -1
     for place, word in enumerate(run):
         before = run[place - 1][0] if place else ""
         if word[0].isdigit():
-            counted = counted or not before or bool(_COUNTED.fullmatch(f"{before}{word[0]}"))
-            numbers = not counted
+            numbers_other = (
+                numbers_other or not before or bool(_OTHER_NUMBERS.fullmatch(f"{before}{word[0]}"))
+            )
+            numbers = not numbers_other
         else:
-            counted = bool(_COUNTED.fullmatch(word[0]))
+            numbers_other = bool(_OTHER_NUMBERS.fullmatch(word[0]))
             numbers = (
-                word[0][0].isalpha() and word[0][-1].isdigit() and not (counted or _MODEL.fullmatch(word[0]))
+                word[0][0].isalpha()
+                and word[0][-1].isdigit()
+                and not (numbers_other or _MODEL.fullmatch(word[0]))
             )
         last = place if numbers else last
     return text[run[0].start() : run[last].end()] if last >= 0 else ""

@@ -12,7 +12,7 @@ from nodedoctor.intake.file_names import node_name
 
 _HOST = r"[A-Za-z0-9][\w.-]{0,63}(?:\[[\d,-]{1,80}\][\w.-]{0,40})?"
 _ASKS = re.compile(r"\s*(?:sudo )?(?:hostname(?: -[sf]| --short| --fqdn)?|uname -n|cat /etc/hostname)\s*$")
-_UNAME = re.compile(rf"Linux (?P<host>{_HOST}) \d+\.\d+\S* #\d")
+_UNAME = re.compile(rf"Linux (?P<host>{_HOST}) \d{{1,2}}\.\d{{1,3}}[.-]\S{{0,80}} #\d")
 _ANSIBLE = re.compile(rf"(?P<host>{_HOST}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE!) (?:\| rc=|=>)")
 _FILE = re.compile(r"==> (?P<file>\S{1,300}) <==$")
 _RULE = re.compile(r"-{10,}$")
@@ -26,7 +26,7 @@ class Headings:
     def __init__(self) -> None:
         self._last = ("", "")
 
-    def named(self, line: str, command: str) -> tuple[str, int]:
+    def node_of(self, line: str, command: str) -> tuple[str, int]:
         """The node that a line names, "" for none, and how many lines name it.
 
         `command` is what was typed at the last prompt.

@@ -245,7 +245,7 @@ class _Walk:
             self.close()
             self._host = prompt["host"] or prompt["node"] or self._host
             self._command = prompt["command"]
-        elif (heading := self._headings.named(line, self._command))[0]:
+        elif (heading := self._headings.node_of(line, self._command))[0]:
             self._begin_node(number, *heading)
         elif self._shape is not None:
             self._add(number, line)

@@ -1,4 +1,4 @@
-"""Whose an output is: what its file says of itself, else its folder, else the name of its file.
+"""Whose an output is: the node that its file names, else its folder, else the name of its file.
 
 Where several nodes were mailed and nothing says which of them an output is of, that is said.
 """
@@ -16,17 +16,17 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.wording import comma_list
 
 _UUID = re.compile(r"\bGPU-[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}\b")
-_NAMED = 4
+_FILES_AT_MOST = 4
 """Files that a note names; ours."""
 
 
 def by_owner(outputs: Sequence[NodeOutput], notes: list[str]) -> dict[str, list[NodeOutput]]:
-    """The outputs of each node; what is of one of several nodes, and of nobody knows which, is noted."""
-    named = by_file_name(by_folder(by_text(outputs)))
-    nodes = by_node(apart(named, notes))
+    """The outputs of each node; what is of one of several nodes, and nothing says of which, is noted."""
+    assigned = by_file_name(by_folder(by_text(outputs)))
+    nodes = by_node(separate(assigned, notes))
     files = list(dict.fromkeys(item.name for item in nodes.get("", ())))
     if files and len(nodes) > 1:
-        notes.append(f"nothing shows which of the nodes is meant by {comma_list(files, _NAMED)}")
+        notes.append(f"nothing shows which of the nodes is meant by {comma_list(files, _FILES_AT_MOST)}")
     return nodes
 
 
@@ -37,8 +37,8 @@ def by_text(outputs: Sequence[NodeOutput]) -> list[NodeOutput]:
         if item.piece.host:
             hosts.setdefault(item.name, set()).add(item.piece.host)
     return [
-        _of(item, next(iter(found)))
-        if _is_nameless(item) and len(found := hosts.get(item.name, set())) == 1
+        _with_host(item, next(iter(names)))
+        if _is_nameless(item) and len(names := hosts.get(item.name, set())) == 1
         else item
         for item in outputs
     ]
@@ -63,7 +63,7 @@ def by_folder(outputs: list[NodeOutput]) -> list[NodeOutput]:
         if item.piece.host and not item.bundle and (own := _below(above, item)):
             names.setdefault(own, item.piece.host)
     return [
-        _of(item, names.get(own, own)) if _is_nameless(item) and (own := _below(above, item)) else item
+        _with_host(item, names.get(own, own)) if _is_nameless(item) and (own := _below(above, item)) else item
         for item in outputs
     ]
 
@@ -75,15 +75,16 @@ def by_file_name(outputs: list[NodeOutput]) -> list[NodeOutput]:
         if _is_nameless(item):
             files.setdefault(_folder(item.name), {})[item.name] = None
     names = {name: host for beside in files.values() for name, host in node_names(list(beside)).items()}
-    known = {item.piece.host for item in outputs if item.piece.host}
-    if len({*known, *names.values()}) < 2:
+    hosts = {item.piece.host for item in outputs if item.piece.host}
+    if len({*hosts, *names.values()}) < 2:
         return outputs
     return [
-        _of(item, names[item.name]) if _is_nameless(item) and item.name in names else item for item in outputs
+        _with_host(item, names[item.name]) if _is_nameless(item) and item.name in names else item
+        for item in outputs
     ]
 
 
-def apart(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
+def separate(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
     """The outputs; files that show the same thing each, and not of the same GPUs, are each by themselves.
 
     One may be older than the other or of another node: none hides the other.
@@ -98,16 +99,15 @@ def apart(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
         if shown and len(same) > 1
         for name, items in same.items()
     }
-    known = [set(uuids) for uuids in alone.values() if uuids]
-    if not alone or (len(known) == len(alone) and set.intersection(*known)):
+    gpus = [set(uuids) for uuids in alone.values() if uuids]
+    if not alone or (len(gpus) == len(alone) and set.intersection(*gpus)):
         return outputs
-    notes.append(
-        f"nothing shows which nodes {comma_list(sorted(alone), _NAMED)} are of: each was judged by itself"
-    )
+    files = comma_list(sorted(alone), _FILES_AT_MOST)
+    notes.append(f"nothing shows which nodes {files} are of: each was judged by itself")
     stems = {name: _file(name).partition(".")[0] for name in alone}
     unique = len(set(stems.values())) == len(stems)
     return [
-        _of(item, stems[item.name] if unique else _file(item.name).replace(".", "-"))
+        _with_host(item, stems[item.name] if unique else _file(item.name).replace(".", "-"))
         if item.name in stems and _is_nameless(item)
         else item
         for item in outputs
@@ -147,7 +147,7 @@ def _is_nameless(item: NodeOutput) -> bool:
     return not item.bundle and not item.piece.host
 
 
-def _of(item: NodeOutput, host: str) -> NodeOutput:
+def _with_host(item: NodeOutput, host: str) -> NodeOutput:
     return replace(item, piece=replace(item.piece, host=host))
 
 

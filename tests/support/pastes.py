@@ -215,7 +215,7 @@ FABRIC_LOG = (
 IBQUERYERRORS = (
     'Errors for 0xa088c20300d4e5f0 "gpu-07 mlx5_0"\n'
     "   GUID 0xa088c20300d4e5f0 port 1: [PortXmitWait == 123456]\n"
-    '   Link info:     25   1[  ] ==( 4X 106.25 Gbps Active/  LinkUp)==>  0x900a84   12    5[  ] "leaf-01" ( )\n'
+    '   Link info:     25   1[  ] ==( 4X 106.25 Gbps Active/  LinkUp)==>  0x900a84   12 5[ ] "leaf-01" ( )\n'
     "## Summary: 300 nodes checked, 0 bad nodes found\n"
     "##          1200 ports checked, 0 ports have errors beyond threshold\n"
 )

@@ -22,7 +22,7 @@ _DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,
 _DEVICES = regex(r"^(GPUs?): ?")
 _TWICE = regex(r"^GPU \d{1,3}(?=GPU \d)")
 _ADVICE = regex(r"(?<=[a-z0-9]) (?=(?:Run|Please|Check|Verify|Reset|Restart|Terminate|See) )")
-"""How DCGM joins what it found to whom and to what to do (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
+"""How DCGM joins what it found the device and the advice (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 

@@ -31,7 +31,7 @@ _KINDS = {
 }
 _LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x(?P<width>\d{{1,2}})"
 _CAP, _STA = regex(_LINK.format("Cap")), regex(_LINK.format("Sta"))
-_OFF_BUS = regex(r"\(rev ff\)|^\s*!!! Unknown header type 7f", re.MULTILINE)
+_OFF_BUS = regex(r"\(rev ff\)|!!! Unknown header type 7f")
 """How a device is shown of which every byte reads ff, as it does not answer any more."""
 _DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
 

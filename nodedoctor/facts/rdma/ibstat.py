@@ -137,18 +137,18 @@ _PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
 def _ibstat(text: str) -> Iterator[IbPort]:
     for adapter, block in _blocks(text, _CA):
         about = _pairs(_PORT.split(block, maxsplit=1)[0])
-        listed = [(int(port.group(1)), _pairs(lines)) for port, lines in _blocks(block, _PORT)]
+        numbered = [(int(port.group(1)), _pairs(lines)) for port, lines in _blocks(block, _PORT)]
         # `ibstat | grep State` leaves the line out that names the port.
-        for number, said in listed or ([(1, about)] if "state" in about else []):
+        for number, pairs in numbered or ([(1, about)] if "state" in about else []):
             yield IbPort(
                 adapter.group(1),
                 number,
-                state_word(said.get("state")),
-                phys_word(said.get("physical state")),
-                _number(_RATE, said.get("rate")),
-                layer_word(said.get("link layer")),
-                whole_number(said.get("base lid")),
-                whole_number(said.get("sm lid")),
+                state_word(pairs.get("state")),
+                phys_word(pairs.get("physical state")),
+                _number(_RATE, pairs.get("rate")),
+                layer_word(pairs.get("link layer")),
+                whole_number(pairs.get("base lid")),
+                whole_number(pairs.get("sm lid")),
                 model=about.get("ca type"),
                 firmware=about.get("firmware version"),
                 card=guid(about.get("system image guid")),

@@ -42,21 +42,21 @@ _MOST = 20
 def verdicts(output: str) -> Iterator[Verdict]:
     """Each different error once, with how often it was logged; how it came up where there is none."""
     counts: dict[tuple[Result, str, str], list[str]] = {}
-    well = ""
+    success = ""
     for line in output.splitlines():
         if not (match := _LINE.search(line)):
             continue
         words = match["words"].strip()
-        well = words if _UP.search(words) else well
+        success = words if _UP.search(words) else success
         if kind := _kind(match["level"] or "", words):
             counts.setdefault(kind, []).append(words)
     if len(counts) > 1:
         counts = {kind: lines for kind, lines in counts.items() if _EXIT not in lines[0]}
-    for (result, subject, said), lines in list(counts.items())[:_MOST]:
+    for (result, subject, summary), lines in list(counts.items())[:_MOST]:
         times = f", {count_with_noun(len(lines), 'time')}" if len(lines) > 1 else ""
-        yield Verdict(PROBE, TOOL, result, f"{said}{times}"[:WORDS], subject, lines[0][:WORDS])
-    if well and not any(result in ("fail", "warn") for result, _, _ in counts):
-        yield Verdict(PROBE, TOOL, "pass", well[:WORDS], quote=well[:WORDS])
+        yield Verdict(PROBE, TOOL, result, f"{summary}{times}"[:WORDS], subject, lines[0][:WORDS])
+    if success and not any(result in ("fail", "warn") for result, _, _ in counts):
+        yield Verdict(PROBE, TOOL, "pass", success[:WORDS], quote=success[:WORDS])
     elif not counts:
         yield Verdict(PROBE, TOOL, "note", "no error in these lines of its log")
 
@@ -74,8 +74,10 @@ def _kind(level: str, words: str) -> tuple[Result, str, str] | None:
         where = address[0].lower()[-12:] if address else ""
         grave = not match["non"]
         port = f", port {number[1]}" if number else ""
-        said = f"{'fatal' if grave else 'non-fatal'} error {match['code']} of NVSwitch {where or '?'}{port}"
-        return "fail" if grave else "note", f"switch:{where}/{match['code']}", said
+        summary = (
+            f"{'fatal' if grave else 'non-fatal'} error {match['code']} of NVSwitch {where or '?'}{port}"
+        )
+        return "fail" if grave else "note", f"switch:{where}/{match['code']}", summary
     if level in ("ERROR", "CRITICAL") or (not level and _FAILED.search(words)):
         plain = re.sub(r"\d+", "#", words)
         return "warn", f"line:{plain[:60]}", words

@@ -43,9 +43,9 @@ def verdicts(output: str) -> Iterator[Verdict]:
         if name.startswith(("ERRORS_", "WARNINGS_")):
             yield from _events(name, _rows(rows), names)
     for row in _rows(tables.get("PM_DELTA", "")):
-        if grown := _grown(row):
-            words = f"{comma_list(grown)} at {_where(row, names)} while it ran"
-            yield _verdict("warn", words, f"grown:{_port(row)}", row["nodeguid"])
+        if growth := _growth(row):
+            words = f"{comma_list(growth)} at {_where(row, names)} while it ran"
+            yield _verdict("warn", words, f"growth:{_port(row)}", row["nodeguid"])
     ports = _rows(tables.get("PM_INFO", ""))
     yield from _totals(ports, names)
     downs = sum(bool(_count(row, "linkdowned")) for row in ports)
@@ -54,7 +54,7 @@ def verdicts(output: str) -> Iterator[Verdict]:
 
 
 def _events(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
-    """What one stage said, each kind of event once with the ports that it is of."""
+    """What one stage summary, each kind of event once with the ports that it is of."""
     severity, _, stage = table.partition("_")
     events: dict[tuple[str, Result], list[Row]] = {}
     for row in rows:
@@ -62,9 +62,9 @@ def _events(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[V
         events.setdefault((event, _result(severity, event, row.get("summary", ""))), []).append(row)
     for (event, result), same in events.items():
         places = list(dict.fromkeys(_where(row, names) for row in same))
-        said = same[0].get("summary", "")
+        summary = same[0].get("summary", "")
         where = f"{comma_list(places, _MOST)} ({stage.replace('_', ' ').lower()})"
-        words = f"{event or 'an entry'} at {where}: {said}"
+        words = f"{event or 'an entry'} at {where}: {summary}"
         yield _verdict(result, words, f"stage:{stage.lower()}/{event.lower()}/{result}", event)
 
 
@@ -73,21 +73,21 @@ def _result(severity: str, event: str, summary: str) -> Result:
         return "warn"
     if not _GREW.search(event):
         return "note"
-    named = {_plain(word) for word in re.findall(r"\w+", summary)}
-    return "warn" if any(_plain(row.counter) in named and row.limit_unit for row in _judged()) else "note"
+    words = {_plain(word) for word in re.findall(r"\w+", summary)}
+    return "warn" if any(_plain(row.counter) in words and row.limit_unit for row in _with_limit()) else "note"
 
 
-def _grown(row: Row) -> list[str]:
+def _growth(row: Row) -> list[str]:
     """Counters that grew beyond what they may, or, as no time is known, beyond what ibqueryerrors prints."""
-    counts = ((one, _count(row, _plain(one.counter))) for one in _judged())
+    counts = ((item, _count(row, _plain(item.counter))) for item in _with_limit())
     return [
-        f"{one.counter} rose by {count}"
-        for one, count in counts
-        if count and (one.limit_unit == "growth" or count >= (one.ibqueryerrors or count + 1))
+        f"{item.counter} rose by {count}"
+        for item, count in counts
+        if count and (item.limit_unit == "growth" or count >= (item.ibqueryerrors or count + 1))
     ]
 
 
-def _judged() -> list[Counter]:
+def _with_limit() -> list[Counter]:
     """Counters whose growth means trouble. PAM4 lanes make symbol errors, and correct them."""
     return [row for row in counters() if row.limit is not None and row.counter != "symbol_error"]
 

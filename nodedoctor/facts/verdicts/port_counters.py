@@ -40,8 +40,8 @@ def fabric(output: str) -> Iterator[Verdict]:
         if not counts or row["port"] == "ALL":
             continue
         name = next((node["name"] for node in reversed(nodes) if node.start() < row.start()), row["guid"])
-        told = comma_list(f"{counter} {value}" for counter, value in counts.items())
-        words = f"{name} port {row['port']}: {told} since the counters were cleared"
+        totals = comma_list(f"{counter} {value}" for counter, value in counts.items())
+        words = f"{name} port {row['port']}: {totals} since the counters were cleared"
         yield Verdict(
             ERRORS,
             ERRORS,
@@ -56,21 +56,26 @@ def fabric(output: str) -> Iterator[Verdict]:
 
 
 def port(output: str) -> Iterator[Verdict]:
-    """The totals of each port: a note, as nobody knows since when they count."""
+    """The totals of each port: a note, since an unknown time."""
     heads = [*_HEAD.finditer(output)]
     ends = [*(head.start() for head in heads[1:]), len(output)]
     thresholds = {_plain(row.counter): row.ibqueryerrors for row in counters() if row.ibqueryerrors}
     for head, end in zip(heads, ends, strict=False):
         counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
         if many := _beyond(counts, thresholds):
-            said = f"{comma_list(many)} since the counters were cleared"
+            summary = f"{comma_list(many)} since the counters were cleared"
         elif counts:
-            said = "no counter of errors is beyond what ibqueryerrors accepts"
+            summary = "no counter of errors is beyond what ibqueryerrors accepts"
         else:
             continue
         where = head["port"].strip()
         yield Verdict(
-            COUNTERS, COUNTERS, "note", f"{where}: {said}"[:WORDS], f"counters:{where}"[:80], head[0].strip()
+            COUNTERS,
+            COUNTERS,
+            "note",
+            f"{where}: {summary}"[:WORDS],
+            f"counters:{where}"[:80],
+            head[0].strip(),
         )
 
 
