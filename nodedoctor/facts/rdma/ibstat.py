@@ -132,6 +132,7 @@ _CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
 _PANIC = regex(r"ibpanic: \[\d{1,8}\] \w{1,20}: [^\n']{0,80}?'([\w.-]{1,64})'")
 """How ibstat ends at an adapter whose files have gone: infiniband-diags, ibstat.c and ibdiag_common.c."""
 _PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
+_STATE = regex(r"^[> \t]*State:", re.MULTILINE)
 
 
 def _ibstat(text: str) -> Iterator[IbPort]:
@@ -139,7 +140,7 @@ def _ibstat(text: str) -> Iterator[IbPort]:
         about = _pairs(_PORT.split(block, maxsplit=1)[0])
         numbered = [(int(port.group(1)), _pairs(lines)) for port, lines in _blocks(block, _PORT)]
         # `ibstat | grep State` leaves the line out that names the port.
-        for number, pairs in numbered or ([(1, about)] if "state" in about else []):
+        for number, pairs in numbered or ([(1, about)] if _STATE.search(block) else []):
             yield IbPort(
                 adapter.group(1),
                 number,
