@@ -102,8 +102,8 @@ def separate(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
     gpus = [set(uuids) for uuids in alone.values() if uuids]
     if not alone or (len(gpus) == len(alone) and set.intersection(*gpus)):
         return outputs
-    files = comma_list(sorted(alone), _FILES_AT_MOST)
-    notes.append(f"nothing shows which nodes {files} are of: each was judged by itself")
+    paths = comma_list(sorted(alone), _FILES_AT_MOST)
+    notes.append(f"nothing shows which nodes {paths} are of: each was judged by itself")
     stems = {name: _file(name).partition(".")[0] for name in alone}
     unique = len(set(stems.values())) == len(stems)
     return [
