@@ -85,7 +85,13 @@ def subject_label(subject: str) -> str:
         return f"{adapter} port {number.partition('/')[0]}" if number else adapter
     if kind in ("cpu", "numa") and rest.isdecimal():
         return f"{'CPU' if kind == 'cpu' else 'NUMA node'} {rest}"
-    return f"PCI device {rest}" if kind == "pci" else rest if kind in ("hca", "mount", "process") else ""
+    return (
+        f"PCI device {rest.partition('/')[0]}"
+        if kind == "pci"
+        else rest
+        if kind in ("hca", "mount", "process")
+        else ""
+    )
 
 
 def label_if_unnamed(subject: str, summary: str) -> str:

@@ -8,10 +8,13 @@ from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.env import Env
 from nodedoctor.facts.host.processes import Process, Processes
 from nodedoctor.model import Finding, Fix, quoted_like, reading
+from nodedoctor.patterns import regex
 from nodedoctor.steps import look, repair
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
 
 _SERVICES = ("persistenced", "fabricmanager", "dcgm")
+_FEWER = regex(r"count reported lower than configured")
+"""What slurmctld writes when slurmd finds fewer GPUs (Slurm, src/interfaces/gres.c)."""
 DOCS = "https://slurm.schedmd.com/gres.html"
 
 
@@ -25,7 +28,7 @@ def gres(
     GPU memory that the next job needs.
     Fix disturbs: the node (it must be drained).
     Judges: FAIL when Slurm's GPUs for the node differ from the driver's or a job sees fewer than granted;
-    WARN for leftovers on an idle node.
+    WARN for leftovers on an idle node, and where Slurm says that GPUs are missing.
     Fix: Correct gres.conf or drain the node; end leftover processes.
     Threshold: No threshold: counts are compared (slurm.schedmd.com/gres.html).
     False positives: Nodes of which Slurm manages a part on purpose.
@@ -46,7 +49,13 @@ def gres(
     if node is not None and {"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL"} & set(node.states):
         state = "+".join(node.states)
         why = f": {node.reason}" if node.reason else ""
-        yield Finding.info(f"Slurm state of {node.name}: {state}{why}", subject="slurm:state")
+        summary = f"Slurm state of {node.name}: {state}{why}"
+        if _FEWER.search(node.reason):
+            summary = f"{node.name}: {node.reason} (Slurm: {state})"
+            evidence = [quoted_like("slurm-node", r"\bReason=.*")]
+            yield Finding.warn(summary, subject="slurm:state", evidence=evidence, fix=_find_gpus(node))
+        else:
+            yield Finding.info(summary, subject="slurm:state")
 
 
 def _granted(job: str, told: str | None, count: int | None) -> Iterator[Finding]:
@@ -96,22 +105,7 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
         return
     evidence = [*(quoted_like("slurm-node", rf"\b{key}=\S+") for key in ("NodeName", "Gres", "State"))]
     what = f"Slurm configures {count_with_noun(node.gpus, 'GPU')} for {node.name}, the driver reports {count}"
-    fix = Fix(
-        "Drain the node and find the GPUs; if the number is intended, correct slurm.conf and gres.conf.",
-        (
-            repair(
-                "scontrol update NodeName={} State=DRAIN Reason=gres",
-                node.name,
-                disturbs="pending jobs for this node; running jobs continue",
-            ),
-            look("slurmd -C"),
-            look("nodedoctor driver"),
-        ),
-        "drain",
-        "the node, once its jobs have ended",
-        "nodedoctor slurm.gres",
-        DOCS,
-    )
+    fix = _find_gpus(node)
     if any(gpu.mig_mode for gpu in gpus.gpus):
         yield Finding.info(
             f"{what} (with MIG, Slurm counts instances)", subject="slurm:gres", evidence=evidence
@@ -127,6 +121,25 @@ def _configured(node: SlurmNode, gpus: Gpus | None, count: int | None) -> Iterat
             subject="slurm:gres",
             evidence=evidence,
         )
+
+
+def _find_gpus(node: SlurmNode) -> Fix:
+    return Fix(
+        "Drain the node and find the GPUs; if the number is intended, correct slurm.conf and gres.conf.",
+        (
+            repair(
+                "scontrol update NodeName={} State=DRAIN Reason=gres",
+                node.name,
+                disturbs="pending jobs for this node; running jobs continue",
+            ),
+            look("slurmd -C"),
+            look("nodedoctor driver"),
+        ),
+        "drain",
+        "the node, once its jobs have ended",
+        "nodedoctor slurm.gres",
+        DOCS,
+    )
 
 
 def _leftovers(node: SlurmNode, processes: Processes) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ START = Fix(
     "Fabric manager service",
     tags={"fast", "nvlink", "service"},
     without=(
+        Board,  # in a paste of its status alone
         Services,  # a process that runs, or a fabric that works, says enough
         Gpus,
         Container,
@@ -55,7 +56,7 @@ START = Fix(
     stage="preview",
 )
 def manager(
-    board: Board,
+    board: Board | None,
     services: Services | None,
     gpus: Gpus | None,
     container: Container | None,
@@ -72,7 +73,8 @@ def manager(
     cards with bridges and plain PCIe do not; in a virtual machine it may run on the host.
     Why: without it NVLink stays down and CUDA fails with error 802.
     Fix disturbs: every job on the board's GPUs.
-    Judges: FAIL when the board needs a fabric manager and neither its service nor its process runs.
+    Judges: FAIL when the board needs a fabric manager and neither its service nor its process runs; WARN when
+    the service has failed and nothing shows whether the board needs it.
     Fix: Start nvidia-fabricmanager, or install the version of the driver.
     Threshold: NVIDIA's fabric manager guide: which boards need it.
     False positives: A fabric manager in a container of the GPU operator is recognised by its process, not by
@@ -80,16 +82,24 @@ def manager(
     Error texts:
     - CUDA error 802: system not yet initialized
     """
-    needed = board.fabric
+    needed = board.fabric if board else None
     unit = services.get(_UNIT) if services else None
     well = _works(gpus, links, access)
     running = next(iter(processes.of("fabricmanager")), None) if processes else None
-    blind = board.virtual is None or board.nvswitches is None
-    if needed is False:
+    blind = board is None or board.virtual is None or board.nvswitches is None
+    if board and needed is False:
         yield from _not_needed(board, unit)
+    elif needed is None and unit and unit.active == "failed" and not well:
+        yield Finding.warn(
+            f"{_UNIT} has failed; boards with NVSwitches need it", evidence=[unit.said], fix=START
+        )
     elif needed is None and blind and services and not (unit and unit.running) and not well:
         summary = "not running; unknown whether this host must run it"
         yield Finding.unknown("not-visible-here", summary)
+    elif board is None:
+        yield Finding.unknown(
+            "not-visible-here", "the board is not known, nor that it needs a fabric manager"
+        )
     elif needed is None:
         yield Finding.skip("unknown whether it must run here; fabric.state shows whether the fabric works")
     elif running and not (unit and unit.running):

@@ -71,6 +71,11 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         words = ", ".join(
             f"{count_with_noun(count, 'GPU')}: {text} NVLinks up" for text, count in told.items()
         )
+        if not any(up.values()) and all(_model(gpu) is None for gpu in listed):
+            summary = f"{words}: normal for cards without bridges, a fault on a board of modules"
+            evidence = tuple(links_of(links.source, listed[0].index))
+            yield replace(Finding.unknown("not-visible-here", summary, fix=_WHICH_MODEL), evidence=evidence)
+            return
         yield Finding.ok(
             words + (f"; hidden by MIG on {numbered('GPU', (g.index for g in hidden))}" if hidden else "")
         )
@@ -82,6 +87,9 @@ def links(links: NvLinks, gpus: Gpus | None, board: Board | None, expect: Expect
         yield Finding.unknown("not-visible-here", "link state not reported", fix=_UNREADABLE)
     else:
         yield Finding.skip("no GPU here uses NVLink")
+
+
+_WHICH_MODEL = Fix("See which model the GPUs are.", (look("nvidia-smi -L"),), action="none")
 
 
 def _switched(board: Board | None) -> bool:

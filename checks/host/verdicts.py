@@ -15,6 +15,10 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
     "gpud-scan": (look("gpud scan"), look("nodedoctor")),
     "ibdiagnet": (look("nodedoctor ib"),),
     "health-validation": (look("nodedoctor"),),
+    "ibdiagnet-csv": (look("nodedoctor ib"),),
+    "ibqueryerrors": (look("nodedoctor ib"),),
+    "fabric-manager-log": (look("systemctl status nvidia-fabricmanager"), look("nodedoctor fabric kernel")),
+    "sinfo-reasons": (look("sinfo -R -o '%E %u %H %N'"), look("nodedoctor")),
     "nvrx-health": (look("nodedoctor"),),
     "nvcre-report": (look("nodedoctor"),),
 }
@@ -22,7 +26,7 @@ _LOOKS: Mapping[str, tuple[Step, ...]] = {
 
 @check("tools.verdicts", "Verdicts of other health tools", tags={"deep"})
 def verdicts(tools: OtherTools) -> Iterator[Finding]:
-    """Pasted outputs of dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, Health Validation, NVRx, NVCRE.
+    """Pasted outputs of other tools that judge: dcgmi health, mlxlink, kubectl, gpud, ibdiagnet, NVRx ...
 
     Why: each of them sees something that nodedoctor may not have been shown.
     Fix disturbs: nothing.

@@ -17,8 +17,8 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.steps import keep, look, reboot
-from nodedoctor.wording import clause, fitting, sentences
+from nodedoctor.steps import keep, look, reboot, repair
+from nodedoctor.wording import SUMMARY, clause, fitting, sentences, shortened
 
 from .pci_address import gpu_index, subject_of
 from .xid_meaning import JudgedXid, judge_events, link_behind, of_programs, recovery_asked
@@ -128,7 +128,9 @@ def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Findin
     asked = next((one for one in judged if one.code == 154), worst)  # the driver's own word wins
     fix = _fix(asked, index, worst)
     build = Finding.fail if worst.status is Status.FAIL else Finding.warn
-    lead = f"GPU {subject.partition(':')[2]}: Xid {worst.code}: {worst.meaning}"
+    head = f"GPU {subject.partition(':')[2]}: Xid {worst.code}"
+    lead = f"{head}: {worst.meaning}"
+    lead = f"{head}: {clause(meaning)}" if shortened(lead, SUMMARY) == head else lead
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
     if more:
         finding = finding.matters_as(" ".join(f"{sentence}." for sentence in more))
@@ -161,6 +163,15 @@ def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
         steps += tuple(step for step in recovery_fix(recovery.word, index).steps if step not in steps)
     elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
+    elif asked.action == "restart-job" and worst.status is Status.FAIL and index is not None:
+        steps += (
+            repair(
+                "sudo nvidia-smi --gpu-reset -i {}",
+                index,
+                when="the node is drained",
+                disturbs="every job on this GPU",
+            ),
+        )
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)
         steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()

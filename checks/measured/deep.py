@@ -10,6 +10,7 @@ from nodedoctor.facts.measured.collective import Collective
 from nodedoctor.facts.measured.deep_tools import DcgmDiag, NcclTests, NvBandwidth
 from nodedoctor.knowledge.fixes.bandwidth import SYSTEM, WRONG
 from nodedoctor.knowledge.floors import fitting_floors
+from nodedoctor.knowledge.gpus import gpu_model
 from nodedoctor.model import Evidence, Finding, Fix, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import count_with_noun
@@ -32,6 +33,8 @@ _DEPLOYED = Fix(
     "nodedoctor deep.dcgm",
     "https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html",
 )
+_LARGE = 2 << 30
+"""Bytes from which a message reaches most of the bandwidth; chosen by us, no external source."""
 _OF_HARDWARE = ("Page Retirement/Row Remap", "Inforom")
 """Tests of the category Deployment that are of a GPU all the same (NVIDIA/DCGM, dcgmi/Diag.cpp)."""
 
@@ -92,7 +95,8 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     Fix disturbs: every job on the node while it is drained.
     Judges: FAIL when all_reduce_perf reports wrong results, or less than the floor of this board.
     Fix: Take the node out of service and find the GPU with bandwidth.p2p and compute.gemm.
-    Threshold: Any wrong result is a fault. Floors by model, number of GPUs and message size are rows of the
+    Threshold: Any wrong result is a fault, and from 2 GiB on less than half of the floor of larger messages
+    (ours). Floors by model, number of GPUs and message size are rows of the
     table of floors (Azure/azurehpc-health-checks, oracle-quickstart/oci-hpc); other boards have none.
     False positives: NCCL variables of the shell that switch a path off.
     """
@@ -109,9 +113,14 @@ def nccl_tests(told: NcclTests, job: Collective | None, board: Board | None) -> 
     beside = f"; ours at most {max(speeds):.0f}" if speeds else ""
     nccl = f", NCCL {told.nccl}" if told.nccl else ""
     summary = f"busbw {told.busbw_gbytes_s[largest]} GB/s at {largest >> 20} MiB{nccl}{beside}"
-    model = board.model or "" if board else ""
+    devices = gpu_model(told.model)
+    model = devices.name if devices else board.model or "" if board else ""
     gates = fitting_floors("all_reduce", model, gpus=told.gpus, size=largest)
-    if not gates:
+    of_larger = fitting_floors("all_reduce", model, gpus=told.gpus) if largest >= _LARGE else []
+    if not gates and of_larger and told.busbw_gbytes_s[largest] < of_larger[-1].least / 2:
+        expected = f"less than half of the {of_larger[-1].least:g} of {of_larger[-1].fabric} at larger ones"
+        yield Finding.fail(f"{summary}, {expected}", evidence=said, fix=SYSTEM)
+    elif not gates:
         yield Finding.info(f"{summary}; no floor is known for these GPUs and this size", evidence=said)
     elif told.busbw_gbytes_s[largest] < gates[-1].least:
         expected = f"{gates[-1].least:g} expected of {gates[-1].fabric}"

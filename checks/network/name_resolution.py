@@ -99,6 +99,8 @@ def dns(net: Net) -> Iterator[Finding]:
         yield Finding.warn(f"the resolver took {net.name_seconds:.1f} s; {servers}", fix=fix)
     elif net.name_seconds is not None:
         yield Finding.ok(f"responded in {net.name_seconds:.2f} s; {servers}")
+    elif net.name_source != "hosts":
+        yield Finding.unknown("not-visible-here", "neither name servers nor /etc/hosts were seen")
     elif not net.nameservers:
         yield Finding.info("no name server; this host's name is in /etc/hosts")
     else:

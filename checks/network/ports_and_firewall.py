@@ -59,8 +59,10 @@ def ports(net: Net, limits: Limits | None, processes: Processes | None) -> Itera
         )
         build = Finding.warn if several else Finding.info
         yield build(f"{wall}: ports {row.value} must be open between nodes", subject="net:firewall", fix=fix)
+    elif net.input_rules is None and span is None:
+        yield Finding.unknown("not-visible-here", "neither local ports nor the packet filter were seen")
     elif net.input_rules is None:
-        where = "only root can read the packet filter" if span else "local port range not reported"
+        where = "only root can read the packet filter"
         yield Finding.info(f"{_span(span)}; {where}", subject="net:firewall")
     else:
         yield Finding.ok(f"{_span(span)}; no rule drops incoming packets")

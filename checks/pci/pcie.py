@@ -13,6 +13,7 @@ from nodedoctor.facts.pci.lspci import Lspci
 from nodedoctor.facts.pci.pci import Pci, PciDevice, device_evidence
 from nodedoctor.knowledge.fixes.gpu import look_at
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model
+from nodedoctor.knowledge.nvml_errors import OFF_THE_BUS
 from nodedoctor.model import Expect, Finding, Fix, Step, quoted_like
 from nodedoctor.steps import look
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
@@ -31,6 +32,8 @@ _RESEAT = (
     "Reseat the card, its riser or the module; check the slot's BIOS setting (bifurcation). A link that "
     "stays narrow has a bad lane: board, riser or card."
 )
+
+_REPLUG = "Drain and reboot the node; if the adapter is lost again, have it reseated or replaced."
 
 
 @check(
@@ -64,6 +67,7 @@ def width(
     if lspci and pci is None:
         shown = [device for device in lspci.devices if device.is_nic or not (gpus and gpus.gpus)]
         findings += [found for one in shown if (found := _device_width(one, shown, "lspci"))]
+        findings += [_off_bus(device) for device in lspci.devices if device.off_bus]
         devices = (*devices, *shown)
     looked = [*_error_counts(len(told), "GPU"), *_error_counts(sum(_lanes(d) > 0 for d in devices), "device")]
     yield from findings
@@ -73,6 +77,21 @@ def width(
         yield _nothing(gpus, pci)
     elif not any(finding.severity.is_problem for finding in findings):
         yield Finding.ok(f"{comma_list(looked)} at the expected width")
+
+
+def _off_bus(device: PciDevice) -> Finding:
+    """A device that the bus lists and that answers nothing, in a paste."""
+    short = re.escape(device.address.removeprefix("0000:"))
+    evidence = [quoted_like("lspci", rf"(?:^|[ >:]){short} .*")]
+    what = "adapter" if device.is_nic else "GPU"
+    steps = link_steps(device.address)
+    fix = Fix(_REPLUG, steps, "reboot", "every job on this node", "nodedoctor nic.inventory")
+    return Finding.fail(
+        f"{what} {device.address} has fallen off the bus: lspci reads ff everywhere",
+        subject=f"pci:{device.address}",
+        evidence=evidence,
+        fix=fix if device.is_nic else OFF_THE_BUS,
+    )
 
 
 def _nothing(gpus: Gpus | None, pci: Pci | None) -> Finding:
@@ -158,15 +177,23 @@ def _device_width(device: PciDevice, devices: Sequence[PciDevice], source: str =
         said = [quoted_like(source, rf"{short} .*(?:\n[ \t].*)*?\n[ \t]+({line})") for line in lines]
     subject, summary = f"pci:{device.address}", f"{device.address}: x{now} of x{most}"
     wider = sum(peer > now for peer in peers)
-    if wider * 2 <= len(peers) or len(peers) < 2:
+    module = _is_module(device)
+    if not module and (wider * 2 <= len(peers) or len(peers) < 2):
         return Finding.info(f"{summary} (no wider slot known here)", subject=subject, evidence=said)
     fix = Fix(_RESEAT, link_steps(device.address), "drain", "every job on this node", "nodedoctor pcie.width")
+    why = f"{count_with_noun(wider, 'peer')} {singular_or_plural(wider, 'has', 'have')} more"
     return Finding.fail(
-        f"{summary}: {count_with_noun(wider, 'peer')} {singular_or_plural(wider, 'has', 'have')} more",
+        f"{summary}: {why if wider else 'modules are on boards that have all lanes'}",
         subject=subject,
         evidence=said,
         fix=fix,
     )
+
+
+def _is_module(device: PciDevice) -> bool:
+    """Whether it is a GPU on a board of modules, by its id or, in a paste, by its name."""
+    model = gpu_model("", device.device)
+    return bool(model and model.form == "sxm") or " SXM" in device.device
 
 
 @check(

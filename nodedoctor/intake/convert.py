@@ -84,6 +84,27 @@ def units(pieces: Sequence[Piece]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+_GPU_LINKS = re.compile(r"^[ \t]{0,20}gpuId (\d{1,3}):?[ \t]{0,20}\n[ \t]{0,20}((?:[UDX_] ?){1,64})", re.M)
+
+
+def link_states(pieces: Sequence[Piece]) -> str:
+    """`dcgmi nvlink --link-status` as `nvidia-smi nvlink -s` says it; it has no speeds."""
+    blocks = []
+    for piece in pieces:
+        match = list(_GPU_LINKS.finditer(piece.text))
+        blocks += [_links(gpu[1], gpu[2].split()) for gpu in match]
+        blocks += [] if match else [piece.text]
+    return "".join(blocks)
+
+
+def _links(gpu: str, states: Sequence[str]) -> str:
+    present = [(link, state) for link, state in enumerate(states) if state != "_"]
+    lines = "".join(
+        f"\t Link {link}: {'<active>' if state == 'U' else '<inactive>'}\n" for link, state in present
+    )
+    return f"GPU {gpu}: NVIDIA GPU\n{lines}"
+
+
 _DEVICE = re.compile(r"(?:-d|--device)[ =]?([\w.:/-]{1,80})")
 
 
@@ -128,6 +149,7 @@ def bandwidths(pieces: Sequence[Piece]) -> str:
 
 CONVERTED: Mapping[str, Callable[[Sequence[Piece]], str]] = {
     "net": interfaces,
+    "nvidia-smi-nvlink": link_states,
     "ethtool": statistics,
     "services": units,
     "mlxlink": named_ports,

@@ -103,14 +103,14 @@ def _this(reading: Reading) -> str:
 
 def of_fleet(fleet: Mapping[str, Any]) -> str:
     """How a fleet is, in one clause."""
-    nodes = fleet.get("nodes")
-    number = len(nodes) if isinstance(nodes, list) else 0
-    sick = [
-        node["host"] for node in nodes or () if node.get("status") == "fail" or node.get("verdict") == "fail"
-    ]
-    if sick:
-        return f"{len(sick)} of {count_with_noun(number, 'node')} failed: {comma_list(sick, 4)}"
-    return f"{count_with_noun(number, 'node')}: {fleet.get('verdict')}"
+    nodes = [node for node in fleet.get("nodes") or () if isinstance(node, dict)]
+    number = count_with_noun(len(nodes), "node")
+    for status, words in (("fail", "failed"), ("warn", "have warnings")):
+        if hosts := [node["host"] for node in nodes if status in (node.get("status"), node.get("verdict"))]:
+            return f"{len(hosts)} of {number} {words}: {comma_list(hosts, 4)}"
+    if (verdict := fleet.get("verdict")) in ("fail", "warn"):
+        return f"{number}: {verdict}"
+    return f"no problem found on {number}"
 
 
 def kinds(reading: Reading) -> list[str]:

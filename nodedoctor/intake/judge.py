@@ -12,8 +12,9 @@ from nodedoctor.declare.registry import probes_of
 from nodedoctor.engine.pending import run_sync
 from nodedoctor.intake.inputs import SOS, At, Unit, Unreadable, ignore_path, units
 from nodedoctor.intake.long_texts import kernel_log_in, outputs_in
-from nodedoctor.intake.outputs import NodeOutput, by_folder, by_node, readable, snapshot_of
+from nodedoctor.intake.outputs import NodeOutput, readable, snapshot_of
 from nodedoctor.intake.split import Parts, split
+from nodedoctor.intake.whose import by_owner
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Observation
 from nodedoctor.record import record, replace
@@ -108,7 +109,7 @@ def read(
     for unit in units(paths, reading.notes, stdin, at):
         room -= _sort(unit, pile, reading, room)
     _close_bundles(pile, reading)
-    for name, items in by_node(by_folder(pile.outputs)).items():
+    for name, items in by_owner(pile.outputs, reading.notes).items():
         outputs = readable(items)
         _recognise(outputs, reading)
         if any(item.piece.shape.probe for item in outputs):

@@ -1,9 +1,8 @@
-"""Outputs that became pieces, as the observations of nodes: what of each kind counts, and who it is of."""
+"""Outputs that became pieces, as the observations of a node: what of each kind counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import takewhile
+import re
 
 from nodedoctor.engine.recording import LARGEST, Snapshot
 from nodedoctor.intake.convert import CONVERTED
@@ -12,8 +11,9 @@ from nodedoctor.intake.split import Piece
 from nodedoctor.model import Observation
 from nodedoctor.probes.kernel.kernel_log import shorten
 from nodedoctor.record import record, replace
-from nodedoctor.triage.identity.world import short_host
 
+_RECORD = re.compile(r"^\d{1,3},\d{1,12},(\d{1,15}),[^;\n]{1,40};", re.M)
+"""The front of a line of /dev/kmsg: level, number, microseconds, flags (Linux, ABI/testing/dev-kmsg)."""
 COPY = 0.5
 """Share of the longest copy from which a later one is as good: it is the newer state of the node. Ours."""
 
@@ -25,63 +25,6 @@ class NodeOutput:
     piece: Piece
     name: str
     bundle: str = ""
-
-
-def by_folder(outputs: list[NodeOutput]) -> list[NodeOutput]:
-    """The outputs, those of no name as their folder's where several folders show GPUs: each is a node.
-
-    A node has its GPUs shown once. Where the same output lies in two folders, these are of two nodes, or of
-    one at two times; outputs that are sorted into folders by their kind stay together.
-    """
-    loose = [item for item in outputs if not item.bundle and not item.piece.host]
-    folders: dict[str, set[tuple[str, ...]]] = {}
-    for item in loose:
-        if item.piece.shape.first and item.piece.shape.about == "gpu":
-            folders.setdefault(item.piece.shape.probe, set()).add(_folder(item.name))
-    twice = [folder for places in folders.values() if len(places) > 1 for folder in places]
-    if not twice:
-        return outputs
-    above = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*twice, strict=False))]
-    names: dict[str, str] = {}  # a prompt in one of its outputs names the node better than its folder
-    for item in outputs:
-        if item.piece.host and not item.bundle and (own := _below(above, item)):
-            names.setdefault(own, item.piece.host)
-    return [
-        replace(item, piece=replace(item.piece, host=names.get(own, own)))
-        if not item.bundle and not item.piece.host and (own := _below(above, item))
-        else item
-        for item in outputs
-    ]
-
-
-def _below(above: list[str], item: NodeOutput) -> str:
-    """The folder right below one in which an output lies; "" where it lies elsewhere."""
-    folder = _folder(item.name)
-    return folder[len(above)] if len(folder) > len(above) and [*folder[: len(above)]] == above else ""
-
-
-def _folder(name: str) -> tuple[str, ...]:
-    """The folder of a file, in an archive or not, as its parts."""
-    return tuple(name.replace("!", "/").split("/")[:-1])
-
-
-def by_node(outputs: Iterable[NodeOutput]) -> dict[str, list[NodeOutput]]:
-    """The outputs of each node: a bundle is one, and so is what prompts and prefixes give one name.
-
-    Loose outputs that name no node belong to the only one there is, or are one by themselves.
-    """
-    nodes: dict[str, list[NodeOutput]] = {}
-    for item in outputs:
-        host = short_host(item.piece.host)
-        key = f"bundle {item.bundle}" if item.bundle else f"host {host}" if host else ""
-        nodes.setdefault(key, []).append(item)
-    nameless = nodes.pop("", [])
-    if nameless and len(nodes) == 1:
-        (only,) = nodes.values()
-        only += nameless
-    elif nameless:
-        nodes[""] = nameless
-    return nodes
 
 
 def readable(outputs: list[NodeOutput]) -> list[NodeOutput]:
@@ -146,11 +89,17 @@ def _observation(probe: str, pieces: list[Piece]) -> Observation:
     )
 
 
+def _stamped(record: re.Match[str]) -> str:
+    """The front of a line as dmesg prints it."""
+    seconds, micro = divmod(int(record[1]), 1_000_000)
+    return f"[{seconds:5}.{micro:06}] "
+
+
 def _kernel_log(pieces: list[Piece]) -> Observation:
     """All parts of the kernel's log, without what the probe on the node would have left out."""
     log = LongText(is_kernel=True)
     for piece in pieces:
-        log.add(piece.text.encode("utf-8", "replace"))
+        log.add(_RECORD.sub(_stamped, piece.text).encode("utf-8", "replace"))
     text, shortened = shorten(log.data())
     is_cut = shortened or log.is_cut or any(piece.is_cut for piece in pieces)
     argv = tuple(pieces[0].shape.tool.split())

@@ -25,7 +25,7 @@ def render(result: Mapping[str, Any], *, width: int = 80, colour: bool = False, 
         lines += ["not recognised:"]
         lines += _entry_lines([_unrecognised(item) for item in result["unrecognised"]], width, most and FEW)
     if result["notes"]:
-        lines += ["left out:", *_entry_lines(result["notes"], width, most)]
+        lines += ["notes:", *_entry_lines(result["notes"], width, most)]
     if result["shows"]:
         lines += ["what it shows to be well:", *_entry_lines(result["shows"], width, most)]
     if result["next"]:
@@ -44,7 +44,9 @@ def _verdicts(result: Mapping[str, Any], width: int, colour: bool, verbose: bool
     if result["fleet"]:
         from nodedoctor.fleet import text as fleet_text
 
-        yield "\n" + fleet_text.render(result["fleet"], width=width, colour=colour, quiet=False, again=None)
+        yield "\n" + fleet_text.render(
+            result["fleet"], width=width, colour=colour, quiet=not verbose, again=None
+        )
     if result["triage"]:
         from nodedoctor.report import job_text
 

@@ -7,7 +7,7 @@ where the output's first line does, behind any prefix.
 from __future__ import annotations
 
 from nodedoctor.intake.shape import FRONT, KEY_VALUE, Shape, by_head, by_lines
-from nodedoctor.intake.verdict_shapes import VERDICT_SHAPES
+from nodedoctor.intake.verdict_shapes import RDMA_CORE, VERDICT_SHAPES
 
 _GPU_LINE = r"GPU \d{1,3}: [^\n]{1,90}\(UUID: [^\n)]{0,60}\)"
 _LINKS = r"\s*(?:GPU \d+: |Link \d+|NVML: |Device does not|Remote )"
@@ -24,7 +24,6 @@ _FAMILIES = (
 """As in probes/host/environment.py, without those that a log is full of."""
 
 NVIDIA_SMI = "NVIDIA's nvidia-smi, drivers 390 to 610"
-RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 
 SHAPES: tuple[Shape, ...] = (
     by_head(
@@ -56,6 +55,19 @@ SHAPES: tuple[Shape, ...] = (
         body=r"NVML library version|\s*[|+]|\w{3} \w{3} +\d+ [\d:]{8} \d{4}|Unable to determine|Make sure",
     ),
     by_head(
+        ("Off |", "On |", "On  |"),
+        r"\|[ \t]{1,5}\d{1,3}[ \t]{1,4}\S[^|\n]{4,60}\|[ \t]{1,4}(?:[\da-fA-F]{4,8}:)?"
+        r"[\da-fA-F]{2}:[\da-fA-F]{2}\.[0-7][ \t]{1,8}(?:On|Off|N/A)[ \t]{1,4}\|"
+        r"[^|\n]{1,40}\|[ \t]{0,20}\n"
+        r"[^|\n]{0,160}?\|[^|\n]{1,60}/[^|\n]{1,40}\|",
+        "GPUs of the table of nvidia-smi",
+        "nvidia-smi",
+        "nvidia-smi",
+        "gpu",
+        NVIDIA_SMI,
+        body=r"\s*[|+]",
+    ),
+    by_head(
         "NVSMI LOG",
         r"={3,40}\s{0,4}NVSMI LOG\s{0,4}=",
         "nvidia-smi -q",
@@ -66,8 +78,26 @@ SHAPES: tuple[Shape, ...] = (
         first=True,
     ),
     by_head(
-        ("Product Name", "Performance State", "Attached GPUs", "HW Slowdown", "ecc.errors."),
-        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|ecc\.errors\.[\w.]{1,60})\s{0,60}:",
+        (
+            "Product Name",
+            "Performance State",
+            "Attached GPUs",
+            "HW Slowdown",
+            "Remapping Failure Occurred",
+            "ecc.errors.",
+        ),
+        r"(?:Product Name|Performance State|Attached GPUs|HW Slowdown|Remapping Failure Occurred)\s{1,60}:"
+        r"|ecc\.errors\.[\w.]{1,60}\s{0,60}:",
+        "a part of nvidia-smi -q",
+        "nvidia-smi-q",
+        "nvidia-smi -q",
+        "gpu",
+        NVIDIA_SMI,
+    ),
+    by_head(
+        ("Remapped Rows", "ECC Errors", "ECC Mode", "Event Reasons", "Throttle Reasons", "Retired Pages"),
+        r"(?:Remapped Rows|ECC Errors|ECC Mode|Clocks (?:Event|Throttle) Reasons|Retired Pages)[ \t]{0,60}\n"
+        r"[^\n]{0,160}?(?:[A-Z][\w ()-]{1,50}[ \t]{1,60}: |Volatile|Aggregate|Single Bit)",
         "a part of nvidia-smi -q",
         "nvidia-smi-q",
         "nvidia-smi -q",
@@ -146,6 +176,18 @@ SHAPES: tuple[Shape, ...] = (
         body=_LINKS,
         joins=True,
         needs=_NAMES_GPU,
+    ),
+    by_head(
+        "NvLink Link Status",
+        r"(?:\||[ \t])\s{0,4}NvLink Link Status\s{0,40}\|?",
+        "dcgmi nvlink --link-status",
+        "nvidia-smi-nvlink",
+        "dcgmi nvlink --link-status",
+        "gpu",
+        "NVIDIA/DCGM 2.4 to 4.5, dcgmi/Nvlink.cpp",
+        body=r"\s*(?:[|+]|(?:gpuId|nvSwitchId) \d|[UDX_](?: [UDX_])*$|GPUs:|NvSwitches:|No NvSwitches|Key: )",
+        joins=True,
+        needs=r"gpuId \d",
     ),
     by_head(
         "Link ",
@@ -243,9 +285,9 @@ SHAPES: tuple[Shape, ...] = (
         body=r"\s+(?:lid|netdev|caps)\b",
     ),
     by_head(
-        ("controller: ", "controller [", "bridge: ", "bridge ["),
+        ("controller: ", "controller [", "bridge: ", "bridge [", "peripheral: ", "peripheral ["),
         r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] [A-Z0-9][^:\n]{2,60}"
-        r"(?:controller|bridge)(?: \[[0-9a-f]{4}\])?: ",
+        r"(?:controller|bridge|peripheral)(?: \[[0-9a-f]{4}\])?: ",
         "lspci",
         "lspci",
         "sudo lspci -vv",
@@ -264,7 +306,8 @@ SHAPES: tuple[Shape, ...] = (
         r"|[^\n]{0,40}?\d\d:\d\d:\d\d[^\n]{0,60}?[\]:|Z] )"
         r"[ \t]{0,40}(?:> {0,4}){0,8}(?:"
         r"(?:(?:kern|user|daemon) *:\w+ *: |<\d{1,3}>)?"
-        r"(?:\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
+        r"(?:\d{4}-\d\d-\d\dT[\d:]{8},\d{6}[+-]\d\d:\d\d |\d{1,3},\d{1,12},\d{1,15},[^;\n]{1,40};"
+        r"|\[ *\d{1,9}\.\d{6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "
         r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ][\d:]{8}[\d.,]*(?:Z|[+-]\d\d:?\d\d)?)"
         r" (?:[\w.-]+ )?(?:kernel(?:\[\d+\])?:|(?:NVRM: )?Xid |NVRM:|nvidia[-_\w]*[ :]|mlx5_core |pcieport )"
         r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d  ?Xid \d"

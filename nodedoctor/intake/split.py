@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
+from nodedoctor.intake.headings import Headings
 from nodedoctor.intake.shape import LOOSE, Shape
 from nodedoctor.intake.shapes import SHAPES
 from nodedoctor.record import record, replace
@@ -41,7 +42,7 @@ _PROMPT = re.compile(
 _TOOLS = re.compile(
     r"(?:cmd:|sudo |kubectl |docker |srun |ssh |watch |cat |\w+=\S+ )*"
     r"(?:nvidia-smi|dmesg|journalctl|ibstat|ibstatus|ibv_devinfo|ib_\w+_bw|ibdiagnet|mlxlink|gpud|rdma|ip|ethtool|"
-    r"lspci|scontrol|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
+    r"lspci|scontrol|sinfo|squeue|ray|ibqueryerrors|perfquery|lsmod|uname|systemctl|env|printenv|pip|uv|conda|python3?|dcgmi|nvbandwidth|nvcc|hostname|kubectl|exit)\b"
 )
 _FULL_FRONT = re.compile(
     r".*(?:[|>\]):#*-]|\d\d:\d\d:\d\d\S*|\b(?:INFO|DEBUG|WARN(?:ING)?|ERROR|std(?:out|err)(?: F)?)|^\d+)\s*$"
@@ -230,6 +231,7 @@ class _Walk:
         self._lines: list[str] = []
         self._foreign: list[tuple[int, str]] = []
         self._named = ""
+        self._headings = Headings()
 
     def take(self, number: int, line: str, head: _Head | None) -> None:
         """Take the next line in."""
@@ -243,10 +245,19 @@ class _Walk:
             self.close()
             self._host = prompt["host"] or prompt["node"] or self._host
             self._command = prompt["command"]
+        elif (heading := self._headings.node_of(line, self._command))[0]:
+            self._begin_node(number, *heading)
         elif self._shape is not None:
             self._add(number, line)
         elif line.strip(" \t>|"):
             self.rest.append((number + 1, line))
+
+    def _begin_node(self, number: int, host: str, lines: int) -> None:
+        """What follows is of the node that these lines name."""
+        self.close()
+        self._host, self._command = host, ""
+        while self.rest and self.rest[-1][0] > number + 1 - lines:
+            self.rest.pop()
 
     def close(self) -> None:
         """End the output under way."""

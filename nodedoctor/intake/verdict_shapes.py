@@ -10,6 +10,7 @@ _OPEN = r"(?:\{\s{0,20})?"
 """The bracket in front of the first key, where both are on one line."""
 
 DCGM = "NVIDIA/DCGM 2.4 to 4.5"
+RDMA_CORE = "linux-rdma/rdma-core 17 to 60"
 
 VERDICT_SHAPES: tuple[Shape, ...] = (
     by_head(
@@ -128,14 +129,15 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
     ),
     by_head(
         "START_",
-        r"START_(?:NODES|PORTS|LINKS|NODES_INFO|PM_INFO|CABLE_INFO|PM_DELTA|GENERAL_INFO_\w{1,20})"
+        r"START_(?:NODES|PORTS|LINKS|NODES_INFO|PM_INFO|CABLE_INFO|PM_DELTA|GENERAL_INFO_\w{1,20}"
+        r"|(?:ERRORS|WARNINGS)_[A-Z0-9_()]{2,60})"
         r"[ \t]{0,20}\n[^\n]{0,160}?[A-Za-z]\w{1,40},",
         "the tables of ibdiagnet",
         "ibdiagnet-csv",
         "sudo ibdiagnet (ibdiagnet2.db_csv)",
         "rdma",
         "ibdiagnet2.db_csv of MLNX_OFED 4 to 24 and UFM: sections between START_ and END_",
-        body=r"(?:START|END)_[A-Z0-9_]{2,60}\s*$|[^,\n]{1,200},",
+        body=r"(?:START|END)_[A-Z0-9_()]{2,60}\s*$|[^,\n]{1,200},",
         joins=True,
     ),
     by_head(
@@ -170,6 +172,62 @@ VERDICT_SHAPES: tuple[Shape, ...] = (
         "the log of ft_launcher, or of the in-process wrapper",
         "gpu",
         "NVIDIA/nvidia-resiliency-ext 0.4 to 0.7, shared_utils/health_check.py",
+    ),
+    by_lines(
+        ("] [tid ", "fabricmanager[", "nvidia-fabricmanager-start.sh["),
+        r"^(?P<front>[^\n]{0,160}?)"
+        r"(?:\[[A-Z][a-z]{2} \d\d \d{4} [\d:]{8}\] \[[A-Z]{4,8}\] \[tid \d{1,10}\] "
+        r"|(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]: )[^\n]*$",
+        "the fabric manager's log",
+        "fabric-manager-log",
+        "sudo tail -50 /var/log/fabricmanager.log",
+        "services",
+        "NVIDIA fabric manager user guide, R450 to R590",
+        body=r"Message payload details:|[^\n]{0,60}nvidia-fabricmanager\.service: ",
+    ),
+    by_head(
+        ("Errors for ", "## Summary: "),
+        r"(?:Errors for (?:0x[\da-f]{1,16} )?\"|## Summary: \d{1,9} nodes? checked)",
+        "ibqueryerrors",
+        "ibqueryerrors",
+        "sudo ibqueryerrors",
+        "rdma",
+        f"{RDMA_CORE}, infiniband-diags/ibqueryerrors.c",
+        body=r"\s+(?:GUID|Link info)|Errors for |##",
+        joins=True,
+    ),
+    by_head(
+        "# Port ",
+        r"# Port (?:extended )?counters: Lid ",
+        "perfquery",
+        "perfquery",
+        "perfquery",
+        "rdma",
+        f"{RDMA_CORE}, infiniband-diags/perfquery.c",
+        body=r"[A-Z]\w{3,60}:\.{2,60}",
+        joins=True,
+    ),
+    by_head(
+        "NODELIST",
+        r"REASON[ \t]{1,60}USER[ \t]{1,40}TIMESTAMP[ \t]{1,40}NODELIST",
+        "sinfo -R",
+        "sinfo-reasons",
+        "sinfo -R",
+        "cluster",
+        "Slurm 20.11 to 25.11, src/sinfo/sinfo.c",
+        body=r"[^\n]{1,120}\d{4}-\d\d-\d\dT[\d:]{8}[ \t]|[^\n]{1,120}[ \t]Unknown[ \t]",
+        first=True,
+    ),
+    by_head(
+        ("Autoscaler status: ", "Node status"),
+        r"(?:={3,20} Autoscaler status: |Node status[ \t]{0,9}\n[^\n]{0,120}?-{20})",
+        "ray status",
+        "ray-status",
+        "ray status",
+        "cluster",
+        "ray-project/ray 2.0 to 2.60, autoscaler/_private/util.py (format_info_string)",
+        body=r"[-=]{3}|\s+\S|(?:Active|Idle|Pending|Recent failures|(?:Total )?Usage|(?:\w{4,8} )?Demands"
+        r"|From \w[\w .]{0,40}|Constraints):|Resources$|Node(?: status$|: )",
     ),
     by_lines(
         ('"coll_perf"',),

@@ -90,7 +90,8 @@ def move_of(check: str, finding: Finding, *, shared: bool = False) -> tuple[Owne
     if check in _BY_CHECK and finding.status is Status.FAIL and not shared:
         return _BY_CHECK[check]
     if check == "kernel.xid" and action == "restart-job":
-        return "job-code", "fix-job"
+        # One that fails the node is of its memory; those of programs warn.
+        return ("administrator", "reset-gpu") if finding.status is Status.FAIL else ("job-code", "fix-job")
     if not _YOURS.isdisjoint((subject, check)) and move in ("fix-config", "fix-job", "restart-service"):
         return "you", "fix-config" if subject == "env" else move
     if subject in _HARDWARE and action == "investigate":

@@ -1,4 +1,4 @@
-"""Whose an output is: a prompt's node, a bundle's, that of the only node, or that of its folder."""
+"""Whose an output is: a prompt's node, a bundle's, that of the only node, of its folder or file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pastes import PASTES
 
-from nodedoctor.intake.outputs import NodeOutput, by_folder, by_node
+from nodedoctor.intake.file_names import node_name
+from nodedoctor.intake.outputs import NodeOutput
 from nodedoctor.intake.shapes import SHAPES
-from nodedoctor.intake.split import Piece
+from nodedoctor.intake.split import Piece, split
+from nodedoctor.intake.whose import by_folder, by_node, by_owner
 
 SHAPE = {shape.probe: shape for shape in reversed(SHAPES)}
 GPUS = ("nvidia-smi", "nvidia-smi-q", "nvidia-smi-topo")
@@ -63,3 +65,120 @@ def test_a_prompt_in_a_folder_names_its_node_and_what_lies_above_is_of_nobody():
         "host b": ["o/b/smi.txt"],
         "": ["o/dmesg.txt"],
     }
+
+
+nodes = st.builds(
+    "{}{}{}".format, st.sampled_from(["node", "gpu-", "hgx-a3-", "ip-10-0-", "nid00", "dgx-h100-"]),
+    st.integers(1, 99), st.sampled_from(["", ".cluster.example.com"]),
+)  # fmt: skip
+kinds = st.sampled_from(["nvidia-smi", "nvidia-smi-q", "dmesg", "ibstat", "topo-m", "nvlink_s", "lspci-vv"])
+dates = st.sampled_from(["", "-20260105", "_2026-01-05T10:00:00Z", ".20260105-1000"])
+
+
+@given(nodes, kinds, dates, st.sampled_from(["-", "_", "."]), st.booleans())
+def test_a_node_is_named_by_a_files_name_before_or_behind_what_it_holds(
+    node: str, kind: str, date: str, sign: str, first: bool
+):
+    file = f"{node}{sign}{kind}{date}.txt" if first else f"{kind}{date}{sign}{node}.log"
+    assert node_name(file).partition(".")[0] == node.partition(".")[0]
+
+
+@given(
+    kinds,
+    dates,
+    st.sampled_from(
+        [
+            "",
+            "1",
+            "rank3",
+            "run-2",
+            "mlx5_0",
+            "h100",
+            "cuda12",
+            "job-1234_0",
+            "xid-79",
+            "before",
+            "v2",
+            "7of8",
+        ]
+    ),
+)
+def test_a_number_of_something_else_is_no_node(kind: str, date: str, other: str):
+    assert node_name(f"{other}_{kind}{date}.txt") == ""
+
+
+@given(st.lists(nodes, min_size=2, max_size=5, unique_by=lambda name: name.partition(".")[0]), st.data())
+def test_files_of_several_nodes_in_one_folder_are_several_nodes(names: list[str], data: st.DataObject):
+    """Whichever outputs they are of, and each node's own stay together."""
+    outputs = [
+        output(f"in/{name}.{probe}.txt", probe)
+        for name in names
+        for probe in data.draw(
+            st.lists(st.sampled_from([*GPUS, *OTHERS]), min_size=1, max_size=3, unique=True)
+        )
+    ]
+    notes: list[str] = []
+    found = by_owner(outputs, notes)
+    assert set(found) == {f"host {name.partition('.')[0]}" for name in names}
+    assert sum(map(len, found.values())) == len(outputs) and not notes
+
+
+def test_what_nothing_names_beside_several_nodes_is_said_and_given_to_none():
+    outputs = [output(f"in/node0{n}.txt", "nvidia-smi") for n in (1, 2)] + [output("in/ib.txt", "ibstat")]
+    notes: list[str] = []
+    assert [item.name for item in by_owner(outputs, notes)[""]] == ["in/ib.txt"]
+    assert notes == ["nothing shows which of the nodes is meant by in/ib.txt"]
+
+
+@given(st.sampled_from(["nvidia-smi", "nvidia-smi-topo", "ibstat"]), st.permutations(["a", "b", "c"]))
+def test_files_that_show_the_same_thing_hide_nothing_from_each_other(probe: str, names: list[str]):
+    outputs = [output(f"{name}.txt", probe) for name in names]
+    notes: list[str] = []
+    found = by_owner(outputs, notes)
+    assert sorted(found) == ["host a", "host b", "host c"] and "judged by itself" in notes[0]
+
+
+def test_files_of_the_same_gpus_are_of_one_node_and_of_others_are_not():
+    uuid = "GPU-00000000-0000-0000-0000-00000000000{}"
+    one = [output(f"{name}.txt", "nvidia-smi-q") for name in ("before", "after")]
+    of = [
+        NodeOutput(Piece(item.piece.shape, item.piece.text + uuid.format(n)), item.name)
+        for n, item in enumerate(one)
+    ]
+    same = [NodeOutput(of[0].piece, item.name) for item in one]
+    assert len(by_owner(same, [])) == 1
+    assert len(by_owner(of, [])) == 2
+
+
+def test_a_file_that_names_its_node_once_is_of_it_wholly():
+    outputs = [
+        output("a.txt", "nvidia-smi"),
+        output("a.txt", "ibstat", "gpu-1"),
+        output("b.txt", "ibstat", "gpu-2"),
+    ]
+    assert sorted(item.piece.shape.probe for item in by_owner(outputs, [])["host gpu-1"]) == [
+        "ibstat",
+        "nvidia-smi",
+    ]
+
+
+RULE = "-" * 16
+HEADINGS = {
+    "dshbak": f"{RULE}\n{{0}}\n{RULE}\n",
+    "clush -b": f"{RULE}\n{{0}} (2)\n{RULE}\n",
+    "ansible": "{0} | CHANGED | rc=0 >>\n",
+    "tail": "==> out/{0}.smi.txt <==\n",
+    "more": ":" * 14 + "\nout/{0}.smi.txt\n" + ":" * 14 + "\n",
+    "hostname": "$ hostname\n{0}\n$ sudo dmesg\n",
+    "uname": "Linux {0} 5.15.0-1067-nvidia #68-Ubuntu SMP x86_64 GNU/Linux\n",
+}
+
+
+@given(st.sampled_from(sorted(HEADINGS)), st.permutations([*GPUS, *OTHERS]))
+def test_a_heading_names_the_node_of_what_follows(way: str, probes: list[str]):
+    text = "".join(HEADINGS[way].format(f"gpu-{n // 2}") + PASTES[probe] for n, probe in enumerate(probes))
+    parts = split(text)
+    assert [(piece.shape.probe, piece.host) for piece in parts.pieces] == [
+        (probe, f"gpu-{n // 2}") for n, probe in enumerate(probes)
+    ]
+    assert parts.rest == ()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import smi_texts
 from pastes import IBSTAT
 from recorded import alarms, mesh, replay, topo
+
+from nodedoctor.intake.outputs import NodeOutput, snapshot_of
+from nodedoctor.intake.split import split
 
 VGPU = {
     "Product Name": "NVIDIA A10-24Q",
@@ -184,3 +188,233 @@ def test_xid_149_is_as_grave_as_its_event(tmp_path: Path, severity: str, status:
     log = "".join(line.format(number, severity) for number in range(times))
     (alarm,) = alarms(replay(tmp_path, {"kernel-log": log}))
     assert alarm.startswith(status) and "Xid 149" in alarm
+
+
+@pytest.mark.parametrize(("first", "last"), [(n, m) for n in range(8) for m in range(n, 8)])
+def test_rows_of_the_table_are_read_without_its_head(tmp_path: Path, first: int, last: int):
+    """Whatever part of the table was pasted: the GPU with errors is named, the others are no alarm."""
+    rows = [smi_texts.row(n, bus=f"00000000:{n + 17:02X}:00.0", ecc="9" if n == 3 else "0") for n in range(8)]
+    text = smi_texts.table(*rows[first : last + 1])
+    pieces = split(text[text.index(f"|{first:>4} ") :]).pieces
+    assert {piece.shape.probe for piece in pieces} == {"nvidia-smi"}
+    found = alarms(replay(tmp_path, {"nvidia-smi": "".join(piece.text for piece in pieces)}))
+    assert bool(found) is (first <= 3 <= last)
+    assert all("GPU 3" in alarm or "gpu:3" in alarm for alarm in found)
+
+
+def one_gpu(bus: str, attached: int = 8, **remapped: str) -> str:
+    """`nvidia-smi -q -i N`: it counts all GPUs and shows one."""
+    rows = {"Correctable Error": "0", "Uncorrectable Error": "0", "Pending": "No", **remapped}
+    told = {"Product Name": "NVIDIA H100 80GB HBM3", "Remapped Rows": rows}
+    text = smi_texts.q([smi_texts.q_gpu(bus, told)])
+    return re.sub(r"(Attached GPUs\s+: )\d+", rf"\g<1>{attached}", text)
+
+
+@pytest.mark.parametrize("bus", ["00000000:1B:00.0", "00000000:9D:00.0", "0000000A:01:00.0"])
+@pytest.mark.parametrize("attached", [2, 8, 16])
+def test_one_gpu_of_many_is_judged_under_its_address(tmp_path: Path, bus: str, attached: int):
+    address = bus.lower()[4:]
+    assert alarms(replay(tmp_path, {"nvidia-smi-q": one_gpu(bus, attached)})) == []
+    sick = alarms(replay(tmp_path, {"nvidia-smi-q": one_gpu(bus, attached, Pending="Yes")}))
+    assert sick and all(address in alarm for alarm in sick)
+
+
+@pytest.mark.parametrize("heading", ["Remapped Rows", "    Remapped Rows"])
+@pytest.mark.parametrize("failed", ["Yes", "No"])
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_lines_from_the_middle_of_nvidia_smi_q_are_a_gpus(
+    tmp_path: Path, heading: str, failed: str, before: int
+):
+    indent = " " * (len(heading) - len(heading.lstrip()) + 4)
+    keys = (
+        "Correctable Error  : 0",
+        "Uncorrectable Error  : 2",
+        "Pending  : No",
+        f"Remapping Failure Occurred  : {failed}",
+    )
+    lines = [heading, *(indent + key for key in keys)][before:]
+    lines += [f"{indent}Bank Remap Availability Histogram", f"{indent}    Max  : 2560 bank(s)"]
+    pieces = split(
+        "\n".join([*lines, f"{indent[4:]}Temperature", f"{indent}GPU Current Temp  : 33 C"])
+    ).pieces
+    assert {piece.shape.probe for piece in pieces} == {"nvidia-smi-q"}
+    found = alarms(replay(tmp_path, {"nvidia-smi-q": pieces[0].text}))
+    assert any("remapping failed" in alarm for alarm in found) is (failed == "Yes")
+
+
+def links(*states: str) -> str:
+    gpus = "".join(f"    gpuId {gpu}:\n        {' '.join(row)}\n" for gpu, row in enumerate(states))
+    rule = "+----------------------+\n"
+    return f"{rule}|  NvLink Link Status  |\n{rule}GPUs:\n{gpus}NvSwitches:\n"
+
+
+@pytest.mark.parametrize("down", range(6))
+def test_the_link_states_of_dcgm_are_judged_as_nvidia_smis(tmp_path: Path, down: int):
+    row = "".join("D" if link == down else "U" for link in range(18))
+    for text, sick in ((links("U" * 18, "U" * 18, "U" * 18, row), True), (links(*["U" * 18] * 4), False)):
+        (piece,) = split(text).pieces
+        told = snapshot_of([NodeOutput(piece, "paste")], "").observations["nvidia-smi-nvlink"].text
+        found = alarms(replay(tmp_path, {"nvidia-smi-nvlink": told}))
+        assert bool(found) is sick
+        assert all("gpu:3" in alarm or "GPU 3" in alarm for alarm in found)
+
+
+GPU_LINE = (
+    "{0}:00.0 3D controller: NVIDIA Corporation GH100 [{1}] (rev {2})\n{3}\tKernel driver in use: nvidia\n"
+)
+TRAINED = "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16\n\t\tLnkSta:\tSpeed 32GT/s, Width x{0}\n"
+
+
+@pytest.mark.parametrize("lost", [0, 1, 3])
+@pytest.mark.parametrize("verbose", [True, False])
+def test_a_device_of_which_lspci_reads_ff_everywhere_is_lost(tmp_path: Path, lost: int, verbose: bool):
+    text = "".join(
+        GPU_LINE.format(
+            f"1{n}", "H100 SXM5 80GB", "ff" if n == lost else "a1", "" if n == lost else TRAINED.format(16)
+        )
+        for n in range(4)
+    )
+    text = text.replace("(rev ff)\n", "(rev ff)\n\t!!! Unknown header type 7f\n") if verbose else text
+    (alarm,) = alarms(replay(tmp_path, {"lspci": text}))
+    assert alarm.startswith("FAIL") and f"0000:1{lost}:00.0 has fallen off the bus" in alarm
+
+
+@pytest.mark.parametrize(("model", "width", "sick"), [
+    ("H100 SXM5 80GB", 8, True), ("H100 SXM5 80GB", 16, False), ("H100 PCIe", 8, False),
+    ("GeForce RTX 4090", 4, False),
+])  # fmt: skip
+def test_a_module_has_all_lanes_and_a_card_its_slots(tmp_path: Path, model: str, width: int, sick: bool):
+    text = GPU_LINE.format("1b", model, "a1", TRAINED.format(width))
+    assert bool(alarms(replay(tmp_path, {"lspci": text}))) is sick
+
+
+@pytest.mark.parametrize(("name", "hosts", "share", "sick"), [
+    ("NVIDIA H100 80GB HBM3", 1, 0.1, True), ("NVIDIA H100 80GB HBM3", 1, 0.9, False),
+    ("NVIDIA H100 80GB HBM3", 2, 0.1, False), ("NVIDIA GeForce RTX 4090", 1, 0.1, False),
+])  # fmt: skip
+@pytest.mark.parametrize("size", [2 << 30, 8 << 30])
+def test_a_bandwidth_far_below_the_boards_is_said_by_the_list_of_devices(
+    tmp_path: Path, name: str, hosts: int, share: float, sick: bool, size: int
+):
+    ranks = "".join(
+        f"#  Rank  {n} Group  0 Pid 1001 on     gpu-{n % hosts} device  {n} [0x1b] {name}\n" for n in range(8)
+    )
+    speed = 480 * share
+    text = (
+        f"# nThread 1 nGpus 8 minBytes 1 maxBytes {size} step: 2(factor)\n#\n# Using devices\n{ranks}#\n"
+        f"  {size}   {size // 4}     float     sum      -1   9999.1  99.17  {speed:.2f}      0\n"
+    )
+    found = [
+        alarm for alarm in alarms(replay(tmp_path, {"all-reduce-perf": text}, deep=True)) if "busbw" in alarm
+    ]
+    assert bool(found) is sick
+
+
+@pytest.mark.parametrize(
+    ("state", "sick"),
+    [("failed (Result: timeout)", True), ("active (running)", False), ("inactive (dead)", False)],
+)
+def test_a_fabric_manager_that_failed_is_said_without_its_board(tmp_path: Path, state: str, sick: bool):
+    text = "\N{BLACK CIRCLE} nvidia-fabricmanager.service - NVIDIA fabric manager service\n"
+    text += f"     Loaded: loaded (/lib/x; enabled)\n     Active: {state} since Mon\n"
+    (piece,) = split(text).pieces
+    told = snapshot_of([NodeOutput(piece, "paste")], "").observations["services"].text
+    found = [alarm for alarm in alarms(replay(tmp_path, {"services": told})) if "fabricmanager" in alarm]
+    assert bool(found) is sick
+
+
+@pytest.mark.parametrize(
+    "reason", ["gres/gpu count reported lower than configured (7 < 8)", "planned update"]
+)
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN*+DRAIN"])
+def test_what_slurm_itself_counts_is_no_plan(tmp_path: Path, reason: str, state: str):
+    text = f"NodeName=gpu-17 Arch=x86_64\n   Gres=gpu:h100:8\n   State={state}\n"
+    text += f"   Reason={reason} [slurm@2026]\n"
+    found = alarms(replay(tmp_path, {"slurm-node": text}))
+    assert [reason in alarm for alarm in found] == ([] if reason == "planned update" else [True])
+
+
+MESSAGES = (
+    "VFS: file-max limit 1000000 reached",
+    "usb 1-1: new high-speed USB device",
+    "NVRM: loading the module",
+)
+FRONTS = {
+    "dmesg -x --time-format iso": "kern  :warn  : 2026-01-05T10:00:{0:02},285060+00:00 ",
+    "dmesg --time-format iso": "2026-01-05T10:00:{0:02},285060+01:00 ",
+    "/dev/kmsg": "6,39{0:02},2067643{0:02},-;",
+    "dmesg": "[  206.7643{0:02}] ",
+    "dmesg -x": "kern  :info  : [  206.7643{0:02}] ",
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0), (0,), (2, 1)])
+def test_a_kernels_log_is_known_by_its_front_whatever_it_says(
+    tmp_path: Path, front: str, order: tuple[int, ...]
+):
+    xid = "NVRM: Xid (PCI:0000:18:00): 79, pid=4242, name=python, GPU has fallen off the bus."
+    lines = [*(MESSAGES[n] for n in order), xid]
+    text = "".join(f"{FRONTS[front].format(n)}{line}\n" for n, line in enumerate(lines))
+    parts = split(text)
+    (piece,) = parts.pieces
+    assert piece.shape.probe == "kernel-log" and parts.rest == ()
+    log = snapshot_of([NodeOutput(piece, "paste")], "").observations["kernel-log"]
+    found = alarms(replay(tmp_path, {"kernel-log": log.text}))
+    assert any("Xid 79" in alarm and "0000:18:00" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize("down", range(4))
+def test_ports_are_read_though_grep_left_out_the_line_that_numbers_them(tmp_path: Path, down: int):
+    text = "".join(
+        f"CA 'mlx5_{n}'\n\t\tState: {'Down' if n == down else 'Active'}\n"
+        f"\t\tPhysical state: {'Polling' if n == down else 'LinkUp'}\n\t\tRate: {10 if n == down else 400}\n"
+        for n in range(8)
+    )
+    (alarm,) = alarms(replay(tmp_path, {"ibstat": text}))
+    assert alarm.startswith("FAIL") and f"mlx5_{down}/1" in alarm
+
+
+@pytest.mark.parametrize("gpu", range(3))
+@pytest.mark.parametrize(("action", "sick"), [("Reset", True), ("Reboot", True), ("None", False)])
+def test_the_recovery_action_of_a_query_is_a_gpus(tmp_path: Path, gpu: int, action: str, sick: bool):
+    rows = "".join(
+        f"{n}, NVIDIA H100 80GB HBM3, 00000000:1{n}:00.0, {action if n == gpu else 'None'}\n"
+        for n in range(4)
+    )
+    text = f"index, name, pci.bus_id, gpu_recovery_action\n{rows}"
+    found = alarms(replay(tmp_path, {"nvidia-smi-q": text}))
+    assert bool(found) is sick and all(f"gpu:{gpu}" in alarm or f"0000:1{gpu}" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize("words", ["Requires Reset", "GPU requires reset"])
+def test_a_gpu_whose_column_of_errors_has_words_is_not_left_out(tmp_path: Path, words: str):
+    rows = (smi_texts.row(0), smi_texts.row(1, bus="00000000:2A:00.0", ecc=words), smi_texts.row(2))
+    found = alarms(replay(tmp_path, {"nvidia-smi": smi_texts.table(*rows)}))
+    assert found and all("gpu:1" in alarm or "0000:2a" in alarm or "GPU 1" in alarm for alarm in found)
+
+
+@pytest.mark.parametrize(
+    "first", ["00:00.0 System peripheral: Intel Corporation Device 09a2 (rev 20)\n\tNUMA node: 0\n", ""]
+)
+@pytest.mark.parametrize(
+    "name", ["NVIDIA ConnectX-7 HHHL Adapter card", "Broadcom NetXtreme Gigabit Ethernet"]
+)
+def test_the_names_that_devices_tell_of_themselves_end_no_lspci(first: str, name: str):
+    data = f"\tCapabilities: [48] Vital Product Data\n\t\tProduct Name: {name}\n\t\tRead-only fields:\n"
+    text = first + GPU_LINE.format("1b", "H100 SXM5 80GB", "a1", TRAINED.format(16)) + data
+    text += GPU_LINE.format("1c", "H100 SXM5 80GB", "a1", TRAINED.format(16))
+    parts = split(text)
+    assert [piece.shape.probe for piece in parts.pieces] == ["lspci"] and parts.rest == ()
+
+
+def test_what_no_output_showed_of_the_network_is_not_said(tmp_path: Path):
+    report = replay(tmp_path, {"net": '{"interfaces": {"ens1": {"operstate": "up", "mtu": "9000"}}}'})
+    told = [
+        finding for result in report.results for finding in result.findings if result.check.startswith("net.")
+    ]
+    assert not [
+        one
+        for one in told
+        if one.status.value == "pass" and ("hosts" in one.summary or "unknown" in one.summary)
+    ]

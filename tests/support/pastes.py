@@ -208,6 +208,32 @@ DB_CSV = (
     "START_PM_INFO\nNodeGUID,PortGUID,PortNumber,LinkDownedCounter,SymbolErrorCounter\n"
     "0x900a840300a1b2c0,0x900a840300a1b2c0,5,0,0\n0xa088c20300d4e5f0,0xa088c20300d4e5f0,1,0,0\nEND_PM_INFO\n"
 )
+FABRIC_LOG = (
+    "[Jan 05 2026 09:00:01] [INFO] [tid 2231] Fabric Manager is starting with the options of its file\n"
+    "[Jan 05 2026 09:00:03] [INFO] [tid 2231] Successfully configured all the available NVSwitches.\n"
+)
+IBQUERYERRORS = (
+    'Errors for 0xa088c20300d4e5f0 "gpu-07 mlx5_0"\n'
+    "   GUID 0xa088c20300d4e5f0 port 1: [PortXmitWait == 123456]\n"
+    '   Link info:     25   1[  ] ==( 4X 106.25 Gbps Active/  LinkUp)==>  0x900a84   12 5[ ] "leaf-01" ( )\n'
+    "## Summary: 300 nodes checked, 0 bad nodes found\n"
+    "##          1200 ports checked, 0 ports have errors beyond threshold\n"
+)
+PERFQUERY = (
+    "# Port counters: Lid 13305 port 1 (CapMask: 0x5A00)\nPortSelect:......................1\n"
+    "SymbolErrorCounter:..............0\nLinkDownedCounter:...............0\n"
+    "PortRcvErrors:...................0\nPortXmitWait:....................123456\n"
+)
+SINFO = (
+    "REASON               USER      TIMESTAMP           NODELIST\n"
+    "planned update       root      2026-01-05T09:21:11 gpu-[12-14]\n"
+)
+RAY_STATUS = (
+    "======== Autoscaler status: 2026-01-05 10:00:00.123456 ========\nNode status\n" + "-" * 63 + "\n"
+    "Active:\n 1 node_aaaa\n 1 node_bbbb\nPending:\n (no pending nodes)\nRecent failures:\n (no failures)\n\n"
+    "Resources\n" + "-" * 63 + "\nUsage:\n 16.0/384.0 CPU\n 16.0/16.0 GPU\n 0B/3.6TiB memory\n\n"
+    "Demands:\n (no resource demands)\n"
+)
 SGLANG = (
     "Python: 3.10.12 (main, Jan 17 2025, 14:35:34) [GCC 11.4.0]\nCUDA available: True\n"
     "GPU 0,1: NVIDIA H100 80GB HBM3\nGPU 0,1 Compute Capability: 9.0\nCUDA_HOME: /usr/local/cuda\n"
@@ -263,6 +289,11 @@ PASTES: dict[str, str] = {
     "nvrx-health": NVRX,
     "nvcre-report": f"{NVCRE}\n",
     "ibdiagnet-csv": DB_CSV,
+    "fabric-manager-log": FABRIC_LOG,
+    "ibqueryerrors": IBQUERYERRORS,
+    "perfquery": PERFQUERY,
+    "sinfo-reasons": SINFO,
+    "ray-status": RAY_STATUS,
 }
 """A paste of each probe."""
 

@@ -6,7 +6,7 @@ import re
 
 from nodedoctor.model import Finding
 from nodedoctor.patterns import regex
-from nodedoctor.wording import SUMMARY, about, shortened
+from nodedoctor.wording import SUMMARY, about, label_if_unnamed, shortened
 
 _NUMBER = regex(r"\d(?:\d|[.,]\d)*")
 _WHEN = re.compile(
@@ -25,7 +25,10 @@ def headline(finding: Finding, shared: int) -> str:
         return shortened(f"all {shared} {kind}: {summary}", SUMMARY)
     if finding.headline:
         return shortened(finding.headline, SUMMARY)
-    return shortened(about(finding.subject, summary), SUMMARY)
+    short = shortened(about(finding.subject, summary), SUMMARY)
+    name = label_if_unnamed(finding.subject, short)
+    # A device that its own words name late must not be lost where they are cut.
+    return shortened(f"{name}: {summary}", SUMMARY) if name else short
 
 
 def masked(summary: str) -> str:

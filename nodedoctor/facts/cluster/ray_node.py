@@ -165,18 +165,19 @@ class RayCluster:
             said = seen.note.strip() or seen.text.strip() or seen.outcome.value
             return cls(silent=said.splitlines()[-1][-300:])
         sections = dict(_sections(seen.text))
-        total = _AMOUNT.search("\n".join(sections.get("Total Usage", ())))
+        used = sections.get("Total Usage") or sections.get("Usage", ())  # with -v, and without
+        total = _AMOUNT.search("\n".join(used))
         nodes = {
             name.removeprefix("Node: ").partition(" ")[0]: float(found.group(2)) if found else 0.0
             for name, lines in sections.items()
             if name.startswith("Node: ")
             for found in [_AMOUNT.search("\n".join(lines))]
         }
-        waiting = sections.get("Pending Demands", ()) + sections.get("Total Demands", ())
+        waiting = sum((sections.get(f"{kind}Demands", ()) for kind in ("Pending ", "Total ", "")), ())
         failed = (line.strip() for line in sections.get("Recent failures", ()))
         return cls(
             sum(_leading(line) for line in sections.get("Active", ())) or len(nodes),
-            float(total.group(2)) if total else 0.0 if "Total Usage" in sections else None,
+            float(total.group(2)) if total else 0.0 if used else None,
             float(total.group(1)) if total else None,
             nodes,
             tuple(_demand(line) for line in waiting if _DEMAND.match(line)),

@@ -244,8 +244,8 @@ class Gpu:
 
     @property
     def subject(self) -> str:
-        """How findings call this GPU."""
-        return f"gpu:{self.index}"
+        """How findings call this GPU: by its index, or its address where the index is not the driver's."""
+        return f"gpu:{self.index if self.numbered or not self.bus_id else self.bus_id}"
 
     @property
     def handle(self) -> int | str | None:

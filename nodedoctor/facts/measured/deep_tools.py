@@ -19,10 +19,19 @@ AFTER = ("nvml", "processes")
 
 _DCGM_ROW = regex(r"^[ \t]{0,40}\|([^|\n]{0,80})\|([^|\n]{0,200})\|", re.MULTILINE)
 _DCGM_CATEGORY = regex(r"^[ \t]{0,40}[|+]-{3,9}[ ]{1,9}([A-Z][\w ]{1,30}?)[ ]{1,9}-{2,20}\+", re.MULTILINE)
+_DEVICES = regex(r"^(GPUs?): ?")
+_TWICE = regex(r"^GPU \d{1,3}(?=GPU \d)")
+_ADVICE = regex(r"(?<=[a-z0-9]) (?=(?:Run|Please|Check|Verify|Reset|Restart|Terminate|See) )")
+"""How DCGM joins what it found the device and the advice (NVIDIA/DCGM, dcgmlib/dcgm_errors.h)."""
 _SUM = regex(r"^SUM (\w+)\s+([\d.]+)", re.MULTILINE)
 _PERF = regex(r"^[ \t]*(\d+)\s+\d+\s+float\s+sum\s+-?\d+\s+([\d.]+\s+){2}([\d.]+)\s+(\d+|N/A)", re.MULTILINE)
 
 _RANK = regex(r"^#[ \t]+Rank[ \t]+\d+[ \t]", re.MULTILINE)
+_DEVICE = regex(
+    r"^#[ \t]+Rank[ \t]+\d+[ \t][^\n]{0,80}?\bon[ \t]+(\S{1,64})[ \t]+device[ \t]+\d+[ \t]+\[[\w:.]{1,16}\]"
+    r"[ \t]+([^\n]{3,60})$",
+    re.MULTILINE,
+)
 _NCCL = regex(r"\bNCCL version (\d[\w.+-]{0,30})")
 
 
@@ -110,12 +119,14 @@ def _dcgm_table(output: str) -> Iterator[DcgmTest]:
         if name and result:
             if test:
                 yield test
-            test = DcgmTest(name, result[1], result[2], row[0].strip(), category)
+            test = DcgmTest(name, result[1], _DEVICES.sub(r"\1 ", result[2]), row[0].strip(), category)
             saying = False
         elif test and not name and entity:
             test = replace(test, entities=f"{test.entities} {entity[1]}".strip())
         elif test and (saying := bool(re.match(r"Error|Warning", name)) or (saying and not name)):
-            test = replace(test, words=f"{test.words} {value}".strip()[:WORDS])
+            test = replace(
+                test, words=_ADVICE.sub(". ", _TWICE.sub("", f"{test.words} {value}".strip()))[:WORDS]
+            )
     if test:
         yield test
 
@@ -174,12 +185,16 @@ class NvBandwidth:
 @fact(NCCL_TESTS)
 @record
 class NcclTests:
-    """Bus bandwidth by message size, GB/s, how many results were wrong, how many GPUs took part, and NCCL."""
+    """Bus bandwidth by message size, GB/s, how many results were wrong, how many GPUs took part, and NCCL.
+
+    `model` are the GPUs as nvidia-smi names them, where all are of one node and of one kind.
+    """
 
     busbw_gbytes_s: dict[int, float]
     wrong: int = 0
     gpus: int = 0
     nccl: str = ""
+    model: str = ""
 
     @classmethod
     def parse(cls, seen: Observation) -> NcclTests | Unseen:
@@ -190,5 +205,7 @@ class NcclTests:
         speeds = {int(m[1]): float(m[3]) for m in rows}
         wrong = sum(int(m[4]) for m in rows if m[4].isdecimal() and len(m[4]) < 16)
         gpus, version = len(_RANK.findall(seen.text)), _NCCL.search(seen.text)
-        tests = cls(speeds, wrong, gpus, version[1] if version else "")
+        kinds = {(host, model.strip()) for host, model in _DEVICE.findall(seen.text)}
+        model = next(iter(kinds))[1] if len(kinds) == 1 else ""
+        tests = cls(speeds, wrong, gpus, version[1] if version else "", model)
         return _absent(seen, "all_reduce_perf") or (tests if speeds else Unseen.of(seen))

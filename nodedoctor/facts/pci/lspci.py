@@ -31,6 +31,8 @@ _KINDS = {
 }
 _LINK = r"Lnk{}:.*?Speed (?P<speed>\d{{1,3}}(?:\.\d)?)GT/s(?: \(\w+\))?, Width x(?P<width>\d{{1,2}})"
 _CAP, _STA = regex(_LINK.format("Cap")), regex(_LINK.format("Sta"))
+_OFF_BUS = regex(r"\(rev ff\)|!!! Unknown header type 7f")
+"""How a device is shown of which every byte reads ff, as it does not answer any more."""
 _DRIVER = regex(r"Kernel driver in use: ([\w-]{1,64})")
 
 
@@ -43,7 +45,7 @@ class Lspci:
 
     @classmethod
     def parse(cls, seen: Observation) -> Lspci | Unseen:
-        """Read one block per device; a device without its link's state is left out."""
+        """Read one block per device; one without its link's state is left out, unless it is off the bus."""
         devices = tuple(_devices(seen.text))
         return cls(devices) if devices else Unseen.of(seen, "Paste the output of `sudo lspci -vv`.")
 
@@ -56,18 +58,24 @@ def _devices(text: str) -> Iterator[PciDevice]:
         kind = re.sub(r" \[[0-9a-f]{4}\]$", "", head.group("kind"))
         name, now, most = head.group("name"), _STA.search(block), _CAP.search(block)
         vendor = NVIDIA if "NVIDIA" in name else MELLANOX if "Mellanox" in name else ""
-        if vendor and kind in _KINDS and now:
+        off_bus = bool(_OFF_BUS.search(name) or _OFF_BUS.search(block))
+        if vendor and kind in _KINDS and (now or off_bus):
             ids, driver = _IDS.search(name), _DRIVER.search(block)
             yield PciDevice(
                 bdf(head.group(1)),
                 vendor,
-                ids[2] if ids else re.sub(r" \(rev [0-9a-f]{2}\)", "", name).strip(),
+                ids[2] if ids else re.sub(r" \((?:rev|prog-if) [0-9a-f]{2}[^)]*\)", "", name).strip(),
                 _KINDS[kind],
                 driver=driver[1] if driver else None,
-                link=PciLink(
-                    float(now["speed"]),
-                    int(now["width"]),
-                    float(most["speed"]) if most else None,
-                    int(most["width"]) if most else None,
-                ),
+                link=_link(now, most) if now else None,
+                config="ff" * 64 if off_bus else "",
             )
+
+
+def _link(now: re.Match[str], most: re.Match[str] | None) -> PciLink:
+    return PciLink(
+        float(now["speed"]),
+        int(now["width"]),
+        float(most["speed"]) if most else None,
+        int(most["width"]) if most else None,
+    )

@@ -132,22 +132,24 @@ _CA = re.compile(r"^[> \t]*CA:? '([\w.-]{1,64})'", re.MULTILINE)
 _PANIC = regex(r"ibpanic: \[\d{1,8}\] \w{1,20}: [^\n']{0,80}?'([\w.-]{1,64})'")
 """How ibstat ends at an adapter whose files have gone: infiniband-diags, ibstat.c and ibdiag_common.c."""
 _PORT = regex(r"^[> \t]*Port (\d{1,3}):", re.MULTILINE)
+_STATE = regex(r"^[> \t]*State:", re.MULTILINE)
 
 
 def _ibstat(text: str) -> Iterator[IbPort]:
     for adapter, block in _blocks(text, _CA):
         about = _pairs(_PORT.split(block, maxsplit=1)[0])
-        for port, lines in _blocks(block, _PORT):
-            said = _pairs(lines)
+        numbered = [(int(port.group(1)), _pairs(lines)) for port, lines in _blocks(block, _PORT)]
+        # `ibstat | grep State` leaves the line out that names the port.
+        for number, pairs in numbered or ([(1, about)] if _STATE.search(block) else []):
             yield IbPort(
                 adapter.group(1),
-                int(port.group(1)),
-                state_word(said.get("state")),
-                phys_word(said.get("physical state")),
-                _number(_RATE, said.get("rate")),
-                layer_word(said.get("link layer")),
-                whole_number(said.get("base lid")),
-                whole_number(said.get("sm lid")),
+                number,
+                state_word(pairs.get("state")),
+                phys_word(pairs.get("physical state")),
+                _number(_RATE, pairs.get("rate")),
+                layer_word(pairs.get("link layer")),
+                whole_number(pairs.get("base lid")),
+                whole_number(pairs.get("sm lid")),
                 model=about.get("ca type"),
                 firmware=about.get("firmware version"),
                 card=guid(about.get("system image guid")),

@@ -15,8 +15,9 @@ _TRAFFIC = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_pa
 
 _BLOCK = {
     "ibstat": (
-        r"CA:? '{0}'(?:\n(?![> \t]*CA:? ').*)*?\n"
-        r"([> \t]*Port {1}:(?:\n(?![> \t]*(?:Port \d|CA:? ')).*)*)"
+        r"CA:? '{0}'(?:(?:\n(?![> \t]*(?:Port \d|CA:? ')).*)*?(?=\n[> \t]*State:)"
+        r"|(?:\n(?![> \t]*CA:? ').*)*?(?=\n[> \t]*Port {1}:))\n"
+        r"([> \t]*(?:Port {1}|State):(?:\n(?![> \t]*(?:Port \d|CA:? ')).*)*)"
     ),
     "rdma-link": r"^([ \t]*(?:link )?{0}/{1} .*)",
     "ibstatus": r"^([> \t]*Infiniband device '{0}' port {1} status:(?:\n(?![> \t]*Infiniband)[^\S\n]*\S.*)*)",

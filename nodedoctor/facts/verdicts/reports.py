@@ -1,13 +1,11 @@
-"""Tools that look after a job or a cluster: NVRx, NVIDIA Cluster Readiness Engine, ibdiagnet's tables.
+"""Tools that look after a job or a cluster: NVRx, NVIDIA Cluster Readiness Engine.
 
 Formats: NVIDIA/nvidia-resiliency-ext 0.4 to 0.7, shared_utils/health_check.py (its warnings); NVIDIA/
-cluster-readiness-engine 0.7 to 0.13, pkg/report (CertReport as JSON); ibdiagnet2.db_csv of MLNX_OFED 4 to 24
-(`START_X`, a header, rows, `END_X`).
+cluster-readiness-engine 0.7 to 0.13, pkg/report (CertReport as JSON).
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping
 
@@ -17,10 +15,9 @@ from nodedoctor.json_shapes import loaded, mapping, objects, text, texts
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
 
-NVRX, NVCRE, DB_CSV = "nvrx-health", "nvcre-report", "ibdiagnet-csv"
+NVRX, NVCRE = "nvrx-health", "nvcre-report"
 nvrx_health = pasted(NVRX, "What the health checks of NVIDIA's resiliency extension logged.")
 nvcre_report = pasted(NVCRE, "A report of NVIDIA Cluster Readiness Engine (nvcrectl, JSON).")
-ibdiagnet_csv = pasted(DB_CSV, "ibdiagnet2.db_csv.")
 
 _FINDINGS: tuple[tuple[re.Pattern[str], Result], ...] = (
     (regex(r"GPU (?P<gpu>\d{1,3}): Requires (?:a reset|a node reboot) to recover\."), "fail"),
@@ -35,11 +32,6 @@ _FINDINGS: tuple[tuple[re.Pattern[str], Result], ...] = (
     (regex(r"Health checks disabled: GPU driver version r\d{1,4} is older"), "note"),
 )
 _RESULTS: Mapping[str, Result] = {"PASSED": "pass", "FAILED": "fail", "RUNNING": "note", "INCOMPLETE": "warn"}
-_TABLE = regex(
-    r"^START_(?P<name>[A-Z0-9_]{2,60})[ \t]*\n(?P<rows>(?:(?!END_|START_)[^\n]*\n){1,200000})", re.M
-)
-_MOST = 5
-"""Ports that are named; ours."""
 
 
 def nvrx(output: str) -> Iterator[Verdict]:
@@ -77,43 +69,3 @@ def nvcre(output: str) -> Iterator[Verdict]:
             why = text(item, "failureReason") or "no reason given"
             quote = in_json(text(item, "failureReason"), output)
             yield Verdict(NVCRE, "NVCRE", "fail", f"{kind}: {why}"[:WORDS], f"category:{kind}"[:80], quote)
-
-
-def db_csv(output: str) -> Iterator[Verdict]:
-    """How much of a fabric it shows, and the ports whose links went down most often.
-
-    Counters are since they were last cleared, at an unknown time: a note.
-    """
-    tables = {match["name"]: match["rows"] for match in _TABLE.finditer(output)}
-    names = {row["nodeguid"]: row["nodedesc"] for row in _rows(tables.get("NODES", "")) if "nodedesc" in row}
-    ports = _rows(tables.get("PM_INFO", ""))
-    downs = [(count, row) for row in ports if (count := _downs(row))]
-    downs.sort(key=lambda entry: -entry[0])
-    for count, row in downs[:_MOST]:
-        guid, number = row.get("nodeguid", ""), row.get("portnumber") or row.get("portnum") or "?"
-        where = f"{names.get(guid, guid)} port {number}"
-        words = (
-            f"{where}: its link went down {count_with_noun(count, 'time')} since the counters were cleared"
-        )
-        yield Verdict(DB_CSV, "ibdiagnet", "note", words[:WORDS], f"port:{guid}/{number}"[:80], guid[:WORDS])
-    size = f"{count_with_noun(len(names), 'node')}, {count_with_noun(len(ports), 'port')} with counters"
-    more = f", the links of {len(downs)} went down" if ports else ""
-    yield Verdict(DB_CSV, "ibdiagnet", "note", f"{size}{more}", "fabric")
-
-
-def _rows(table: str) -> list[dict[str, str]]:
-    """The rows of a table by the names of its columns in small letters, which differ in their case."""
-    lines = csv.reader(table.splitlines(), skipinitialspace=True)
-    header = [name.strip().lower() for name in next(lines, [])]
-    if not {"nodeguid"} <= set(header):
-        return []
-    return [dict(zip(header, map(str.strip, line), strict=False)) for line in lines if line]
-
-
-def _downs(row: Mapping[str, str]) -> int:
-    """How often a link went down; the extended counter does not stop at 255."""
-    counts = (row.get(name, "") for name in ("linkdownedcounterext", "linkdownedcounter"))
-    return max(
-        (int(count, 0) for count in counts if re.fullmatch(r"0x[0-9a-fA-F]{1,16}|[1-9]\d{0,18}", count)),
-        default=0,
-    )

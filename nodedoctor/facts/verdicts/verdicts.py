@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from nodedoctor.declare.registry import fact
-from nodedoctor.facts.verdicts import dcgm_health, inspector, kubernetes, mlxlink, reports, scans
+from nodedoctor.facts.verdicts import (
+    dcgm_health,
+    fabric_log,
+    fabric_tables,
+    inspector,
+    kubernetes,
+    mlxlink,
+    port_counters,
+    reports,
+    scans,
+    slurm_reasons,
+)
 from nodedoctor.facts.verdicts.verdict import Verdict
 from nodedoctor.model import Observation, Unseen
 from nodedoctor.record import record
@@ -20,7 +31,11 @@ READERS: Mapping[str, Callable[[str], Iterator[Verdict]]] = {
     inspector.PROBE: inspector.verdicts,
     reports.NVRX: reports.nvrx,
     reports.NVCRE: reports.nvcre,
-    reports.DB_CSV: reports.db_csv,
+    fabric_tables.PROBE: fabric_tables.verdicts,
+    fabric_log.PROBE: fabric_log.verdicts,
+    port_counters.ERRORS: port_counters.fabric,
+    port_counters.COUNTERS: port_counters.port,
+    slurm_reasons.PROBE: slurm_reasons.verdicts,
 }
 MOST = 200
 """Statements that are kept of one output; ours."""

@@ -257,7 +257,7 @@ def test_q_lists_processes_and_mig_devices():
 
 def test_q_about_one_of_eight_gpus_is_not_seven_lost_ones():
     reading = read("nvidia-smi-q", q([q_gpu("00000000:18:00.0", TREE)], attached=8))
-    assert (len(reading.gpus), reading.lost, reading.interrupted) == (1, (), "unparsable")
+    assert (len(reading.gpus), reading.lost, reading.interrupted) == (1, (), "not-visible-here")
 
 
 # The table

@@ -26,6 +26,7 @@ from recorded import alarms, replay
 from nodedoctor.facts.measured.deep_tools import DcgmDiag
 from nodedoctor.facts.verdicts.verdicts import READERS, OtherTools
 from nodedoctor.intake.split import split
+from nodedoctor.knowledge.infiniband import Counter, counters
 from nodedoctor.model import Observation, Unseen
 
 
@@ -217,6 +218,148 @@ def test_ibdiagnets_tables_name_the_ports_that_went_down_most_and_alarm_nobody(
     if most:
         assert "gpu-07 mlx5_0 port " in told[0][2] and f" {most} time" in told[0][2]
     assert told[-1][2].startswith(f"2 nodes, {len(downs)} port")
+
+
+PORT = "0xa088c20300d4e5f0,0xa088c20300d4e5f0,1"
+
+
+def table(name: str, header: str, *rows: str) -> str:
+    return "\n".join([f"START_{name}", header, *rows, f"END_{name}", "", ""])
+
+
+@given(
+    st.sampled_from([row for row in counters() if row.folder == "counters"]),
+    st.sampled_from(["{}", "{}Ext", "{}Counter", "{}CounterExt"]),
+    st.integers(0, 5000),
+)
+def test_a_counter_that_grew_while_ibdiagnet_ran_is_judged_as_on_a_node(row: Counter, form: str, count: int):
+    name = form.format("".join(part.capitalize() for part in row.counter.split("_")))
+    told = said(
+        "ibdiagnet-csv", DB_CSV + table("PM_DELTA", f"NodeGUID,PortGUID,PortNumber,{name}", f"{PORT},{count}")
+    )
+    judged = row.limit is not None and row.counter != "symbol_error"
+    may = 0 if row.limit_unit == "growth" else (row.ibqueryerrors or 0) - 1
+    warned = [words for result, _, words in told if result == "warn"]
+    assert warned == (
+        [f"{row.counter} rose by {count} at gpu-07 mlx5_0 port 1 while it ran"]
+        if judged and count > may
+        else []
+    )
+
+
+GREW = "WARNINGS_PORTS_COUNTERS_DIFFERENCE_CHECK_(DURING_RUN)"
+EVENT = "Scope,NodeGUID,PortGUID,PortNumber,EventName,Summary"
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "summary", "result"),
+    [
+        ("ERRORS_LINKS_CHECK", "LINK_WRONG_SPEED", "unexpected speed", "warn"),
+        ("ERRORS_DUPLICATED_GUIDS_DETECTION", "NODE_DUPLICATED_GUID", "twice", "warn"),
+        ("WARNINGS_SYMBOL_BER_CHECK", "BER_THRESHOLD_EXCEEDED", "1e-9 is above 1e-14", "warn"),
+        ("WARNINGS_SYMBOL_BER_CHECK", "BER_RS_FEC_EXCESSIVE_ERRORS", "many", "warn"),
+        ("WARNINGS_SYMBOL_BER_CHECK", "BER_NO_THRESHOLD_IS_SUPPORTED", "none", "note"),
+        ("WARNINGS_PCI_DEGRADATION_CHECK", "PCI_WIDTH_DOWNGRADE", "x8 of x16", "warn"),
+        (GREW, "PM_COUNTER_INCREASED", "link_downed_counter", "warn"),
+        (GREW, "PM_COUNTER_INCREASED", "port_xmit_wait", "note"),
+        ("WARNINGS_FW_CHECK", "NODE_WRONG_FW_VERSION", "28.1, the latest is 28.2", "note"),
+        ("WARNINGS_PHY_DB4_RETRIEVING", "TIMEOUT", "no answer", "note"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ports", [1, 3, 40])
+def test_what_ibdiagnet_says_of_ports_is_one_statement_that_names_them(
+    name: str, event: str, summary: str, result: str, ports: int
+):
+    rows = [f'PORT,0xa088c20300d4e5f0,0x0,{n},{event},"{summary}"' for n in range(1, ports + 1)]
+    (alone,) = split(table(name, EVENT, *rows)).pieces
+    assert alone.shape.probe == "ibdiagnet-csv"
+    ((found, _, words),) = [
+        one for one in said("ibdiagnet-csv", DB_CSV + table(name, EVENT, *rows)) if event in one[2]
+    ]
+    assert found == result
+    assert words.startswith(f"{event} at gpu-07 mlx5_0 port 1") and words.endswith(summary)
+
+
+LEVEL = "[Jan 05 2026 11:15:13] [{0}] [tid 2245] "
+JOURNAL = "Jan 05 11:15:13 gpu-7 nv-fabricmanager[2245]: "
+SWITCH = "on fid 0 on NVSwitch pci bus id 00000000:87:00.0 physical id 10 port 33"
+NOTHING = "request to query NVSwitch device information failed with error:WARNING [NV_WARN_NOTHING_TO_DO]"
+
+
+@pytest.mark.parametrize("front", [LEVEL, JOURNAL, f"gpu-7: {LEVEL}"])
+@pytest.mark.parametrize(
+    ("level", "words", "result"),
+    [
+        ("ERROR", f"detected NVSwitch fatal error 20034 {SWITCH}", "fail"),
+        ("ERROR", f"detected NVSwitch non-fatal error 20009 {SWITCH}", "note"),
+        ("ERROR", "failed to find the GPU handle 1234 in the multicast team request setup", "warn"),
+        ("INFO", "multicast group 0 is freed.", "note"),
+        ("INFO", "Successfully configured all the available NVSwitches to route traffic.", "pass"),
+        ("ERROR", NOTHING, "note"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 5])
+def test_the_fabric_managers_log_tells_each_error_once(
+    front: str, level: str, words: str, result: str, times: int
+):
+    text = f"{front.format(level)}{words}\n" * times
+    (piece,) = split(text).pieces
+    assert piece.shape.probe == "fabric-manager-log"
+    ((found, _, told),) = said("fabric-manager-log", text)
+    assert found == result
+    assert ("0000:87:00.0, port 33" in told) is (SWITCH in words)
+    assert ("5 times" in told) is (times == 5 and level == "ERROR")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 64), st.integers(1, 255)),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda one: one[0],
+    )
+)
+def test_ibqueryerrors_names_each_port_beyond_its_thresholds(ports: list[tuple[int, int]]):
+    rows = "".join(
+        f"   GUID 0x900a840300a1b2c0 port {port}: [LinkDownedCounter == {count}] [PortXmitWait == 9]\n"
+        for port, count in ports
+    )
+    text = 'Errors for 0x900a840300a1b2c0 "leaf-01"\n'
+    text += f"   GUID 0x900a840300a1b2c0 port ALL: [LinkDownedCounter == 9]\n{rows}"
+    assert [(result, words) for result, _, words in said("ibqueryerrors", text)] == [
+        ("warn", f"leaf-01 port {port}: LinkDownedCounter {count} since the counters were cleared")
+        for port, count in ports
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "no counter of errors"), (9, "no counter of errors"), (10, "LinkDownedCounter 10")],
+)
+def test_the_totals_of_perfquery_are_notes(count: int, words: str):
+    text = f"# Port counters: Lid 7 port 1 (CapMask: 0x5A00)\nLinkDownedCounter:.......{count}\n"
+    ((result, _, told),) = said("perfquery", f"{text}PortXmitWait:......99999\n")
+    assert result == "note" and told.startswith(f"Lid 7 port 1: {words}")
+
+
+@pytest.mark.parametrize(
+    ("reason", "result"),
+    [
+        ("Not responding", "warn"),
+        ("Kill task failed", "warn"),
+        ("gpu_xid_79", "warn"),
+        ("NHC: check_hca", "warn"),
+        ("planned update", "note"),
+        ("moving to rack 12", "note"),
+    ],
+)
+@pytest.mark.parametrize("nodes", ["gpu-12", "gpu-[17-18,31]"])
+def test_the_reasons_of_sinfo_are_told_with_their_nodes(reason: str, result: str, nodes: str):
+    text = "REASON               USER      TIMESTAMP           NODELIST\n"
+    text += f"{reason:<20} root      2026-01-05T09:30:00 {nodes}\n"
+    (piece,) = split(f"$ sinfo -R\n{text}").pieces
+    assert piece.shape.probe == "sinfo-reasons"
+    assert said("sinfo-reasons", text) == [(result, f"nodes:{nodes}", f"{nodes}: {reason} (by root)")]
 
 
 def test_inspector_tells_the_bandwidth_and_the_rank_that_is_behind():

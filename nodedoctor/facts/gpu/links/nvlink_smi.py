@@ -160,6 +160,8 @@ def _link(link: NvLink, said: str) -> NvLink:
         return replace(link, active=True, speed_gbytes_s=float(speed[1]) or None)
     if "inactive" in said.lower():
         return replace(link, active=False)
+    if said == "<active>":  # by a tool that tells no speed
+        return replace(link, active=True)
     if count := _COUNT.fullmatch(said):
         name = COUNTERS.get(count[1].strip().lower())
         return replace(link, counters={**link.counters, name: int(count[2])}) if name else link

@@ -63,7 +63,11 @@ def read_q(text: str) -> Section | None:
     names = [part.name for part in root.parts]
     cut = len(set(names)) == len(names) and any(part.parts and part.name in _PARTS for part in root.parts)
     if cut:
-        return Section("", parts=[Section("gpu", parts=root.parts)])
+        gpu = Section("gpu", parts=[part for part in root.parts if part.parts or _home(part) is None])
+        for part in root.parts:
+            if not part.parts and (home := _home(part)):
+                _inside(gpu, home).parts.append(part)
+        return Section("", parts=[gpu])
     return _headless(root.parts)
 
 
@@ -91,17 +95,23 @@ def _headless(lines: list[Section]) -> Section | None:
     lines = [inner for line in lines for inner in (line, *line.parts)]
     homed = [(home, part) for part in lines if (home := _home(part))]
     for home, part in homed:
-        here = gpu
-        for name in home.split("/"):
-            inner = here.find(name)
-            if inner is None:
-                inner = Section(name)
-                here.parts.append(inner)
-            here = inner
+        here = _inside(gpu, home)
         if here.find(part.name) is not None:
             return None  # the lines of several GPUs
         here.parts.append(part)
     return Section("", parts=[gpu]) if len(homed) >= _ENOUGH else None
+
+
+def _inside(gpu: Section, home: str) -> Section:
+    """The section of a GPU at a path, made where it is not there."""
+    here = gpu
+    for name in home.split("/"):
+        inner = here.find(name)
+        if inner is None:
+            inner = Section(name)
+            here.parts.append(inner)
+        here = inner
+    return here
 
 
 def _home(part: Section) -> str | None:

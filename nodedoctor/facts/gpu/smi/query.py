@@ -31,6 +31,8 @@ persistence_mode                         persistence_mode
 compute_mode                             compute_mode
 fan_speed                                fan.speed
 performance_state                        pstate
+gpu_recovery_action                      gpu_recovery_action
+pci/bus_id                               pci.bus_id gpu_bus_id
 mig_mode/current                         mig.mode.current
 mig_mode/pending                         mig.mode.pending
 pci/gpu_link_info/pcie_generation/current pcie.link.gen.current pcie.link.gen.gpucurrent

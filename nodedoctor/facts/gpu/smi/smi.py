@@ -101,7 +101,7 @@ def _sections(seen: Observation, root: Section | None) -> GpuReading | Unseen:
     attached = leading_integer(root.value("attached_gpus") or "")
     whole_text = attached == len(sections) or seen.probe == XML
     gpus = tuple(
-        replace(gpu_of(index, section), numbered=whole_text)
+        replace(gpu_of(index, section), numbered=whole_text or section.value("index") is not None)
         for index, section in zip(numbers, sections, strict=True)
     )
     reading = GpuReading(
@@ -149,7 +149,9 @@ def _finished(reading: GpuReading, seen: Observation) -> GpuReading | Unseen:
     gpus = tuple(gpu for gpu in reading.gpus if gpu.index not in gone and gpu.bus_id not in gone)
     hidden = (reading.counted or 0) - len(gpus) - len(lost)
     ended_well = seen.rc in _WHOLE or not gpus  # without GPUs the text says itself what failed
-    interrupted = None if seen.answered and hidden <= 0 and ended_well else Unseen.of(seen).reason
+    asked_for_some = seen.answered and ended_well and seen.probe == Q  # `-q -i 4` counts all and shows one
+    reason = "not-visible-here" if asked_for_some else Unseen.of(seen).reason
+    interrupted = None if seen.answered and hidden <= 0 and ended_well else reason
     return replace(
         reading,
         gpus=gpus,

@@ -21,7 +21,8 @@ _DRIVER = regex(r"\b(?:Driver|KMD) Version: *(\d[\d.]*)")
 _CUDA = regex(r"\bCUDA(?: UMD)? Version: *(\d[\d.]*)")
 _GPU = regex(
     r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.{0,60}?)\s+(?P<persistence>On|Off|N/A|ERR!)\s*"
-    r"\|\s*(?P<bus>[0-9A-Fa-f:.]{7,16}|ERR!|N/A)\s+(?P<display>On|Off|N/A|ERR!)\s*\|\s*(?P<ecc>\S+)\s*\|"
+    r"\|\s*(?P<bus>[0-9A-Fa-f:.]{7,16}|ERR!|N/A)\s+(?P<display>On|Off|N/A|ERR!)\s*"
+    r"\|\s*(?P<ecc>\S+(?: \S+){0,3})\s*\|"
 )
 _USE = regex(
     r"\|\s*(?P<fan>\S{1,9})\s+(?P<temperature>\S{1,9})\s+(?P<pstate>\S{1,9})\s+(?P<draw>\S{1,19}?)\s*/\s*(?P<limit>\S{1,19}?)\s*"

@@ -1,0 +1,84 @@
+"""The fabric manager's log: errors of NVSwitches, of its start, and of GPUs that it could not register.
+
+Format: NVIDIA's fabric manager user guide, R450 to R590: /var/log/fabricmanager.log has `[date] [LEVEL]
+[tid N]` before its words, the journal `nv-fabricmanager[pid]:`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.patterns import regex
+from nodedoctor.wording import count_with_noun
+
+PROBE = "fabric-manager-log"
+TOOL = "fabric manager"
+fabric_manager_log = pasted(PROBE, "/var/log/fabricmanager.log, or what journalctl has of its unit.")
+
+_LINE = regex(
+    r"(?:\] \[(?P<level>[A-Z]{4,8})\] \[tid \d{1,10}\] "
+    r"|(?:nv-fabricmanager|nvidia-fabricmanager-start\.sh)\[\d{1,10}\]: )"
+    r"(?P<words>[^\n]{3,600})$"
+)
+_SWITCH = regex(r"NVSwitch (?P<non>non-)?fatal error (?P<code>\d{4,6})", re.IGNORECASE)
+_ADDRESS = regex(r"\b(?:[\da-f]{4,8}:)?[\da-f]{2}:[\da-f]{2}\.\d\b", re.IGNORECASE)
+_PORT = regex(r"\bport (\d{1,3})\b")
+_EXIT = "failed! Exit code"
+"""What its start script says last, after the reason."""
+_NO_SWITCH = "NV_WARN_NOTHING_TO_DO"
+"""What the driver answers where there is no NVSwitch: the service is not needed then."""
+_FAILED = regex(
+    r"^(?:failed|error|unable|could not|fatal)\b|\bfailed\b(?! Exit code)|\bnot (?:found|supported)\b",
+    re.IGNORECASE,
+)
+_UP = regex(r"[Ss]uccessfully configured all the available")
+_MOST = 20
+"""Different errors that are named; ours."""
+
+
+def verdicts(output: str) -> Iterator[Verdict]:
+    """Each different error once, with how often it was logged; how it came up where there is none."""
+    counts: dict[tuple[Result, str, str], list[str]] = {}
+    success = ""
+    for line in output.splitlines():
+        if not (match := _LINE.search(line)):
+            continue
+        words = match["words"].strip()
+        success = words if _UP.search(words) else success
+        if kind := _kind(match["level"] or "", words):
+            counts.setdefault(kind, []).append(words)
+    if len(counts) > 1:
+        counts = {kind: lines for kind, lines in counts.items() if _EXIT not in lines[0]}
+    for (result, subject, summary), lines in list(counts.items())[:_MOST]:
+        times = f", {count_with_noun(len(lines), 'time')}" if len(lines) > 1 else ""
+        yield Verdict(PROBE, TOOL, result, f"{summary}{times}"[:WORDS], subject, lines[0][:WORDS])
+    if success and not any(result in ("fail", "warn") for result, _, _ in counts):
+        yield Verdict(PROBE, TOOL, "pass", success[:WORDS], quote=success[:WORDS])
+    elif not counts:
+        yield Verdict(PROBE, TOOL, "note", "no error in these lines of its log")
+
+
+def _kind(level: str, words: str) -> tuple[Result, str, str] | None:
+    """The result, the subject and the words of a line that is an error; None for any other."""
+    if _NO_SWITCH in words:
+        return (
+            "note",
+            "service:nvidia-fabricmanager",
+            "it found no NVSwitch: not needed on boards without any",
+        )
+    if match := _SWITCH.search(words):
+        address, number = _ADDRESS.search(words), _PORT.search(words)
+        where = address[0].lower()[-12:] if address else ""
+        grave = not match["non"]
+        port = f", port {number[1]}" if number else ""
+        summary = (
+            f"{'fatal' if grave else 'non-fatal'} error {match['code']} of NVSwitch {where or '?'}{port}"
+        )
+        return "fail" if grave else "note", f"switch:{where}/{match['code']}", summary
+    if level in ("ERROR", "CRITICAL") or (not level and _FAILED.search(words)):
+        plain = re.sub(r"\d+", "#", words)
+        return "warn", f"line:{plain[:60]}", words
+    return None

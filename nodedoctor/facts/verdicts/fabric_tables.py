@@ -1,0 +1,136 @@
+"""The tables of ibdiagnet: what it warns of, counters that grew while it ran, and what ports have counted.
+
+Format: ibdiagnet2.db_csv of MLNX_OFED 4 to 24 and UFM: `START_X`, a header, rows, `END_X`. Tables of errors
+and warnings: `ERRORS_STAGE` and `WARNINGS_STAGE` with Scope, NodeGUID, PortGUID, PortNumber, EventName and
+Summary.
+Names of counters: PM_INFO and PM_DELTA, as in InfiniBand Architecture 1.6, chapter 16 (PortCounters).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
+from nodedoctor.knowledge.infiniband import Counter, counters
+from nodedoctor.patterns import regex
+from nodedoctor.wording import comma_list, count_with_noun
+
+PROBE = "ibdiagnet-csv"
+ibdiagnet_csv = pasted(PROBE, "ibdiagnet2.db_csv.")
+
+_TABLE = regex(
+    r"^START_(?P<name>[A-Z0-9_()]{2,60})[ \t]*\n(?P<rows>(?:(?!END_|START_)[^\n]*\n){1,200000})", re.M
+)
+_MOST = 5
+"""Ports that are named; ours."""
+_NUMBER = re.compile(r"0x[0-9a-fA-F]{1,16}|[1-9]\d{0,18}")
+_GREW = regex(r"COUNTER_INCREASED|COUNTERS?_DIFF")
+_OF_LINK = regex(r"BER_\w{0,30}(?:EXCEED|EXCESSIVE)|DEGRADATION|DOWNGRADE")
+"""Warnings of a link that is worse than it must be; others are of firmware, or of what was not answered."""
+
+Row = Mapping[str, str]
+
+
+def verdicts(output: str) -> Iterator[Verdict]:
+    """Errors and growing counters as warnings, as none is known to be of this node; totals as notes."""
+    tables = {match["name"]: match["rows"] for match in _TABLE.finditer(output)}
+    nodes = _rows(tables.get("NODES", ""))
+    names = {row["nodeguid"]: row["nodedesc"] for row in nodes if "nodedesc" in row}
+    for name, rows in tables.items():
+        if name.startswith(("ERRORS_", "WARNINGS_")):
+            yield from _events(name, _rows(rows), names)
+    for row in _rows(tables.get("PM_DELTA", "")):
+        if growth := _growth(row):
+            words = f"{comma_list(growth)} at {_where(row, names)} while it ran"
+            yield _verdict("warn", words, f"growth:{_port(row)}", row["nodeguid"])
+    ports = _rows(tables.get("PM_INFO", ""))
+    yield from _totals(ports, names)
+    downs = sum(bool(_count(row, "linkdowned")) for row in ports)
+    size = f"{count_with_noun(len(names), 'node')}, {count_with_noun(len(ports), 'port')} with counters"
+    yield _verdict("note", f"{size}{f', the links of {downs} went down' if ports else ''}", "fabric", "")
+
+
+def _events(table: str, rows: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
+    """What one stage summary, each kind of event once with the ports that it is of."""
+    severity, _, stage = table.partition("_")
+    events: dict[tuple[str, Result], list[Row]] = {}
+    for row in rows:
+        event = row.get("eventname", "")
+        events.setdefault((event, _result(severity, event, row.get("summary", ""))), []).append(row)
+    for (event, result), same in events.items():
+        places = list(dict.fromkeys(_where(row, names) for row in same))
+        summary = same[0].get("summary", "")
+        where = f"{comma_list(places, _MOST)} ({stage.replace('_', ' ').lower()})"
+        words = f"{event or 'an entry'} at {where}: {summary}"
+        yield _verdict(result, words, f"stage:{stage.lower()}/{event.lower()}/{result}", event)
+
+
+def _result(severity: str, event: str, summary: str) -> Result:
+    if severity == "ERRORS" or _OF_LINK.search(event):
+        return "warn"
+    if not _GREW.search(event):
+        return "note"
+    words = {_plain(word) for word in re.findall(r"\w+", summary)}
+    return "warn" if any(_plain(row.counter) in words and row.limit_unit for row in _with_limit()) else "note"
+
+
+def _growth(row: Row) -> list[str]:
+    """Counters that grew beyond what they may, or, as no time is known, beyond what ibqueryerrors prints."""
+    counts = ((item, _count(row, _plain(item.counter))) for item in _with_limit())
+    return [
+        f"{item.counter} rose by {count}"
+        for item, count in counts
+        if count and (item.limit_unit == "growth" or count >= (item.ibqueryerrors or count + 1))
+    ]
+
+
+def _with_limit() -> list[Counter]:
+    """Counters whose growth means trouble. PAM4 lanes make symbol errors, and correct them."""
+    return [row for row in counters() if row.limit is not None and row.counter != "symbol_error"]
+
+
+def _totals(ports: list[Row], names: Mapping[str, str]) -> Iterator[Verdict]:
+    """The ports whose links went down most often: since they were last cleared, at an unknown time."""
+    downs = [(count, row) for row in ports if (count := _count(row, "linkdowned"))]
+    for count, row in sorted(downs, key=lambda entry: -entry[0])[:_MOST]:
+        times = count_with_noun(count, "time")
+        words = f"{_where(row, names)}: its link went down {times} since the counters were cleared"
+        yield _verdict("note", words, f"port:{_port(row)}", row["nodeguid"])
+
+
+def _rows(table: str) -> list[Row]:
+    """The rows of a table by the names of its columns in small letters, which differ in their case."""
+    lines = csv.reader(table.splitlines(), skipinitialspace=True)
+    header = [name.strip().lower() for name in next(lines, [])]
+    if not {"nodeguid"} <= set(header):
+        return []
+    rows = (dict(zip(header, map(str.strip, line), strict=False)) for line in lines if line)
+    return [row for row in rows if "nodeguid" in row]
+
+
+def _plain(name: str) -> str:
+    """A counter's name as sysfs, PM_INFO and sentences have it: LinkDownedCounterExt is link_downed."""
+    return re.sub(r"_|counter|ext$|extended$", "", name.lower())
+
+
+def _count(row: Row, plain: str) -> int:
+    """What a port counted; the extended counter does not stop at 255."""
+    counts = (value for name, value in row.items() if _plain(name) == plain)
+    return max((int(count, 0) for count in counts if _NUMBER.fullmatch(count)), default=0)
+
+
+def _where(row: Row, names: Mapping[str, str]) -> str:
+    guid, number = row["nodeguid"], row.get("portnumber") or row.get("portnum") or ""
+    name = names.get(guid, guid)
+    return f"{name} port {number}" if number.strip("0") else name or "the fabric"
+
+
+def _port(row: Row) -> str:
+    return f"{row['nodeguid']}/{row.get('portnumber') or row.get('portnum') or '?'}"
+
+
+def _verdict(result: Result, words: str, subject: str, quote: str) -> Verdict:
+    return Verdict(PROBE, "ibdiagnet", result, words[:WORDS].rstrip(" :"), subject[:80], quote[:WORDS])

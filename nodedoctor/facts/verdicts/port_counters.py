@@ -1,0 +1,91 @@
+"""Counters of single ports: `ibqueryerrors` over a fabric, and `perfquery` of one port.
+
+Formats: linux-rdma/rdma-core 17 to 60, infiniband-diags/ibqueryerrors.c (ports with counters above the tool's
+thresholds) and perfquery.c (`Name:....value`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from nodedoctor.declare.registry import pasted
+from nodedoctor.facts.verdicts.verdict import WORDS, Verdict
+from nodedoctor.knowledge.infiniband import counters
+from nodedoctor.patterns import regex
+from nodedoctor.wording import comma_list, count_with_noun
+
+ERRORS, COUNTERS = "ibqueryerrors", "perfquery"
+ibqueryerrors = pasted(ERRORS, "The output of ibqueryerrors.")
+perfquery = pasted(COUNTERS, "The output of perfquery.")
+
+_NODE = regex(r"^Errors for (?:0x[\da-f]{1,16} )?\"(?P<name>[^\"\n]{1,100})\"", re.MULTILINE)
+_PORT = regex(
+    r"^[ \t]{1,8}GUID (?P<guid>0x[\da-f]{1,16}) port (?P<port>\d{1,3}|ALL): (?P<counts>\[[^\n]{5,600}\])",
+    re.MULTILINE,
+)
+_COUNT = regex(r"\[(\w{3,60}) == (\d{1,20})")
+_SUMMARY = regex(r"^## Summary: (?P<nodes>\d{1,9}) nodes? checked, (?P<bad>\d{1,9}) bad", re.MULTILINE)
+_QUERIED = regex(r"^(?P<name>[A-Z]\w{3,60}):\.{2,60}(?P<value>\d{1,20})[ \t]*$", re.MULTILINE)
+_HEAD = regex(r"^# Port (?:extended )?counters: (?P<port>[^\n(]{3,80})", re.MULTILINE)
+_NEVER = ("portxmitwait",)
+"""Counters that say nothing of errors: congestion grows on busy healthy fabrics."""
+
+
+def fabric(output: str) -> Iterator[Verdict]:
+    """Each port that the tool names, as its counters are beyond the tool's thresholds."""
+    nodes = [*_NODE.finditer(output)]
+    for row in _PORT.finditer(output):
+        counts = {name: value for name, value in _COUNT.findall(row["counts"]) if name.lower() not in _NEVER}
+        if not counts or row["port"] == "ALL":
+            continue
+        name = next((node["name"] for node in reversed(nodes) if node.start() < row.start()), row["guid"])
+        totals = comma_list(f"{counter} {value}" for counter, value in counts.items())
+        words = f"{name} port {row['port']}: {totals} since the counters were cleared"
+        yield Verdict(
+            ERRORS,
+            ERRORS,
+            "warn",
+            words[:WORDS],
+            f"errors:{row['guid']}/{row['port']}",
+            row["counts"][:WORDS],
+        )
+    if summary := _SUMMARY.search(output):
+        words = f"{count_with_noun(int(summary['nodes']), 'node')} checked, {summary['bad']} with errors"
+        yield Verdict(ERRORS, ERRORS, "note" if int(summary["bad"]) else "pass", words, "fabric", summary[0])
+
+
+def port(output: str) -> Iterator[Verdict]:
+    """The totals of each port: a note, since an unknown time."""
+    heads = [*_HEAD.finditer(output)]
+    ends = [*(head.start() for head in heads[1:]), len(output)]
+    thresholds = {_plain(row.counter): row.ibqueryerrors for row in counters() if row.ibqueryerrors}
+    for head, end in zip(heads, ends, strict=False):
+        counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
+        if many := _beyond(counts, thresholds):
+            summary = f"{comma_list(many)} since the counters were cleared"
+        elif counts:
+            summary = "no counter of errors is beyond what ibqueryerrors accepts"
+        else:
+            continue
+        where = head["port"].strip()
+        yield Verdict(
+            COUNTERS,
+            COUNTERS,
+            "note",
+            f"{where}: {summary}"[:WORDS],
+            f"counters:{where}"[:80],
+            head[0].strip(),
+        )
+
+
+def _beyond(counts: dict[str, int], thresholds: Mapping[str, int | None]) -> list[str]:
+    return [
+        f"{name} {value}"
+        for name, value in counts.items()
+        if _plain(name) not in _NEVER and value >= (thresholds.get(_plain(name)) or value + 1)
+    ]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"_|counter$", "", name.lower())
