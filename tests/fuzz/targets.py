@@ -47,7 +47,7 @@ from nodedoctor.fleet.model import Fleet
 from nodedoctor.fleet.reports import read_reports
 from nodedoctor.fleet.transports import kube
 from nodedoctor.model import Expect, Observation
-from nodedoctor.pairs import drive
+from nodedoctor.pairs import crew, join
 from nodedoctor.pairs.expected import expected_of
 from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
@@ -358,9 +358,9 @@ def agent_said(data: bytes) -> None:
         said = json_shapes.mapping(json_shapes.loaded(raw(data)))
     except ValueError:
         return
-    drive._member("a", said)
+    crew._member("a", said)
     for beside in ({"a": said}, {"a": said, "b": said}, {"a": said, "b": json.loads(agents()[1])}):
-        drive._join_ends(("a", "b"), beside, 1)
+        join.join_ends(("a", "b"), beside, 1)
 
 
 def agents() -> list[bytes]:

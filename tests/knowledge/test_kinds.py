@@ -23,6 +23,7 @@ SUSPICIONS = {
     "ib-left-out",
     "ib-setup",
     "network-plugin-failed",
+    "nvshmem-no-transport",
     "cuda-not-started",
     "p2p-off-on-nvlink",
     "acs-hint",

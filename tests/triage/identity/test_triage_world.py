@@ -48,7 +48,7 @@ def test_world_size_most_lines_name(events: list[Event[object]], size: int | Non
     ],
 )
 def test_one_node_until_a_second_one_shows(seats: list[RankLocation], world: int | None, alone: bool):
-    assert is_one_node(seats, world) == alone
+    assert is_one_node(seats, world, ()) == alone
 
 
 def test_short_host_names():
