@@ -114,7 +114,7 @@ def answers(
     if answers is None:
         yield Finding.unknown("missing-tool", "neither NVML nor nvidia-smi was queried")
         return
-    inside = inventory.restricted or bool(container and container.inside)
+    inside = True if inventory.restricted else container.inside if container else None
     unloaded = bool(driver and driver.loaded is False)
     troubles = [*_silences(answers), *_failures(answers, inventory, inside, unloaded), *_sick(gpus)]
     yield from troubles
@@ -179,7 +179,7 @@ def _noted(answer: DriverAnswer) -> str:
 
 
 def _failures(
-    answers: DriverAnswers, inventory: Inventory, inside: bool, unloaded: bool
+    answers: DriverAnswers, inventory: Inventory, inside: bool | None, unloaded: bool
 ) -> Iterator[Finding]:
     """Errors that kept the library from starting; one finding for all who met the same one."""
     failed = [(answer.probe, answer.init_error) for answer in answers.answers if answer.init_error]

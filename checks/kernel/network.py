@@ -1,4 +1,4 @@
-"""Did the kernel drop packets because one of its tables was full?"""
+"""Did the kernel drop packets, or refuse files, because one of its tables was full?"""
 
 from __future__ import annotations
 
@@ -34,17 +34,23 @@ _FULL: Mapping[FullKind, tuple[str, str, tuple[Step, ...]]] = {
         "Find the process with so many connections or unread bytes; then raise the limit.",
         (look("cat /proc/net/sockstat"), look("sysctl net.ipv4.tcp_mem"), look("ss -s")),
     ),
+    "files": (
+        "no open files left on the whole node, opens and connections fail",
+        "Find the process with so many open files; then raise the limit.",
+        (look("cat /proc/sys/fs/file-nr"), look("nodedoctor limits.nofile")),
+    ),
 }
 
 
-@check("kernel.network", "Full tables of the network", tags={"fast", "net"}, stage="preview")
+@check("kernel.network", "Full tables of the kernel", tags={"fast", "net"}, stage="preview")
 def network(log: KernelLog, moment: Moment) -> Iterator[Finding]:
-    """Messages of the kernel that it dropped packets because a table of its own was full.
+    """Messages of the kernel that it dropped packets, or refused files, because a table of its own was full.
 
     Why: jobs over hundreds of nodes open thousands of connections; those that get none time out, and the job
     waits for a rank that is well.
     Fix disturbs: nothing.
-    Judges: WARN when since boot the table of tracked connections or of neighbours, or TCP's memory, was full.
+    Judges: WARN when since boot the table of tracked connections, of neighbours or of open files, or TCP's
+    memory, was full.
     Fix: Raise the limit that the finding names.
     Threshold: The kernel's own limits (linux, Documentation/networking, ip-sysctl.rst and
     nf_conntrack-sysctl.rst); what to raise them to is our choice.
@@ -53,6 +59,7 @@ def network(log: KernelLog, moment: Moment) -> Iterator[Finding]:
     - nf_conntrack: table full, dropping packet
     - neighbor table overflow!
     - TCP: out of memory -- consider tuning tcp_mem
+    - VFS: file-max limit reached
     """
     events = log.since(log.full, moment)
     for kind, (meaning, advice, steps) in _FULL.items():

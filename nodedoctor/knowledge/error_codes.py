@@ -14,6 +14,7 @@ from nodedoctor.knowledge.nvml_errors import (
     CORRUPT,
     DEVICES_LOST,
     GIVE_GPUS,
+    HOST_OR_CONTAINER,
     HUNG,
     INVESTIGATE,
     LIBRARY,
@@ -51,6 +52,8 @@ _BLIND = "Nothing is known to be wrong; what was asked for could not be seen."
 class ErrorCode:
     """One error: what it means, and for training; the fix on a host and, where it differs, in a container.
 
+    `anywhere` is the fix where it is not known whether it was said in a container, if another one is to be
+    tried first then.
     `of_value` is how bad it is in the place of a single value; where the library or a GPU cannot be opened
     every error is a failure.
     """
@@ -62,11 +65,12 @@ class ErrorCode:
     of_value: Weight
     fix: Fix
     in_container: Fix | None = None
+    anywhere: Fix | None = None
     source: str = NVML_H
 
-    def fix_here(self, container: bool, index: int | None = None) -> Fix:
-        """The fix for where we stand; it resets the GPU of that index, and none without one."""
-        fix = self.in_container if container and self.in_container else self.fix
+    def fix_here(self, container: bool | None, index: int | None = None) -> Fix:
+        """The fix for where we stand, if that is known; it resets the GPU of that index, and none without."""
+        fix = (self.anywhere if container is None else self.in_container if container else None) or self.fix
         if fix.action != "reset-gpu" or index is None:
             return fix
         return replace(fix, steps=(*fix.steps, *gpu_reset(index, fix.disturbs)))
@@ -156,7 +160,14 @@ NVML: tuple[ErrorCode, ...] = (
         "RESET_TYPE_NOT_SUPPORTED", 30, "the GPU has no reset of this kind", _NO_WORRY, "quiet", INVESTIGATE
     ),
     ErrorCode(
-        "UNKNOWN", 999, "the driver fails with an unknown error", _SICK, "warn", INVESTIGATE, DEVICES_LOST
+        "UNKNOWN",
+        999,
+        "the driver fails with an unknown error",
+        _SICK,
+        "warn",
+        INVESTIGATE,
+        DEVICES_LOST,
+        HOST_OR_CONTAINER,
     ),
     # What our own reader of the library says where it gets no code.
     ErrorCode("NO_ANSWER", None, "the driver hangs on this GPU", _RANK, "fail", HUNG),

@@ -194,6 +194,20 @@ INVESTIGATE = Fix(
     verify=VERIFY,
     docs=XID_GUIDE,
 )
+HOST_OR_CONTAINER = Fix(
+    "See whether nvidia-smi works on the host. Where it does, this was a container that lost its devices: "
+    "recreate it. Where it fails there too, check the kernel log, and reboot if that shows nothing.",
+    (
+        look("nvidia-smi", when="on the host"),
+        KERNEL_LOG,
+        keep("sudo nvidia-bug-report.sh"),
+        reboot("nvidia-smi fails on the host too, the kernel log shows nothing, and the node is drained"),
+    ),
+    action="investigate",
+    disturbs=_EVERY_JOB,
+    verify=VERIFY,
+    docs=CGROUP_LOSS,
+)
 ON_THE_HOST = Fix(
     "Check the driver on the host: nothing inside the container can help.",
     (look("nodedoctor driver"),),

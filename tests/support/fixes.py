@@ -73,7 +73,7 @@ def of_rows() -> Iterator[tuple[str, Fix]]:
 def _of_tables() -> Iterator[tuple[str, Fix]]:
     gpu = Gpu(index=3)
     for row in (*error_codes.NVML, error_codes.nvml_error("NEVER_HEARD_OF")):
-        for inside in (False, True):
+        for inside in (False, True, None):
             for index in (None, 3):
                 yield f"{row.name} {inside} {index}", row.fix_here(inside, index)
     for runtime in RUNTIMES:

@@ -58,7 +58,7 @@ StorageKind = Literal[
     "connection-lost",
     "connection-back",
 ]
-FullKind = Literal["connections", "neighbours", "tcp-memory"]
+FullKind = Literal["connections", "neighbours", "tcp-memory", "files"]
 CpuKind = Literal["uncorrected", "corrected", "recorded", "hot"]
 
 

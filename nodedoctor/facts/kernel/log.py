@@ -312,7 +312,7 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[KernelLine, str], LogEvent | No
         ("NETDEV WATCHDOG", "mlx5", "mlx4", "bnxt_", "infiniband", "efa 0", "transmit timeout: "),
         lambda line, _: system.nic(line),
     ),
-    (("table full, ", "table overflow", "tuning tcp_mem"), lambda line, _: system.full(line)),
+    (("table full, ", "table overflow", "tuning tcp_mem", "file-max"), lambda line, _: system.full(line)),
     (("Linux version ",), lambda line, _: DriverEvent(line.when, line.text[:EVIDENCE], "boot")),
 )
 """Words that lead to a line, and what reads it, in this order. A word costs one pass over the text."""

@@ -92,6 +92,7 @@ _FULL: tuple[tuple[re.Pattern[str], FullKind], ...] = (
     (regex(r"nf_conntrack: table full, dropping packet"), "connections"),
     (regex(r"\barp_cache: neighbor table overflow"), "neighbours"),
     (regex(r"TCP: out of memory -- consider tuning tcp_mem"), "tcp-memory"),
+    (regex(r"\bVFS: file-max limit \d{1,20} reached"), "files"),  # fs/file_table.c
 )
 _NIC_KINDS: tuple[tuple[re.Pattern[str], NicKind], ...] = (
     (regex(r"probe.* failed with error -(?!517\b)\d|mlx5_load_one failed|init_one.* failed"), "dead"),
@@ -253,7 +254,7 @@ def nic(line: KernelLine) -> NicEvent | None:
 
 
 def full(line: KernelLine) -> FullTable | None:
-    """A table of the network that had no room, so that packets were dropped."""
+    """A table that had no room, so that packets were dropped or files refused."""
     kind = next((kind for pattern, kind in _FULL if pattern.search(line.text)), None)
     return FullTable(line.when, line.text[:EVIDENCE], kind) if kind else None
 

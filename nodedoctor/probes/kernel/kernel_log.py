@@ -53,6 +53,7 @@ OF_INTEREST = re.compile(
     rb"|blocked for|lockup|LOCKUP|stall|detected expedited|segfault|protection| trap "
     rb"|BUG|Oops|panic|RIP:|Call Trace"
     rb"|mlx[45]|bnxt_|infiniband|efa 0|transmit timeout: |NETDEV WATCHDOG|table full, |table overflow|tcp_mem"
+    rb"|file-max"
     rb"|EDAC|emory failure|memory error|nfs: server|was evicted|Lustre|ceph: "
     rb"|nvme |I/O error|medium error|md/raid|EXT4-fs|Aborting journal|XFS \(|BTRFS"
     rb"|DMAR|AMD-Vi|smmu|Linux version|\[nvidia|\[ib_"

@@ -863,6 +863,7 @@ def test_no_document_raises(value):
         ("nf_conntrack: table full, dropping packet.", "table:connections"),  # before Linux 4.14
         ("neighbour: arp_cache: neighbor table overflow!", "table:neighbours"),
         ("TCP: out of memory -- consider tuning tcp_mem", "table:tcp-memory"),
+        ("VFS: file-max limit 1048576 reached", "table:files"),
     ],
 )
 def test_full_tables_of_the_network(line, subject):
