@@ -246,6 +246,8 @@ def _silent(name: str, index: int | None, subject: str, said: list[Evidence]) ->
     error = nvml_error(name)
     summary = f"{name}: {error.meaning}"
     finding = Finding.fail(summary, subject=subject, evidence=said, fix=error.fix_here(False, index))
+    if name == "UNKNOWN":
+        finding = finding.explained_by(f"kernel.xid@{subject}")
     return finding.led_by(_lead(error, index) or about(subject, error.meaning)).matters_as(_ONE_GPU)
 
 

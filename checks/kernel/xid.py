@@ -101,7 +101,12 @@ def _gpu(
         summary = f"{codes}: before the last reset or driver load, resolved"
         return Finding.info(summary, subject=subject, evidence=_evidence(before))
     index = gpu_index(device, gpus, pci) if device else None
-    return _finding(now or before, subject, device if index is None else str(index))
+    judged = now or before
+    finding = _finding(judged, subject, device if index is None else str(index))
+    if any(lost.subject == subject and lost.error == "UNKNOWN" for lost in (gpus.lost if gpus else ())):
+        return finding  # the driver says less of it than its own Xid does
+    codes = [one.code for one in judged if one.status is judged[0].status]
+    return finding.explained_by(*checks_of_same_fault(codes))
 
 
 def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Finding:
@@ -134,9 +139,7 @@ def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Findin
     finding = build(summary, subject=subject, evidence=evidence, fix=fix).led_by(lead)
     if more:
         finding = finding.matters_as(" ".join(f"{sentence}." for sentence in more))
-    return finding.explained_by(
-        *checks_of_same_fault([one.code for one in judged if one.status is worst.status])
-    )
+    return finding
 
 
 def checks_of_same_fault(codes: Iterable[int]) -> tuple[str, ...]:

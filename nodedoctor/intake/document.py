@@ -16,8 +16,10 @@ from nodedoctor.report.page import lead
 from nodedoctor.wording import about, comma_list, count_with_noun
 
 SCHEMA = "nodedoctor.read/1"
-_ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>\d+ lines? .*)")
+_ABSENT = regex(r"no (?P<what>.{3,60}) in (?P<where>(?P<lines>\d+) lines? .*)")
 """How checks of the kernel's log say that there is nothing."""
+FEW_LINES = 10
+"""Lines of the kernel's log below which what is not among them shows nothing: somebody chose them. Ours."""
 COMMANDS = 4
 """Commands that are named as those which would decide the rest; ours."""
 
@@ -130,12 +132,13 @@ def statements(report: Report) -> list[str]:
 
 
 def _merged(summaries: Iterable[str]) -> list[str]:
-    """`no A in 9 lines` and `no B in 9 lines` as one statement."""
+    """`no A in 99 lines` and `no B in 99 lines` as one statement; not of a few lines."""
     absent: dict[str, list[str]] = {}
     lines: list[str] = []
     for summary in summaries:
         if match := _ABSENT.fullmatch(summary):
-            absent.setdefault(match["where"], []).append(match["what"])
+            if int(match["lines"]) >= FEW_LINES:
+                absent.setdefault(match["where"], []).append(match["what"])
         else:
             lines.append(summary)
     return [*lines, *(f"no {', '.join(what)} in {where}" for where, what in absent.items())]
