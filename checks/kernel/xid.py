@@ -105,8 +105,8 @@ def _gpu(
     finding = _finding(judged, subject, device if index is None else str(index))
     if any(lost.subject == subject and lost.error == "UNKNOWN" for lost in (gpus.lost if gpus else ())):
         return finding  # the driver says less of it than its own Xid does
-    codes = [one.code for one in judged if one.status is judged[0].status]
-    return finding.explained_by(*checks_of_same_fault(codes))
+    same = [one.code for one in judged if one.status is judged[0].status]
+    return finding.explained_by(*checks_of_same_fault(same))
 
 
 def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Finding:
