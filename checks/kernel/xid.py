@@ -101,12 +101,12 @@ def _gpu(
         summary = f"{codes}: before the last reset or driver load, resolved"
         return Finding.info(summary, subject=subject, evidence=_evidence(before))
     index = gpu_index(device, gpus, pci) if device else None
-    judged = now or before
-    finding = _finding(judged, subject, device if index is None else str(index))
+    errors = now or before
+    finding = _finding(errors, subject, device if index is None else str(index))
     if any(lost.subject == subject and lost.error == "UNKNOWN" for lost in (gpus.lost if gpus else ())):
         return finding  # the driver says less of it than its own Xid does
-    same = [one.code for one in judged if one.status is judged[0].status]
-    return finding.explained_by(*checks_of_same_fault(same))
+    worst = [error.code for error in errors if error.status is errors[0].status]
+    return finding.explained_by(*checks_of_same_fault(worst))
 
 
 def _finding(judged: list[JudgedXid], subject: str, index: str | None) -> Finding:
