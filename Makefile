@@ -33,7 +33,7 @@ WORKERS ?= $(shell cores=$$(nproc); if [ $$cores -lt 8 ]; then echo $$((cores + 
 PARALLEL = $(if $(ARGS),,-n $(WORKERS) --dist worksteal)
 
 # Real jobs mostly wait.
-REAL_WORKERS ?= $(shell echo $$(($$(nproc) + 2)))
+REAL_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 
 TIMES ?= 20
 REAL_TIMES ?= $(TIMES)

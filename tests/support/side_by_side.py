@@ -19,6 +19,7 @@ GROUPS = {
     "tests/real/blackbox/test_scancel.py": "slurm",
     "tests/real/blackbox/test_live_nodes.py": "slurm",
     "tests/real/fleet/test_fleet_slurmd.py": "slurm",
+    "tests/real/fleet/test_job_decisions.py": "slurm",
     "tests/real/fleet/test_fleet_sshd.py": "sshd",
     "tests/real/test_pyz_built.py": "single file",
     "tests/real/test_html_browser.py": "pages",

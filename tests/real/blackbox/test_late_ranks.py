@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 JOB = Path(__file__).with_name("late_job.py")
 NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
@@ -18,7 +18,7 @@ STEPS = 110
 
 @pytest.mark.parametrize("late", [2, -1])
 def test_the_late_rank_is_named_while_the_job_runs(late: int, python: str, tmp_path: Path) -> None:
-    torchrun = (python, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", "29641")
+    torchrun = (python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4")
     with open(tmp_path / "out.log", "wb") as out:
         job = subprocess.Popen([*torchrun, str(JOB), str(late), str(STEPS)], stdout=out, stderr=out)
     watching = [*NODEDOCTOR, "watch", "--job", str(job.pid), "--dir", str(tmp_path / "jobs")]

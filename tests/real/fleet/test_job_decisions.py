@@ -11,7 +11,7 @@ import pytest
 from hosts import BIN
 from slurm_cluster import PATIENCE, Cluster, running, until
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.real
 
 RECIPES = Path(__file__).parents[3] / "docs" / "recipes" / "slurm"
 MORE = """\
