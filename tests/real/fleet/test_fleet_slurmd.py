@@ -82,7 +82,7 @@ def test_sick_cut_off_and_hanging_nodes_are_each_named_in_time(cluster):
         "gpu-node-2": "answered",
         "gpu-node-3": "unreachable",
         "gpu-node-4": "silent",
-    }, fleet
+    }, [(node["host"], node["state"], node["note"]) for node in fleet["nodes"]]
     assert "nvlink.links@gpu:3" in [problem["id"] for problem in nodes["gpu-node-2"]["problems"]]
     assert "Slurm could not start anything there" in nodes["gpu-node-3"]["note"]
     assert "nodedoctor runs there" in nodes["gpu-node-4"]["note"]
