@@ -89,7 +89,7 @@ def manager(
     blind = board is None or board.virtual is None or board.nvswitches is None
     if board and needed is False:
         yield from _not_needed(board, unit)
-    elif needed is None and unit and unit.active == "failed" and not well:
+    elif board is None and unit and unit.active == "failed" and not well:
         yield Finding.warn(
             f"{_UNIT} has failed; boards with NVSwitches need it", evidence=[unit.said], fix=START
         )
