@@ -17,7 +17,7 @@ from nodedoctor.knowledge import xids as table
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
 from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
-from nodedoctor.steps import keep, look, reboot, repair
+from nodedoctor.steps import keep, look, reboot
 from nodedoctor.wording import SUMMARY, clause, fitting, sentences, shortened
 
 from .pci_address import gpu_index, subject_of
@@ -167,14 +167,7 @@ def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
     elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
     elif asked.action == "restart-job" and worst.status is Status.FAIL and index is not None:
-        steps += (
-            repair(
-                "sudo nvidia-smi --gpu-reset -i {}",
-                index,
-                when="the node is drained",
-                disturbs="every job on this GPU",
-            ),
-        )
+        steps += gpu_reset(index, _DISTURBS["reset-gpu"])
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)
         steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()
