@@ -5,6 +5,7 @@ Rates are Gbit/s as `ibstat` and sysfs print them (not GB/s).
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from nodedoctor.knowledge.table import cached_rows
@@ -65,6 +66,15 @@ class Counter:
     limit: float | None = None
     limit_unit: str = ""
     unverified: bool = False
+
+    def is_reported(self, count: int) -> bool:
+        """Whether ibqueryerrors prints a port for this count."""
+        return bool(self.ibqueryerrors) and count >= (self.ibqueryerrors or 0)
+
+
+def counter_key(name: str) -> str:
+    """A counter's name as sysfs, perfquery and ibdiagnet have it: LinkDownedCounterExt is linkdowned."""
+    return re.sub(r"_|counter|ext$|extended$", "", name.lower())
 
 
 @record

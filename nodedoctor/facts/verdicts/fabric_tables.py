@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import WORDS, Result, Verdict
-from nodedoctor.knowledge.infiniband import Counter, counters
+from nodedoctor.knowledge.infiniband import Counter, counter_key, counters
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
 
@@ -73,17 +73,21 @@ def _result(severity: str, event: str, summary: str) -> Result:
         return "warn"
     if not _GREW.search(event):
         return "note"
-    words = {_plain(word) for word in re.findall(r"\w+", summary)}
-    return "warn" if any(_plain(row.counter) in words and row.limit_unit for row in _with_limit()) else "note"
+    words = {counter_key(word) for word in re.findall(r"\w+", summary)}
+    return (
+        "warn"
+        if any(counter_key(row.counter) in words and row.limit_unit for row in _with_limit())
+        else "note"
+    )
 
 
 def _growth(row: Row) -> list[str]:
     """Counters that grew beyond what they may, or, as no time is known, beyond what ibqueryerrors prints."""
-    counts = ((item, _count(row, _plain(item.counter))) for item in _with_limit())
+    counts = ((item, _count(row, counter_key(item.counter))) for item in _with_limit())
     return [
         f"{item.counter} rose by {count}"
         for item, count in counts
-        if count and (item.limit_unit == "growth" or count >= (item.ibqueryerrors or count + 1))
+        if count and (item.limit_unit == "growth" or item.is_reported(count))
     ]
 
 
@@ -111,14 +115,9 @@ def _rows(table: str) -> list[Row]:
     return [row for row in rows if "nodeguid" in row]
 
 
-def _plain(name: str) -> str:
-    """A counter's name as sysfs, PM_INFO and sentences have it: LinkDownedCounterExt is link_downed."""
-    return re.sub(r"_|counter|ext$|extended$", "", name.lower())
-
-
 def _count(row: Row, plain: str) -> int:
     """What a port counted; the extended counter does not stop at 255."""
-    counts = (value for name, value in row.items() if _plain(name) == plain)
+    counts = (value for name, value in row.items() if counter_key(name) == plain)
     return max((int(count, 0) for count in counts if _NUMBER.fullmatch(count)), default=0)
 
 

@@ -7,11 +7,11 @@ thresholds) and perfquery.c (`Name:....value`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from nodedoctor.declare.registry import pasted
 from nodedoctor.facts.verdicts.verdict import WORDS, Verdict
-from nodedoctor.knowledge.infiniband import counters
+from nodedoctor.knowledge.infiniband import counter_key, counters
 from nodedoctor.patterns import regex
 from nodedoctor.wording import comma_list, count_with_noun
 
@@ -59,10 +59,9 @@ def port(output: str) -> Iterator[Verdict]:
     """The totals of each port: a note, since an unknown time."""
     heads = [*_HEAD.finditer(output)]
     ends = [*(head.start() for head in heads[1:]), len(output)]
-    thresholds = {_plain(row.counter): row.ibqueryerrors for row in counters() if row.ibqueryerrors}
     for head, end in zip(heads, ends, strict=False):
         counts = {row["name"]: int(row["value"]) for row in _QUERIED.finditer(output, head.end(), end)}
-        if many := _beyond(counts, thresholds):
+        if many := _beyond(counts):
             summary = f"{comma_list(many)} since the counters were cleared"
         elif counts:
             summary = "no counter of errors is beyond what ibqueryerrors accepts"
@@ -79,13 +78,7 @@ def port(output: str) -> Iterator[Verdict]:
         )
 
 
-def _beyond(counts: dict[str, int], thresholds: Mapping[str, int | None]) -> list[str]:
-    return [
-        f"{name} {value}"
-        for name, value in counts.items()
-        if _plain(name) not in _NEVER and value >= (thresholds.get(_plain(name)) or value + 1)
-    ]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"_|counter$", "", name.lower())
+def _beyond(counts: dict[str, int]) -> list[str]:
+    rows = {counter_key(row.counter): row for row in counters() if row.ibqueryerrors}
+    known = {name: rows.get(key) for name in counts if (key := counter_key(name)) not in _NEVER}
+    return [f"{name} {counts[name]}" for name, row in known.items() if row and row.is_reported(counts[name])]
