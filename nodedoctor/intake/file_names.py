@@ -44,11 +44,16 @@ _MODEL = re.compile(
 """Models, whose number is a part of their name."""
 
 
+def file_of(path: str) -> str:
+    """The name of a file without its folders, in an archive or not."""
+    return path.replace("!", "/").rpartition("/")[2]
+
+
 def node_names(files: Sequence[str]) -> dict[str, str]:
     """The node in the name of each file that names one; {} for fewer than two files."""
     if len(files) < 2:
         return {}
-    names = {path: name for path in files if (name := node_name(path.replace("!", "/").rpartition("/")[2]))}
+    names = {path: name for path in files if (name := node_name(file_of(path)))}
     short = sorted(set(names.values()), key=len)
     return {path: next(item for item in short if _ends_with(name, item)) for path, name in names.items()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.intake.file_names import node_name
+from nodedoctor.intake.file_names import file_of, node_name
 
 _HOST = r"[A-Za-z0-9][\w.-]{0,63}(?:\[[\d,-]{1,80}\][\w.-]{0,40})?"
 _ASKS = re.compile(r"\s*(?:sudo )?(?:hostname(?: -[sf]| --short| --fqdn)?|uname -n|cat /etc/hostname)\s*$")
@@ -43,11 +43,7 @@ class Headings:
         if _RULE.match(text) and _RULE.match(rule) and (match := _NAME.match(title)):
             return match["host"], 3
         if match := _FILE.match(text):
-            return _of_file(match["file"]), 1
+            return node_name(file_of(match["file"])), 1
         if _COLONS.match(text) and _COLONS.match(rule):
-            return _of_file(title), 3
+            return node_name(file_of(title)), 3
         return "", 0
-
-
-def _of_file(path: str) -> str:
-    return node_name(path.rpartition("/")[2])

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from nodedoctor.intake.file_names import node_names
+from nodedoctor.intake.file_names import file_of, node_names
 from nodedoctor.intake.outputs import NodeOutput
 from nodedoctor.record import replace
 from nodedoctor.triage.identity.world import short_host
@@ -104,10 +104,10 @@ def separate(outputs: list[NodeOutput], notes: list[str]) -> list[NodeOutput]:
         return outputs
     paths = comma_list(sorted(alone), _FILES_AT_MOST)
     notes.append(f"nothing shows which nodes {paths} are of: each was judged by itself")
-    stems = {name: _file(name).partition(".")[0] for name in alone}
+    stems = {name: file_of(name).partition(".")[0] for name in alone}
     unique = len(set(stems.values())) == len(stems)
     return [
-        _with_host(item, stems[item.name] if unique else _file(item.name).replace(".", "-"))
+        _with_host(item, stems[item.name] if unique else file_of(item.name).replace(".", "-"))
         if item.name in stems and _is_nameless(item)
         else item
         for item in outputs
@@ -160,7 +160,3 @@ def _below(above: list[str], item: NodeOutput) -> str:
 def _folder(name: str) -> tuple[str, ...]:
     """The folder of a file, in an archive or not, as its parts."""
     return tuple(name.replace("!", "/").split("/")[:-1])
-
-
-def _file(name: str) -> str:
-    return name.replace("!", "/").rpartition("/")[2]
