@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Event
 
 _DONE = re.compile(
     r"exits? successfully|[Tt]raining (?:job )?(?:is )?(?:completed?|finished|done)"
@@ -58,3 +62,8 @@ PATTERNS = (_DONE, _TESTED, _ALL, *_OTHER_LANGUAGES)
 def says_done(text: str) -> bool:
     """True for a line in which a program says that all is done."""
     return any(pattern.search(text) for pattern in PATTERNS)
+
+
+def is_end_of_training(event: Event[Any]) -> bool:
+    """True where a process says that its training came to its end, not some other work."""
+    return event.what is Mark.JOB_FINISHED and "rain" in event.text  # train, Train

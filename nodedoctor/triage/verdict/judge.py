@@ -10,6 +10,7 @@ from nodedoctor.triage.describe import distinct_ranks
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
 from nodedoctor.triage.patterns.activity import TrainingActivity
+from nodedoctor.triage.patterns.ends import is_end_of_training
 from nodedoctor.triage.patterns.exits import (
     OF_A_SCRIPT,
     SIGTERM,
@@ -111,10 +112,11 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     done = timeline.marked(Mark.JOB_FINISHED)
     stops = [event for event in timeline.of_kind(CancelledByUser) if not _was_done_before(event, done)]
     running, serving = timeline.marked(Mark.RAS_RUNNING), timeline.marked(Mark.SERVER_READY)
-    unfinished_bar = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else _unfinished_bar(timeline)
+    in_order = bool(stops or done or timeline.marked(Mark.SHUT_DOWN))
+    unfinished_bar = "" if in_order else _unfinished_bar(timeline)
     activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
-    lost_store = "" if stops or done or timeline.marked(Mark.SHUT_DOWN) else describe_lost_store(timeline)
+    lost_store = "" if in_order else describe_lost_store(timeline)
     alive = timeline.alive or calm or bool(activities or teardowns)
     alive = alive and not unfinished_bar and not lost_store
     only_dumps = calm and not (stops or done or running or timeline.steps)
@@ -176,7 +178,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
 def _was_done_before(stop: Event[Any], done: Sequence[Event[Mark]]) -> bool:
     """True for a stop of a job that had said before that its training was done."""
     return any(
-        "rain" in event.text
+        is_end_of_training(event)
         and event.place.source == stop.place.source
         and event.place.offset < stop.place.offset
         for event in done
@@ -229,7 +231,7 @@ def _is_teardown(timeline: Timeline) -> bool:
     done = {
         e.place.source: e.place.offset
         for e in reversed(timeline.marked(Mark.JOB_FINISHED))
-        if "rain" in e.text
+        if is_end_of_training(e)
     }
     finished = {e.who.rank for e in timeline.marked(Mark.JOB_FINISHED)}
     others = {e.who.rank for e in timeline.trouble} - finished - {None}

@@ -8,6 +8,7 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Place
+from nodedoctor.triage.patterns.ends import is_end_of_training
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.frames import source_place
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
@@ -115,7 +116,7 @@ def _bar_is_full(events: list[Event[Any]], end: Event[Any]) -> bool:
 
 def _finished(events: list[Event[Any]], aside: list[Event[Any]]) -> bool:
     """True where each process with trouble in a thread reports that its training is done."""
-    done = {event.who for event in events if event.what is Mark.JOB_FINISHED and "rain" in event.text}
+    done = {event.who for event in events if is_end_of_training(event)}
     return all(event.who in done for event in aside)
 
 
