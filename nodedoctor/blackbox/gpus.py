@@ -29,7 +29,7 @@ MIB_TO_MB = 2**20 / 1e6
 async def uses(seconds: float) -> dict[int, GpuUse]:
     """What GPUs do by the pid of who uses them; empty without a driver, or when it does not answer in time.
 
-    A process with several GPUs is left out: which of them is its own is not read_values.
+    A process with several GPUs is left out: which of them it uses at the moment is not known.
     """
     return await ask(seconds) if os.path.exists("/dev/nvidiactl") else {}
 

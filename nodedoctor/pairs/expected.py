@@ -31,14 +31,14 @@ def expected_of(path: str) -> tuple[str, bool]:
     if mapping(told).get("schema") != SCHEMA:
         raise NodeDoctorError(f"--pairs {path}: not a document of `fleet --pairs --json`")
     what = words(mapping(told.get("plan")).get("what"))
-    way = next((way for name, way in METHODS.items() if name == what), None)
+    method = next((row for name, row in METHODS.items() if name == what), None)
     reference = number(told.get("reference_gbps"))
-    if way is None or not reference:
+    if method is None or not reference:
         raise NodeDoctorError(f"--pairs {path}: no pair has a rate in it")
     verdict = words(told.get("verdict"))
     nodes, started = words(mapping(told.get("plan")).get("nodes")), words(told.get("started"))
     lines = [
         inert(f"# {nodes} nodes on {started}, verdict {verdict}; {SHARE:.0%} of what a good pair had"),
-        f"{way.key}={SHARE * reference / way.gbps_of_key:.3f}  # {KEYS[way.key]}",
+        f"{method.key}={SHARE * reference / method.gbps_of_key:.3f}  # {KEYS[method.key]}",
     ]
     return "\n".join(lines) + "\n", verdict == "pass"

@@ -230,17 +230,17 @@ def _floor(seen: PlanOutcome, floors: Mapping[str, float]) -> Finding:
     reference, what = seen.fit.reference_gbps, seen.plan.what
     if reference is None:
         return Finding.unknown("not-visible-here", "no pair has a rate")
-    way = METHODS[what]
-    said = f"a good pair has {reference:.3g} Gb/s {way.rate}"
-    if way.key in floors:
-        expected = floors[way.key] * way.gbps_of_key
+    method = METHODS[what]
+    said = f"a good pair has {reference:.3g} Gb/s {method.rate}"
+    if method.key in floors:
+        expected = floors[method.key] * method.gbps_of_key
         if reference < expected:
             return Finding.fail(f"{said}, expected {expected:g}", fix=_ALL_SLOW)
         return Finding.ok(f"{said}, at least {expected:g} expected")
     speed = _built_for(seen)
     row = share_of(what, speed) if speed else None
     if speed is None or row is None:
-        return Finding.info(f"{said}; no bound is known for these links, --expect {way.key}=N sets one")
+        return Finding.info(f"{said}; no bound is known for these links, --expect {method.key}=N sets one")
     if reference < row.share * speed:
         return Finding.warn(
             f"{said}, less than {row.share:.0%} of {row.of} ({speed:g} Gb/s), on all nodes", fix=_ALL_SLOW

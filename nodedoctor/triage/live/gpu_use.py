@@ -65,9 +65,11 @@ SHOWN = (
 def compare(gpu: GpuUse | None, peers: Sequence[GpuUse | None]) -> str:
     """How a GPU differs from all of its peers, as `its GPU 4 runs at ...`; '' where it does not.
 
-    Nothing is said where a peer's value is not peer_values: it may be the one that differs.
+    Nothing is said of a value that one of the peers lacks: that one may be the one that differs.
     """
-    for name, own_phrase, peer_phrase in SHOWN if gpu is not None and len(peers) >= FEWEST_PEERS else ():
+    if gpu is None or len(peers) < FEWEST_PEERS:
+        return ""
+    for name, own_phrase, peer_phrase in SHOWN:
         value: float | None = getattr(gpu, name)
         peer_values: list[float] = [
             getattr(peer, name) for peer in peers if getattr(peer, name, None) is not None
@@ -77,14 +79,14 @@ def compare(gpu: GpuUse | None, peers: Sequence[GpuUse | None]) -> str:
         usual, low, high = median(peer_values), min(peer_values), max(peer_values)
         beyond = low - value if name == "clock_mhz" else max(low - value, value - high)
         if beyond > max(BEYOND * (high - low), LEAST * usual):
-            own = "its GPU" if gpu is None or gpu.index is None else f"its GPU {gpu.index}"
+            own = "its GPU" if gpu.index is None else f"its GPU {gpu.index}"
             reasons = _reasons(gpu, peers) if name == "clock_mhz" else ""
             return f"{own} {own_phrase.format(value)}, its peers {peer_phrase.format(usual)}{reasons}"
     return ""
 
 
-def _reasons(gpu: GpuUse | None, peers: Sequence[GpuUse | None]) -> str:
+def _reasons(gpu: GpuUse, peers: Sequence[GpuUse | None]) -> str:
     """Why the driver holds its clocks down, where it does not so for all."""
     common = {reason for peer in peers if peer is not None for reason in peer.slowed}
-    own = [reason.replace("_", " ") for reason in (gpu.slowed if gpu else ()) if reason not in common]
+    own = [reason.replace("_", " ") for reason in gpu.slowed if reason not in common]
     return f" ({', '.join(own)})" if own else ""

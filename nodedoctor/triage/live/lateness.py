@@ -21,7 +21,7 @@ FEWEST_STEPS = 20
 SHARE = 0.8
 """Part of the steps in which a rank must come late: who saves or logs now and then does not. Ours."""
 BEYOND = 2.0
-"""Times the spread of the others. Stages of a pipeline come one later another, each a little later."""
+"""Times the spread of the others. Stages of a pipeline come one after another, each a little later."""
 OF_STEP = 0.05
 """Part of a step below which a delay costs nothing."""
 TICKS = 2.0
@@ -78,12 +78,12 @@ def find_late_rank(
 
 
 def _behind(row: Mapping[int, float], rank: int, left_out: int | None = None) -> float:
-    """Seconds that a rank came to a step later the others, as their median has it."""
+    """Seconds by which a rank came to a step after the others, as their median has it."""
     return row[rank] - median(row[peer] for peer in row if peer not in (rank, left_out))
 
 
 def _spread(rows: Iterable[Mapping[int, float]], rank: int, last: int) -> float:
-    """Seconds by which one of the others came before or later the rest of them, in nine of ten steps."""
+    """Seconds by which one of the others came before or after the rest of them, in nine of ten steps."""
     return quantiles((abs(_behind(row, rank, last)) for row in rows), n=10)[-1]
 
 
