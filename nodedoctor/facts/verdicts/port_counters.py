@@ -80,5 +80,7 @@ def port(output: str) -> Iterator[Verdict]:
 
 def _beyond(counts: dict[str, int]) -> list[str]:
     rows = {counter_key(row.counter): row for row in counters() if row.ibqueryerrors}
-    known = {name: rows.get(key) for name in counts if (key := counter_key(name)) not in _NEVER}
-    return [f"{name} {counts[name]}" for name, row in known.items() if row and row.is_reported(counts[name])]
+    thresholds = {name: rows.get(key) for name in counts if (key := counter_key(name)) not in _NEVER}
+    return [
+        f"{name} {counts[name]}" for name, row in thresholds.items() if row and row.is_reported(counts[name])
+    ]
