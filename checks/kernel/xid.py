@@ -167,7 +167,7 @@ def _fix(asked: JudgedXid, index: str | None, worst: JudgedXid) -> Fix:
     elif reset and index is not None:
         steps += gpu_reset(index, disturbs)
     elif asked.action == "restart-job" and worst.status is Status.FAIL and index is not None:
-        steps += gpu_reset(index, _DISTURBS["reset-gpu"])
+        steps += gpu_reset(index, _DISTURBS["reset-gpu"], may_reboot=False)
     elif asked.action in ("drain", "replace", "reboot"):
         steps += (keep("sudo nvidia-bug-report.sh"),)
         steps += (reboot("the logs are saved and the node is drained"),) if asked.action == "reboot" else ()

@@ -54,8 +54,10 @@ _ELSEWHERE = {
 }
 
 
-def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, ...]:
-    """Reset one GPU (its index, its bus address, or several with commas); the reboot comes last.
+def gpu_reset(
+    index: int | str | None, disturbs: str = ONE_GPU, *, may_reboot: bool = True
+) -> tuple[Step, ...]:
+    """Reset one GPU (its index, its bus address, or several with commas); the reboot, if any, comes last.
 
     Without an index only what shows which GPU it is, and the reboot: a wrong number resets another one.
 
@@ -63,9 +65,9 @@ def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, .
     has to run (nvidia-smi(1), --gpu-reset). Otherwise all GPUs joined by NVLink are reset in one command:
     given one of them, nvidia-smi fails and names those to add.
     """
-    last = reboot("the reset fails and the node is drained")
+    last = (reboot("the reset fails and the node is drained"),) if may_reboot else ()
     if index is None:
-        return (look("nvidia-smi -L"), HOLDERS, last)
+        return (look("nvidia-smi -L"), HOLDERS, *last)
     return (
         HOLDERS,
         repair(_MONITORS_TO_FILE, disturbs="nothing"),
@@ -79,7 +81,7 @@ def gpu_reset(index: int | str | None, disturbs: str = ONE_GPU) -> tuple[Step, .
         ),
         repair("sudo nvidia-smi -i {} -pm 1", index, when="persistence mode was on", disturbs="nothing"),
         repair("xargs -r sudo systemctl start < nodedoctor-stopped.txt", disturbs="nothing"),
-        last,
+        *last,
     )
 
 
