@@ -30,6 +30,10 @@ _DRASTIC = regex(
     """,
     re.VERBOSE,
 )
+# A list without one entry, with and without a slash behind it; ld.so(8) says what separates the entries.
+_OTHERS = """export LIST="$(printf %s "$LIST" | tr 'MARKS' '\\n' | grep -vxF -e {} -e {} | paste -sd:)\""""
+_FOLDERS = _OTHERS.replace("MARKS", ":")
+_LIBRARIES = _OTHERS.replace("MARKS", ": ")
 _RESET = re.compile(r"\bnvidia-smi\b.* (?:--gpu-reset\b|-r\b)")
 _ONE_GPU = regex(r" (?:-i|--id)[ =]\S")
 
@@ -70,9 +74,8 @@ def repair(template: str, *values: object, when: str = "", disturbs: str = "") -
 
 def without_entry(variable: str, entry: str) -> Step:
     """Take one entry out of a list such as LD_LIBRARY_PATH, and leave the others in it."""
-    marks = ": " if variable == "LD_PRELOAD" else ":"  # ld.so(8)
-    others = line(f'"${variable}" | tr "{marks}" "\\n" | grep -vxF -e {{}} -e {{}}', entry, f"{entry}/")
-    return repair(f'export {variable}="$(printf %s {others} | paste -sd:)"')
+    template = (_LIBRARIES if variable == "LD_PRELOAD" else _FOLDERS).replace("LIST", variable)
+    return repair(template, entry, f"{entry}/")
 
 
 def last_resort(template: str, *values: object, when: str, disturbs: str) -> Step:

@@ -18,11 +18,14 @@ from recorded import STORE
 pytest_plugins = ("no_skips", "share_of_tests", "side_by_side", "trial_table")
 examples.load_profile()
 gc.disable()  # until all tests are imported: a third of what that costs
-if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # a shell's background jobs ignore it as well
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # We are a background job of a shell; what tests start and interrupt must not inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's background jobs ignore these, and nohup the last; what tests start and end must not inherit that.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
