@@ -1,9 +1,10 @@
-"""`nodedoctor history`: what earlier runs on this node found, a line a run, and how each rate went."""
+"""`nodedoctor history`: what earlier runs on this node found, in their order, and how each rate went."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from nodedoctor import journal
 from nodedoctor.cli import endings, headless
@@ -33,12 +34,8 @@ def main(words: list[str]) -> int:
 
 
 def render(entries: Sequence[Json]) -> str:
-    """A line a run with its causes, causes that came back, and a plot of each rate."""
-    lines, latest = [], dict[str, Json]()
-    for entry in entries:
-        command = text(entry, "command")
-        lines.append(_run_line(latest.get(command), entry))
-        latest[command] = entry
+    """The runs with their causes, causes that came back, and a plot of each rate."""
+    lines = [*_run_lines(entries)]
     repeated = {cause: times for cause, times in journal.recurring_causes(entries).items() if len(times) > 1}
     if repeated:
         lines += ["", "Found more than once"]
@@ -50,7 +47,22 @@ def render(entries: Sequence[Json]) -> str:
     return "\n".join([*lines, *(["", "Rates, oldest run first"] if plots else []), *plots]) + "\n"
 
 
-def _run_line(before: Json | None, entry: Json) -> str:
+def _run_lines(entries: Sequence[Json]) -> Iterator[str]:
+    """A line a run; runs that follow each other and say the same have one, with the time of the last."""
+    latest = dict[str, Json]()
+    runs = []
+    for entry in entries:
+        command = text(entry, "command")
+        runs.append((f"{command:<6}  {_differences(latest.get(command), entry)}", text(entry, "time")))
+        latest[command] = entry
+    for shown, alike in groupby(runs, lambda run: run[0]):
+        times = [time for _, time in alike]
+        more = f"  {count_with_noun(len(times), 'run')} until {times[-1]}" if len(times) > 1 else ""
+        yield inert(f"{times[0]}  {shown}{more}")
+
+
+def _differences(before: Json | None, entry: Json) -> str:
+    """The causes of a run, and what is new since the run before it."""
     causes = [text(cause, "id") for cause in parts(entry, "causes")]
     earlier = {text(cause, "id") for cause in parts(before, "causes")} if before is not None else set(causes)
     new = [f"{cause} (new)" if cause not in earlier else cause for cause in causes]
@@ -63,7 +75,7 @@ def _run_line(before: Json | None, entry: Json) -> str:
         changes.insert(0, "rebooted")
     causes_shown = ", ".join(new) or "nothing found"
     changed = f"  [{', '.join(changes)}]" if changes else ""
-    return inert(f"{text(entry, 'time')}  {text(entry, 'command'):<6}  {causes_shown}{changed}")
+    return f"{causes_shown}{changed}"
 
 
 def _plots(entries: Sequence[Json]) -> Iterator[str]:

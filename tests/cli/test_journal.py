@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,24 @@ def test_a_cause_says_in_how_many_earlier_runs_it_was(tmp_path: Path):
     assert "recurs" not in causes[0] and [cause["recurs"]["times"] for cause in causes[1:]] == [1, 2]
     text = nodedoctor_forked("--text", *words[1:]).stdout
     assert f"(in 3 earlier runs since {reports[0]['started'][:10]})" in text.replace("\n", " ")
+
+
+def test_runs_alike_that_follow_each_other_are_one_line(tmp_path: Path):
+    """A year of gates, one an hour, with a fault from one noon to the next in each quarter."""
+    hours = [datetime(2026, 1, 1) + timedelta(hours=hour) for hour in range(365 * 24)]
+    days = {(month, day) for month in (2, 5, 8, 11) for day in (10, 11)}
+    sick = [(hour.month, hour.day) in days and (hour.day == 10) == (hour.hour >= 12) for hour in hours]
+    lines = [
+        line(time=f"{hour.isoformat()}Z", **({} if ill else {"causes": []}))
+        for hour, ill in zip(hours, sick, strict=True)
+    ]
+    (tmp_path / "journal").write_bytes(b"".join(lines))
+    shown = nodedoctor_forked("history", "--journal", str(tmp_path)).stdout.splitlines()
+    runs = shown[: shown.index("")]
+    assert len(runs) == 1 + 4 * 3
+    assert runs[1].startswith("2026-02-10T12:00:00Z") and "(new)" in runs[1]
+    assert runs[2].endswith("23 runs until 2026-02-11T11:00:00Z") and "(new)" not in runs[2]
+    assert f"{4 * 24} times, 2026-02-10 to 2026-11-11" in shown[len(runs) + 2]
 
 
 def test_history_shows_what_is_new_and_what_came_back(tmp_path: Path):
