@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.plain import plain_text
+from nodedoctor.triage.lines.prefilter import split_redraws
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, with_identity
-from nodedoctor.triage.lines.redraws import split_redraws
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.model import (
     DEFAULT_WORLD,
