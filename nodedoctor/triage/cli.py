@@ -21,9 +21,9 @@ from nodedoctor.triage.verdict.decision.options import (
     code_of,
     decision_problem,
     read_nodes,
+    witness_of,
     write_exclude,
 )
-from nodedoctor.triage.verdict.decision.witnesses import witness_of
 from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
     # With a deadline the ends of logs are read first, which needs the cores.
     searches = {} if arguments.deadline else search.start_searches(arguments.paths)
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
-    from nodedoctor.triage.verdict import saved
+    from nodedoctor.triage.verdict import document
 
     if problem := _live_problem(arguments) or decision_problem(arguments):
         return complain(problem)
@@ -74,7 +74,7 @@ def main(words: list[str]) -> int:
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
-        if (saved_verdict := saved.verdict_of(arguments.paths)) is not None:
+        if (saved_verdict := document.verdict_of(arguments.paths)) is not None:
             return _show_again(arguments, saved_verdict)
         nodes = read_nodes(arguments)
         examined = examine_job(

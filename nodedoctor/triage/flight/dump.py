@@ -13,21 +13,22 @@ from nodedoctor.json_shapes import first_of, loaded
 from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
+    Transfer,
     apply_status,
     group_states,
     integer_value,
     members_of,
+    open_transfers,
     sequence_number,
     text_value,
 )
-from nodedoctor.triage.flight.shorten import shorten_pickle
-from nodedoctor.triage.flight.transfers import Transfer, open_transfers
 from nodedoctor.triage.flight.unpickle import (
     LARGEST,
     PickleRefused,
     bounded_memory,
     load_pickle,
     salvage_pickle,
+    shorten_pickle,
 )
 from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.whole_numbers import json_integer

@@ -8,10 +8,9 @@ from typing import Any
 
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Event, Identity, Place
-from nodedoctor.triage.patterns.frames import StackFrame
-from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.progress import read_liveness as read_progress
+from nodedoctor.triage.patterns.stacks import ProcessState, StackFrame
 from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
 
 _LONG = re.compile(

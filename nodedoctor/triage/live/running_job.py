@@ -11,8 +11,7 @@ from nodedoctor.json_shapes import document, loaded, text
 from nodedoctor.record import record
 from nodedoctor.triage.live.gpu_use import GpuUse
 from nodedoctor.triage.live.lateness import Lateness
-from nodedoctor.triage.patterns.frames import StackFrame
-from nodedoctor.triage.patterns.stacks import collective_in
+from nodedoctor.triage.patterns.stacks import StackFrame, collective_in
 
 RAS_PORT = 28028
 """NCCL's default: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ras-addr"""

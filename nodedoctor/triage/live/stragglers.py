@@ -17,7 +17,7 @@ from nodedoctor.triage.live.gpu_use import compare
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.model import Candidate, Place
 from nodedoctor.triage.patterns import read_events
-from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict.causes.ras import ranks_behind
 from nodedoctor.wording import count_with_noun
 

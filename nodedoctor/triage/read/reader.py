@@ -18,8 +18,7 @@ from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
-from nodedoctor.triage.patterns import ras, read_events
-from nodedoctor.triage.patterns.signature import event_signature
+from nodedoctor.triage.patterns import event_signature, ras, read_events
 from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import (
     ALL_MEMBERS,
@@ -29,12 +28,10 @@ from nodedoctor.triage.read.archives import (
     UnpackBudget,
     archive_parts,
 )
-from nodedoctor.triage.read.sampler import EventSampler
+from nodedoctor.triage.read.limits import BlockTimeout, EventSampler, TimedBlocks, TimeLimit
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath
-from nodedoctor.triage.read.time_limit import TimeLimit
-from nodedoctor.triage.read.timed_blocks import BlockTimeout, TimedBlocks
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20

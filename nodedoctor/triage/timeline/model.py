@@ -18,7 +18,6 @@ from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
 from nodedoctor.triage.patterns.nccl import Communicator
-from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import (
     AgentRanks,
     PidRoster,
@@ -29,6 +28,7 @@ from nodedoctor.triage.patterns.progress import (
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
 from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
+from nodedoctor.triage.patterns.stacks import ProcessState
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,

@@ -30,7 +30,7 @@ from nodedoctor.triage.patterns.watchdog import (
     TimedOut,
     WatchdogStuck,
 )
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.advice import guesses
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors

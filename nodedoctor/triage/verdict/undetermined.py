@@ -23,12 +23,11 @@ from nodedoctor.triage.patterns.watchdog import (
     ProcessAborting,
     WatchdogStuck,
 )
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
-from nodedoctor.triage.verdict.causes.crashes import is_during_abort
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
-from nodedoctor.triage.verdict.causes.first_exits import FirstEnd, first_end, people_of
+from nodedoctor.triage.verdict.causes.first_exits import FirstEnd, first_end, is_during_abort, people_of
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.wording import decimal
 

@@ -25,7 +25,7 @@ from nodedoctor.triage.lines.join import broken_width
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.lines.prefix_pattern import learn_pattern
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.patterns.signature import event_signature
+from nodedoctor.triage.patterns import event_signature
 from nodedoctor.triage.verdict.result import TriageResult
 
 CRASHES = {

@@ -27,7 +27,7 @@ from nodedoctor.triage.live.activity import IDLE_TICKS
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Verdict
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 
 SLEEPS = ("futex_do_wait", "hrtimer_nanosleep", "do_sys_poll", "ep_poll", "pipe_read", "sk_wait_data", "")
 CODE = """

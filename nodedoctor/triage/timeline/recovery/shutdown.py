@@ -10,13 +10,13 @@ from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.ends import is_end_of_training
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
-from nodedoctor.triage.patterns.frames import source_place
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
 from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
+from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import (

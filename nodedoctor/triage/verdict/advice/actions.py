@@ -13,14 +13,13 @@ from nodedoctor.triage.flight.judge import RecordedCall
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.ras import RasMissing
 from nodedoctor.triage.patterns.ray import ActorDied
-from nodedoctor.triage.patterns.stacks import ThreadStack
+from nodedoctor.triage.patterns.stacks import ProcessState, ThreadStack
 from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
-from nodedoctor.triage.timeline import Timeline, follows_timeout
+from nodedoctor.triage.timeline.model import Timeline, follows_timeout
 from nodedoctor.triage.timeline.pace import step_seconds
 from nodedoctor.triage.verdict.advice import guesses, timeouts
 from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE

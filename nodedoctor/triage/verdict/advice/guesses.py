@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodedoctor.triage.model import Cause, CollectiveCall
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.wording import decimal
 

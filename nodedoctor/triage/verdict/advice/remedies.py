@@ -12,10 +12,10 @@ from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
-from nodedoctor.triage.patterns.frames import source_place
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import NodeLost, XidReported
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
+from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import ClientsMissing, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError

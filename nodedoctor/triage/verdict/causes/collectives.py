@@ -12,9 +12,9 @@ from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.flight.align import find_minority
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event, Identity
-from nodedoctor.triage.patterns.frames import StackFrame
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.stacks import StackFrame
 from nodedoctor.triage.patterns.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
@@ -25,7 +25,7 @@ from nodedoctor.triage.patterns.store import (
 )
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import DesyncMissing
-from nodedoctor.triage.timeline import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import ended_bars
 from nodedoctor.triage.verdict.causes.groups import mixes_groups
 from nodedoctor.wording import count_with_noun

@@ -18,7 +18,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import QUIET, Timeline
+from nodedoctor.triage.timeline.model import QUIET, Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits
 from nodedoctor.wording import count_with_noun, singular_or_plural
 

@@ -11,7 +11,7 @@ from nodedoctor.triage.describe import distinct_ranks, rank_ranges
 from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.watchdog import DesyncJoined, DesyncMissing
-from nodedoctor.triage.timeline import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import frozen_seconds
 
 MISCONFIGURED_MS = 1000

@@ -9,7 +9,7 @@ from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 
 _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""

@@ -15,7 +15,7 @@ from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, CollectiveStatus
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.first_exits import never_joined
 from nodedoctor.triage.verdict.causes.long_work import last_long_work, save_waits

@@ -12,7 +12,7 @@ from nodedoctor.triage.model import Candidate, Confidence, Event
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed, sole_failure
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
 from nodedoctor.triage.verdict.causes.families import family_of

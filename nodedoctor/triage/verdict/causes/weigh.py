@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.corruption import nan_beside_peers
 
 GROUNDS: dict[Ground, tuple[int, str]] = {
