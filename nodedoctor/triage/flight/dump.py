@@ -20,7 +20,6 @@ from nodedoctor.triage.flight.records import (
     members_of,
     open_transfers,
     sequence_number,
-    text_value,
 )
 from nodedoctor.triage.flight.unpickle import (
     LARGEST,
@@ -45,7 +44,6 @@ class RankDump:
 
     path: str
     rank: int | None
-    version: str
     groups: Mapping[str, GroupState]
     members: Mapping[str, tuple[int, ...]]
     entries: int
@@ -184,7 +182,6 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
     return RankDump(
         path,
         rank_of_dump(path),
-        text_value(document.get("version")),
         groups,
         members_of(document.get("pg_config"), groups),
         len(records),

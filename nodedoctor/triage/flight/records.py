@@ -37,7 +37,6 @@ class CollectiveRecord:
     sizes: str
     dtypes: str
     state: str
-    created_ns: int
     site: str = ""
 
     @property
@@ -103,8 +102,6 @@ def _add_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
         _flatten_sizes(entry.get("input_sizes")),
         _flatten_sizes(entry.get("input_dtypes")),
         "completed" if done else text_value(entry.get("state")) or "scheduled",
-        integer_value(entry.get("time_created_ns"))
-        or 1000 * (integer_value(entry.get("time_created_us")) or 0),
         _call_site(entry.get("frames")),
     )
 
@@ -214,7 +211,6 @@ class Transfer:
     mine: int
     peer: int
     group: str
-    state: str
 
     def peer_in(self, members: Mapping[str, tuple[int, ...]]) -> int | None:
         """The peer's global rank; None when the group's ranks are unknown."""
@@ -230,17 +226,11 @@ def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
     """
     waiting: dict[str, list[Transfer]] = {}
     for entry in records:
-        group = entry.get("process_group")
-        pair = isinstance(group, (tuple, list)) and len(group) == 2
-        name = (
-            text_value(group[0]) if pair and group else text_value(entry.get("pg_name", entry.get("pg_id")))
-        )
+        name, _ = _group_name(entry)
         if entry.get("state") == "completed":
             waiting.pop(name, None)
             continue
         match = _NAME.search(text_value(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
         if match is not None:
-            state = text_value(entry.get("state"))[:20] or "scheduled"
-            open_transfer = Transfer(match[1], int(match[2]), int(match[3]), name, state)
-            waiting.setdefault(name, []).append(open_transfer)
+            waiting.setdefault(name, []).append(Transfer(match[1], int(match[2]), int(match[3]), name))
     return tuple(transfer for group in waiting.values() for transfer in group[:MOST_OPEN])

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.progress import read_liveness as read_progress
-from nodedoctor.triage.patterns.stacks import ProcessState, StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
 
 _LONG = re.compile(
@@ -198,4 +199,4 @@ def activity_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
     busy += f", {process.gpu.words}" if process.gpu is not None else ""
     place = Place(f"process {process.pid}", 0)
-    return Event(ProcessState("live-process"), place, who, None, f"{name} {text}{busy}{holder_text(process)}")
+    return Event(Mark.LIVE_PROCESS, place, who, None, f"{name} {text}{busy}{holder_text(process)}")

@@ -96,7 +96,7 @@ SUSPICIONS = (
 
 ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
-    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
+    Mark.DUMP_REQUESTED, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
     Mark.GIL_HELD, watchdog.WatchdogStuck,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,

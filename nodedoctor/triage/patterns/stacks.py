@@ -108,13 +108,6 @@ def collective_in(frames: tuple[StackFrame, ...]) -> str:
     return next(waiting, "")
 
 
-@record
-class ProcessState:
-    """The state of a process of the job, which is no trouble."""
-
-    name: str
-
-
 class StackDumps:
     """Collects the stacks of dumps, line by line."""
 

@@ -26,15 +26,12 @@ from nodedoctor.triage.patterns.progress import (
     WorldSize,
 )
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
-from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
-from nodedoctor.triage.patterns.stacks import ProcessState
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
     DesyncJoined,
-    DumpRequested,
     ProcessAborting,
     TimedOut,
 )
@@ -44,9 +41,9 @@ W = TypeVar("W")
 
 QUIET = (
     *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
-    PeersTerminated, MemoryUser, DesyncJoined, DumpRequested, ProcessState, UnclassifiedError,
+    PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
     TrainingActivity, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
-    Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
+    Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
     Mark.STORE_LOST, Mark.SEVERAL_NODES,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RANK_OF_PID, Mark.SET_UP, Mark.ACTOR_PID,
@@ -65,7 +62,7 @@ FATAL = (
     Mark.FORCE_KILLED,
     CollectiveFailed,
     LauncherSignalled,
-    ActorDied,
+    Mark.ACTOR_DIED,
     NodeLost,
 )
 """Events that no process survives: the job goes on only by a restart."""
@@ -236,11 +233,11 @@ def follows_timeout(timeline: Timeline, event: Event[Any]) -> bool:
     behind = first is not None and first < event.place.offset
     if behind or timeline.late(event) or timeline.gave_up(event.who):
         return True
-    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(timeline)
+    return event.what in (Mark.ACTOR_DIED, Mark.ACTOR_PID) and _all_gave_up(timeline)
 
 
 def _all_gave_up(timeline: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself."""
-    events = [*timeline.of_kind(ActorDied), *timeline.marked(Mark.ACTOR_PID)]
+    events = [*timeline.marked(Mark.ACTOR_DIED), *timeline.marked(Mark.ACTOR_PID)]
     processes = [event.who for event in events if event.who.pid is not None or event.who.rank is not None]
     return bool(processes) and all(map(timeline.gave_up, processes))

@@ -14,7 +14,7 @@ from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
-from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
+from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
 from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
@@ -34,7 +34,7 @@ _WAIT_ERRORS = (
 """Errors of ranks that wait for a rank that was stopped."""
 _STOP_ERRORS = (
     *_WAIT_ERRORS, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
-    Mark.FORCE_KILLED, ActorDied,
+    Mark.FORCE_KILLED, Mark.ACTOR_DIED,
     TaskFailed, Mark.UNREAD_TROUBLE, CutShort,
 )  # fmt: skip
 _RUN_STARTS = (
