@@ -17,6 +17,7 @@ from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.transfer_time import transfer_time
+from nodedoctor.triage.lines.times import clock_time
 from nodedoctor.triage.model import (
     CollectiveCall,
     EarlierRun,
@@ -94,18 +95,6 @@ def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = N
 def render_text(document: Json) -> str:
     """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
     return json.dumps(document, indent=1)
-
-
-def clock_time(seconds: float | None) -> str | None:
-    """A time of a log without its year: `11-21 05:44:23.515`."""
-    if seconds is None:
-        return None
-    starts = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
-    day = int(seconds // 86400)
-    month = max((i for i, start in enumerate(starts) if start < day), default=0)
-    rest = seconds % 86400
-    hour, minute = int(rest // 3600), int(rest % 3600 // 60)
-    return f"{month + 1:02d}-{day - starts[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
 
 
 def _job_document(job: OtherJob) -> dict[str, Any]:

@@ -85,15 +85,14 @@ def open_question(timeline: Timeline) -> str:
         )
     if not first.work.op:
         return f"{who} gave up waiting{limit}; no line gives the collective or its number"
-    waiting = {wait.who.rank for wait in timeline.waits}
-    others = sorted(timeline.ranks_seen - waiting)
+    others = sorted(timeline.ranks_seen - timeline.waiting_ranks)
     if others and len(timeline.ranks_seen) == groups.world_of(timeline):
         silent = f"ranks {rank_ranges(others)} do not say where they were"
         if not others[1:]:
             silent = f"rank {others[0]} does not say where it was"
         return f"{who} waited{limit} in {what}, and {silent}"
     size = groups.size_of(timeline)
-    missing = size - len(waiting) if size is not None else 0
+    missing = size - len(timeline.waiting_ranks) if size is not None else 0
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     return f"{who} waited{limit} in {what}; the lines of the {absent} are not in these logs"
 

@@ -12,11 +12,12 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
 from nodedoctor.triage.patterns.store import PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
-from nodedoctor.triage.timeline.model import Timeline, follows_timeout
+from nodedoctor.triage.timeline.model import Timeline, follows_timeout, offsets_by_source
 from nodedoctor.triage.verdict.causes import first_exits
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
 from nodedoctor.triage.verdict.causes.first_exits import before_stop, first_end, people_of
@@ -25,26 +26,13 @@ _ACTOR_BLOCK = 200
 """Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
 front of which launchers may put a prefix."""
 
-_SIGNALS = {
-    1: "SIGHUP",
-    2: "SIGINT",
-    3: "SIGQUIT",
-    4: "SIGILL",
-    6: "SIGABRT",
-    7: "SIGBUS",
-    8: "SIGFPE",
-    9: "SIGKILL",
-    11: "SIGSEGV",
-    15: "SIGTERM",
-}
+_SIGNALS = {number: name for name, number in SIGNALS.items() if name.startswith("SIG")}
 
 
 def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     """The first process that a signal ended, other than a launcher's or a watchdog's."""
     forced = {event.who.pid for event in timeline.marked(Mark.FORCE_KILLED)}
-    aborts = {
-        e.place.source: e.place.offset for e in reversed(timeline.of_kind(ProcessExit)) if e.what.ends_all
-    }
+    aborts = offsets_by_source(e for e in timeline.of_kind(ProcessExit) if e.what.ends_all)
     began = min((event.what.at for event in timeline.of_kind(ProcessExit) if event.what.at), default="")
     deaths = [
         e
@@ -274,7 +262,7 @@ def node_silent(timeline: Timeline) -> Iterator[Candidate]:
 
     For fewer ranks than a third of the world `missing.silent_ranks` decides, however they are spread.
     """
-    waited = {wait.who.rank for wait in timeline.waits}
+    waited = timeline.waiting_ranks
     silent = sorted(timeline.ranks_seen - waited)
     world = set(range(max(timeline.expected or 0, len(timeline.ranks_seen))))
     same_call = len({wait.work.signature for wait in timeline.waits}) == 1 and not timeline.folded

@@ -17,7 +17,7 @@ from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.store import ClientsMissing
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import ProcessAborting
-from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
 
 LARGEST_NAMED = 1 << 16
 """Ranks of which the missing ones are looked for by name."""
@@ -111,9 +111,7 @@ def _is_lowest(event: Event[ProcessExit]) -> bool:
 
 def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[Any]]) -> list[Event[ProcessExit]]:
     """The ends before their launcher or scheduler began to stop the others, where it says so."""
-    first: dict[str, int] = {}
-    for stop in stops:
-        first[stop.place.source] = min(stop.place.offset, first.get(stop.place.source, stop.place.offset))
+    first = offsets_by_source(stops)
     return [e for e in ends if e.place.offset < first.get(e.place.source, e.place.offset + 1)]
 
 

@@ -17,13 +17,15 @@ _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model
 
 def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
     """The last long work before the first timeout, without a training step after it."""
-    waited = {wait.who.rank for wait in timeline.waits}
     for event in reversed(timeline.of_kind(LongWork)):
         rank = event.who.rank
         if (
             timeline.late(event)
             or is_brief(event.text)
-            or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks)))
+            or (
+                rank is not None
+                and (rank in timeline.waiting_ranks or (ranks is not None and rank not in ranks))
+            )
         ):
             continue
         steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]

@@ -62,8 +62,7 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
             if e.what.group.name in names and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct_ranks(e.who for e in slow))
-        waited = {wait.who.rank for wait in timeline.waits}
-        if not culprits or any(who.rank in waited for who in culprits):
+        if not culprits or any(who.rank in timeline.waiting_ranks for who in culprits):
             continue
         did = f"had not enqueued collective {seq}"
         inside = _gloo_waits_of(timeline, culprits)
@@ -155,11 +154,10 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
     """A process that ignored SIGTERM for half a minute was stopped or stuck."""
     forced = timeline.marked(Mark.FORCE_KILLED)
     pids = {event.who.pid for event in forced}
-    waited = {wait.who.rank for wait in timeline.waits}
     killed_ranks = distinct_ranks(
         [e.who for e in forced] + [e.who for e in timeline.of_kind(ProcessExit) if e.who.pid in pids]
     )
-    culprits = [who for who in killed_ranks if who.rank not in waited]
+    culprits = [who for who in killed_ranks if who.rank not in timeline.waiting_ranks]
     if culprits and len(culprits) <= max(1, len(timeline.ranks_seen) // 3):
         yield absent_rank(
             timeline, tuple(culprits), tuple(forced[:3]), "did not react to SIGTERM", "absence", "medium"
@@ -169,8 +167,7 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
 def gil_held(timeline: Timeline) -> Iterator[Candidate]:
     """One rank's Python lock was held inside a call."""
     holders = tuple(distinct_ranks(event.who for event in timeline.marked(Mark.GIL_HELD)))
-    waited = {wait.who.rank for wait in timeline.waits}
-    culprits = tuple(who for who in holders if who.rank not in waited)
+    culprits = tuple(who for who in holders if who.rank not in timeline.waiting_ranks)
     if culprits and len(culprits) < max(2, len(timeline.ranks_seen)):
         yield absent_rank(
             timeline,
@@ -198,9 +195,8 @@ def legitimate_work(timeline: Timeline) -> Iterator[Candidate]:
     work = last_long_work(timeline, None)
     waited = list(timeline.waits) or timeline.of_kind(GlooTimeout)
     if work is not None and waited and not ranks_without_timeout(timeline):
-        who = tuple(distinct_ranks([work.who]))
-        waiting = {wait.who.rank for wait in timeline.waits}
-        culprits = tuple(person for person in who if person.rank not in waiting)
+        people = distinct_ranks([work.who])
+        culprits = tuple(who for who in people if who.rank not in timeline.waiting_ranks)
         yield Candidate(
             "timeout_too_short_legit_work",
             "absence",

@@ -312,7 +312,7 @@ def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
 
 def left_early(timeline: Timeline) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
-    waiting = {wait.who.rank for wait in timeline.waits}
+    waiting = timeline.waiting_ranks
     teardowns = [
         e
         for e in timeline.marked(Mark.COMMUNICATOR_DESTROYED)

@@ -193,7 +193,7 @@ def _long_before_exits(timeline: Timeline, candidate: Candidate) -> bool:
 def _waited_itself(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """A rank that waited in the collective itself is not awaited by the others."""
     ranks = _culprit_ranks(candidate)
-    waited = {wait.who.rank for wait in timeline.waits}
+    waited = timeline.waiting_ranks
     if not ranks or not waited or candidate.ground in ("different", "compared", "named"):
         return None
     if ranks <= waited and candidate.ground in ("own error", "absence", "echo", "death"):
