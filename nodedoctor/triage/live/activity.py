@@ -192,6 +192,11 @@ def identity_of(live: LiveJob, process: RankProcess) -> Identity:
     return Identity(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
 
 
+def activity_events(live: LiveJob, processes: Iterable[RankProcess]) -> tuple[Event[Any], ...]:
+    """What each of some processes does, as evidence."""
+    return tuple(activity_event(live, process, describe_activity(process)) for process in processes)
+
+
 def activity_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
     """What a process does as evidence, with its processor time and its GPU's load."""
     who = identity_of(live, process)
