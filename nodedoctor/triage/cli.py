@@ -13,7 +13,7 @@ from nodedoctor.cli.exit_codes import Exit, outcome_code
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.report.inert import inert
-from nodedoctor.triage.model import LARGEST_PID, Verdict
+from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.read import search
 from nodedoctor.triage.verdict.decision.decide import with_decision
 from nodedoctor.triage.verdict.decision.options import (
@@ -167,9 +167,8 @@ def _write_outputs(
     from nodedoctor.triage.verdict import document
 
     content = document.make_document(examined.verdict, examined.lines.line_of, witness_of(nodes))
-    if examined.interrupted:
-        return _show_document(arguments, content, Exit.INTERRUPTED)
-    return _show_document(arguments, content, exit_code(examined.verdict))
+    code = Exit.INTERRUPTED if examined.interrupted else outcome_code(examined.verdict.outcome)
+    return _show_document(arguments, content, code)
 
 
 def _show_again(arguments: argparse.Namespace, content: Json) -> int:
@@ -216,12 +215,10 @@ def _render_page(arguments: argparse.Namespace, content: Json) -> str:
         return inert(text(content, "decision_line")) + "\n"
     from nodedoctor.report import job_text
 
-    return job_text.render(content, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
-
-
-def exit_code(verdict: Verdict) -> int:
-    """0 no failure, 2 a cause was found, 3 a failure without a known cause."""
-    return outcome_code(verdict.outcome)
+    on_terminal = sys.stdout.isatty()
+    width = min(columns(), 110) if on_terminal else 100
+    colour = on_terminal and has_colours()
+    return job_text.render(content, width=width, colour=colour, verbose=arguments.verbose)
 
 
 def _add_live(group: argparse._ArgumentGroup) -> None:
@@ -242,14 +239,6 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     add("--pyz", default="", metavar="FILE", help="the single file to bring to nodes without nodedoctor")
     add("--python", default="", metavar="PATH", help="the Python that has Ray, for --ray")
     add("--capture", action="store_true", help="only print what this node sees, as JSON that triage reads")
-
-
-def _page_width() -> int:
-    return min(columns(), 110) if sys.stdout.isatty() else 100
-
-
-def _use_colour() -> bool:
-    return sys.stdout.isatty() and has_colours()
 
 
 def _parse_pid(text: str) -> int:

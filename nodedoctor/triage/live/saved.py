@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -75,24 +75,30 @@ def merge_looks(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()
     )
 
 
+_READ_FIELDS: dict[str, Callable[[Json, str], Any]] = {
+    "pid": lambda row, name: whole_number(row, name) or 0,
+    "rank": whole_number,
+    "world_size": whole_number,
+    "local_world_size": whole_number,
+    "local_rank": whole_number,
+    "ticks": lambda row, name: whole_number(row, name) or 0,
+    "computing": lambda row, name: number(row.get(name)) or 0.0,
+    "job": text,
+    "frozen": lambda row, name: row.get(name) is True,
+    "lock": text,
+    "awaited": text,
+    "wchan": text,
+    "moved": lambda row, name: row.get(name) is True,
+}
+"""Fields of a process that are written as they are, and how each is read."""
+
+
 def _process_document(process: RankProcess) -> dict[str, Any]:
     return {
-        "pid": process.pid,
-        "rank": process.rank,
-        "world_size": process.world_size,
-        "local_world_size": process.local_world_size,
-        "local_rank": process.local_rank,
-        "ticks": process.ticks,
+        **{name: getattr(process, name) for name in _READ_FIELDS},
         "gpu": None if process.gpu is None else asdict(process.gpu),
         "late": None if process.late is None else asdict(process.late),
-        "computing": process.computing,
-        "job": process.job,
-        "frozen": process.frozen,
-        "lock": process.lock,
-        "awaited": process.awaited,
         "states": list(process.states),
-        "wchan": process.wchan,
-        "moved": process.moved,
         "threads": _thread_documents(process.threads),
         "workers": [
             {"pid": child.pid, "threads": _thread_documents(child.threads)} for child in process.workers
@@ -114,23 +120,11 @@ def _thread_documents(threads: Iterable[PythonThread]) -> list[dict[str, Any]]:
 def _read_process(row: Json, host: str) -> RankProcess:
     states = texts(row, "states")
     return RankProcess(
-        whole_number(row, "pid") or 0,
-        whole_number(row, "rank"),
-        whole_number(row, "world_size"),
-        whole_number(row, "local_world_size"),
-        (states[0], states[1]) if len(states) == 2 else ("", ""),
-        text(row, "wchan"),
-        whole_number(row, "ticks") or 0,
-        local_rank=whole_number(row, "local_rank"),
+        **{name: read(row, name) for name, read in _READ_FIELDS.items()},
+        states=(states[0], states[1]) if len(states) == 2 else ("", ""),
         gpu=_read_gpu(row),
         late=_read_late(row.get("late")),
-        computing=number(row.get("computing")) or 0.0,
-        job=text(row, "job"),
-        frozen=row.get("frozen") is True,
-        lock=text(row, "lock"),
-        awaited=text(row, "awaited"),
         threads=_read_threads(row.get("threads")),
-        moved=row.get("moved") is True,
         workers=tuple(
             ChildProcess(whole_number(child, "pid") or 0, _read_threads(child.get("threads")))
             for child in objects(row.get("workers"))
