@@ -84,7 +84,7 @@ def count_steps(events: Iterable[Event[Any]]) -> dict[str, dict[int, RankCount]]
     counters: dict[str, dict[int, RankCount]] = defaultdict(dict)
     for (name, rank), steps in series.items():
         count = _make_count(steps)
-        ranks = counters[_counter_name(name)]
+        ranks = counters["|".join(name.split("|")[5:])]  # behind source, world, rank, pid and local rank
         if rank not in ranks or ranks[rank].rises < count.rises:
             ranks[rank] = count
     return counters
@@ -105,8 +105,3 @@ def _make_count(steps: list[Event[TrainingStep]]) -> RankCount:
     rises = sum(event.what.rises for event in steps if event.what.part == last.what.part)
     growth = last.what.last[-1] - last.what.first[-1] if last.what.last and last.what.first else 0.0
     return RankCount(last, rises, growth / rises if rises and growth > 0 else 1.0)
-
-
-def _counter_name(series: str) -> str:
-    """The counter's own name, behind source, world, rank, pid and local rank."""
-    return "|".join(series.split("|")[5:])

@@ -62,11 +62,14 @@ def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = N
         "parties": [_identity_document(who) for who in verdict.parties],
         "collective": _collective_document(verdict.collective) if verdict.collective else None,
         "evidence": [_evidence_document(event, line_of) for event in verdict.evidence],
-        "timeline": [_moment_document(event) for event in verdict.timeline[:TIMELINE]],
+        "timeline": [
+            {"time": clock_time(event.time), "rank": event.who.rank, "event": event_name(event)}
+            for event in verdict.timeline[:TIMELINE]
+        ],
         "timeline_more": max(0, len(verdict.timeline) - TIMELINE),
         "moments": [_group_moments(group, line_of) for group in of_kind(verdict)],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
-        "fixes": [_fix_document(fix) for fix in verdict.fixes],
+        "fixes": [{**asdict(fix), **_next_document(fix)} for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next_document(fix) for fix in verdict.next],
         "owner": verdict.owner,
@@ -185,10 +188,6 @@ def _standing_document(standing: RankGroupActivity) -> dict[str, Any]:
     }
 
 
-def _moment_document(event: Event[Any]) -> dict[str, Any]:
-    return {"time": clock_time(event.time), "rank": event.who.rank, "event": event_name(event)}
-
-
 def of_kind(verdict: Verdict) -> list[list[Event[Any]]]:
     """The whole timeline in groups: the same kind of event, within seconds of each other."""
     return group_moments((event_name(event), event) for event in verdict.timeline)
@@ -205,10 +204,6 @@ def _group_moments(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
         "source": first.place.source,
         "line": line_of(first),
     }
-
-
-def _fix_document(fix: Fix) -> dict[str, Any]:
-    return {**asdict(fix), **_next_document(fix)}
 
 
 def _next_document(fix: Fix) -> dict[str, Any]:

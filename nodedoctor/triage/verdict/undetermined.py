@@ -209,11 +209,12 @@ def _describe_first_error(timeline: Timeline) -> str:
     errors = timeline.trouble or unclassified_errors(timeline)
     readable = [event for event in errors if any(map(str.isalpha, event.text))]
     errors = [event for event in readable if not shows_who_failed(event)] or readable
-    first = min(
-        errors,
-        key=lambda event: (isinstance(event.what, ProcessExit), not _hints(event), timeline.moment(event)),
-        default=None,
-    )
+
+    def order_of(event: Event[Any]) -> tuple[object, ...]:
+        hints = isinstance(event.what, Symptom) and not event.what.decisive  # an exception only repeats them
+        return isinstance(event.what, ProcessExit), not hints, timeline.moment(event)
+
+    first = min(errors, key=order_of, default=None)
     quote = shorten(first.text, QUOTE_LENGTH, placeholder=" ...") if first is not None else ""
     if not timeline.trouble:
         begin = f"; they begin with: {quote}" if quote else ""
@@ -222,11 +223,6 @@ def _describe_first_error(timeline: Timeline) -> str:
         return f"a line of an error was read, and nothing that shows whether the job failed of it: {quote}"
     begin = f"; it begins with: {quote}" if quote else ""
     return f"the job failed, and what was read does not say why{begin}"
-
-
-def _hints(event: Event[Any]) -> bool:
-    """True for a line that suggests a cause, which an exception only repeats."""
-    return isinstance(event.what, Symptom) and not event.what.decisive
 
 
 def _describe_first_end(timeline: Timeline) -> str:

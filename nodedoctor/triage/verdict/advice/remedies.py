@@ -20,7 +20,7 @@ from nodedoctor.triage.patterns.store import ClientsMissing, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.node_reports import NodeFault
-from nodedoctor.triage.verdict.advice.fix_table import BY_FAMILY, BY_NAME, Fixes
+from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE, BY_FAMILY, BY_NAME, Fixes
 from nodedoctor.triage.verdict.causes.families import family_of
 from nodedoctor.triage.verdict.causes.symptoms import COLOCATED, of_program
 
@@ -34,8 +34,6 @@ _BRIDGES = {
 }
 """Addresses that every node has for itself, where its bridges keep their defaults: docs.docker.com (bridge),
 wiki.libvirt.org (default network), podman-network-create(1), lxc-net(8)."""
-_WANTED = re.compile(r"Tried to allocate ([\d.]{1,12}) ([KMGT])iB")
-_FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but unallocated")
 _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,40})_\w{1,60})\b")
 
 
@@ -50,7 +48,7 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
     if isinstance(what, GpuFull):
         if event.who.role == "rollout" and not what.crowded:
             return BY_NAME["engine-full"]
-        return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(event.text, frameworks)
+        return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(what, frameworks)
     if isinstance(what, ExceptionRaised):
         return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
             source_place(what.frames)
@@ -124,18 +122,14 @@ def _fix_crowded_gpu(what: GpuFull) -> Fixes:
     )
 
 
-def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
+def _fix_full_gpu(what: GpuFull, frameworks: Collection[str]) -> Fixes:
     """Less memory per step; another allocator only where fragments hold what was asked for.
 
     vLLM's sleep mode asserts that PYTORCH_CUDA_ALLOC_CONF has no expandable segments (vllm
     device_allocator/cumem.py), so that nothing is advised where vLLM may share the process.
     """
-    less = (
-        Fix("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
-        Fix("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
-    )
-    sizes = [_buffer_bytes(match) for pattern in (_WANTED, _FRAGMENTS) if (match := pattern.search(text))]
-    if len(sizes) < 2 or sizes[1] < sizes[0] or not COLOCATED.isdisjoint(frameworks):
+    less = BY_CAUSE["peer_cuda_oom"]
+    if not what.fragmented or not COLOCATED.isdisjoint(frameworks):
         return less
     grow = Fix(
         "More than was asked for is reserved and free in fragments: let the allocator grow its segments (from"
@@ -144,10 +138,6 @@ def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
         "config",
     )
     return (grow, *less)
-
-
-def _buffer_bytes(match: re.Match[str]) -> float:
-    return float(match[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
 
 
 def _fix_port_in_use(text: str) -> Fixes:
@@ -235,7 +225,7 @@ def _fix_own_side(text: str) -> Fixes:
 
 def _fix_adapter(text: str) -> Fixes:
     match = _HCA.search(text)
-    first = Fix("Check the ports and links on both ends.", (look("nodedoctor ib"), look("ibstat")))
+    first = BY_CAUSE["network_ib"][0]
     if match is None:
         return (first,)
     without = repair("export NCCL_IB_HCA={}", f"^{match[1]}")

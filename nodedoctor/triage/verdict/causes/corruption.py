@@ -138,10 +138,11 @@ def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
     elif len(matching) == 1 < len(outliers):
         culprits = matching
     parties = [] if culprits else distinct_ranks([*group, *outliers])
+    among = f" ({describe_identities(parties)})" if parties else ""
     headline = (
         f"the parameters of {describe_identities(culprits)} are not those of the other replicas: {_SUSPECTED}"
         if culprits
-        else f"the replicas of the model{_among(parties)} do not have the same parameters: {_SUSPECTED}"
+        else f"the replicas of the model{among} do not have the same parameters: {_SUSPECTED}"
     )
     yield Candidate(
         "gpu_hardware_xid",
@@ -154,10 +155,6 @@ def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
         tuple(parties),
         _FIXES,
     )
-
-
-def _among(people: list[Identity]) -> str:
-    return f" ({describe_identities(people)})" if people else ""
 
 
 def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:

@@ -9,7 +9,7 @@ from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import Timeline
 
 _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
@@ -37,7 +37,9 @@ def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[L
 def save_waits(timeline: Timeline) -> list[Event[Any]]:
     """All waits, where each is in a save by its group or stack; else none."""
     if timeline.waits:
-        grouped = [wait.event for wait in timeline.waits if _SAVES.search(_group_label(wait))]
+        grouped = [
+            w.event for w in timeline.waits if _SAVES.search(f"{w.work.group.name} {w.work.group.desc}")
+        ]
         return grouped if len(grouped) == len(timeline.waits) else []
     gloo = {(event.place.source, event.place.offset) for event in timeline.of_kind(GlooTimeout)}
     stacks = [
@@ -47,7 +49,3 @@ def save_waits(timeline: Timeline) -> list[Event[Any]]:
         and any(_SAVES.search(frame.function) for frame in event.what.frames)
     ]
     return stacks if len(stacks) == len(gloo) else []
-
-
-def _group_label(wait: CollectiveWait) -> str:
-    return f"{wait.work.group.name} {wait.work.group.desc}"
