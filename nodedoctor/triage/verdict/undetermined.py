@@ -259,13 +259,13 @@ def _describe_first_end(timeline: Timeline) -> str:
 
 def unexplained_end(timeline: Timeline) -> FirstEnd | None:
     """Who ended first, where no process says why or that it gave up."""
-    exit_places = {(event.place.source, event.place.offset) for event in timeline.of_kind(ProcessExit)}
+    exit_places = {event.place for event in timeline.of_kind(ProcessExit)}
     own_reports = [
         event
         for event in timeline.trouble
         if event.kind in _OWN_WORDS
         and not shows_who_failed(event)
-        and (event.place.source, event.place.offset) not in exit_places  # a launcher's: it names who ended
+        and event.place not in exit_places  # a launcher's: it names who ended
     ]
     victims = timeline.timeout_events or timeline.of_kind(CollectiveFailed) or timeline.of_kind(WatchdogStuck)
     return None if own_reports or victims or timeline.marked(Mark.NOT_A_LOG) else first_end(timeline)

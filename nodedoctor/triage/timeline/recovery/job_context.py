@@ -13,13 +13,12 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
-from nodedoctor.triage.timeline.recovery.survived import FAR
+from nodedoctor.triage.timeline.recovery.survived import FAR, is_own_error
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
 STARTUP_CAUSES = ("version_mismatch", "driver_problem")
@@ -77,12 +76,12 @@ def waited_later(event: Event[Any], job: JobContext) -> bool:
         and rank in job.wait_starts
         and event.time < job.wait_starts[rank]
     )
-    return later and _is_personal(event.what)
+    return later and is_own_error(event.what)
 
 
 def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
     """True for an error without a rank where every rank waited, so that none failed."""
-    return job.all_waited and event.who.rank is None and _is_personal(event.what)
+    return job.all_waited and event.who.rank is None and is_own_error(event.what)
 
 
 def follows_kill(event: Event[Any], job: JobContext) -> bool:
@@ -104,10 +103,6 @@ def is_retold(event: Event[Any], job: JobContext) -> bool:
 def _is_end(event: Event[Any]) -> bool:
     exit_code = isinstance(event.what, ProcessExit) and event.what.signal is None
     return event.manner == "plain" and not exit_code and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE)
-
-
-def _is_personal(what: object) -> bool:
-    return isinstance(what, (GpuFull, ExceptionRaised)) or (isinstance(what, Symptom) and what.personal)
 
 
 def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]) -> bool:

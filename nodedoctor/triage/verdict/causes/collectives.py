@@ -144,7 +144,8 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
         mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
         yield Candidate(
             "collective_mismatch"
-            if mismatch and _call_signatures(timeline) > 1
+            if mismatch
+            and any(len({w.work.signature for w in waits}) > 1 for waits in _waits_by_group(timeline))
             else "cpu_stuck_or_slow_rank",
             "named",
             "high",
@@ -280,12 +281,6 @@ def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
         if (name and not mixes_groups(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
-
-
-def _call_signatures(timeline: Timeline) -> int:
-    return max(
-        (len({wait.work.signature for wait in waits}) for waits in _waits_by_group(timeline)), default=0
-    )
 
 
 def _shown_signature(wait: CollectiveWait) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
 from nodedoctor.steps import looks
 from nodedoctor.triage.describe import distinct_ranks, rank_ranges
@@ -174,11 +174,9 @@ def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
     The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
     name, it is of several groups.
     """
-    groups: dict[str, list[CollectiveWait]] = defaultdict(list)
-    for wait in timeline.waits:
-        if not wait.work.group.name or wait.who.rank is None:
-            return {}
-        groups[wait.work.group.name].append(wait)
+    if any(not wait.work.group.name or wait.who.rank is None for wait in timeline.waits):
+        return {}
+    groups = group_by(timeline.waits, lambda wait: wait.work.group.name)
     return {} if any(map(mixes_groups, groups.values())) else groups
 
 

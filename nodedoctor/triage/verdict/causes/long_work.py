@@ -41,11 +41,10 @@ def save_waits(timeline: Timeline) -> list[Event[Any]]:
             w.event for w in timeline.waits if _SAVES.search(f"{w.work.group.name} {w.work.group.desc}")
         ]
         return grouped if len(grouped) == len(timeline.waits) else []
-    gloo = {(event.place.source, event.place.offset) for event in timeline.of_kind(GlooTimeout)}
+    gloo = {event.place for event in timeline.of_kind(GlooTimeout)}
     stacks = [
         event
         for event in timeline.of_kind(ExceptionRaised)
-        if (event.place.source, event.place.offset) in gloo
-        and any(_SAVES.search(frame.function) for frame in event.what.frames)
+        if event.place in gloo and any(_SAVES.search(frame.function) for frame in event.what.frames)
     ]
     return stacks if len(stacks) == len(gloo) else []
