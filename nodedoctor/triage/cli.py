@@ -13,7 +13,6 @@ from nodedoctor.cli.exit_codes import Exit, outcome_code
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.report.inert import inert
-from nodedoctor.triage.model import LARGEST_PID
 from nodedoctor.triage.read import search
 from nodedoctor.triage.verdict.decision.decide import with_decision
 from nodedoctor.triage.verdict.decision.options import (
@@ -24,7 +23,6 @@ from nodedoctor.triage.verdict.decision.options import (
     witness_of,
     write_exclude,
 )
-from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,10 +220,10 @@ def _render_page(arguments: argparse.Namespace, content: Json) -> str:
 
 
 def _add_live(group: argparse._ArgumentGroup) -> None:
-    from nodedoctor.cli.arguments import seconds
+    from nodedoctor.cli.arguments import seconds, slurm_job
 
     where = group.add_mutually_exclusive_group().add_argument
-    where("--slurm", type=_parse_job, metavar="JOB", help="on all nodes of this Slurm job")
+    where("--slurm", type=slurm_job, metavar="JOB", help="on all nodes of this Slurm job")
     where("--ray", nargs="?", const="auto", metavar="ADDRESS", help="on all nodes of a Ray cluster")
     where("--ssh", default="", metavar="NODES", help="on a node set: gpu-[001-128]")
     where("--kube", default="", metavar="NAMESPACE/SELECTOR", help="in these pods (kubectl exec)")
@@ -241,22 +239,10 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     add("--capture", action="store_true", help="only print what this node sees, as JSON that triage reads")
 
 
-def _parse_pid(text: str) -> int:
-    pid = whole_number(text, LARGEST_PID, 1)
-    if pid is None:
-        raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
-    return pid
-
-
-def _parse_job(text: str) -> str:
-    if not text.isdecimal() or len(text) > 10:
-        raise argparse.ArgumentTypeError(f"expected the number of a Slurm job, not {text[:40]!r}")
-    return text
-
-
 def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor.cli import outputs
+    from nodedoctor.cli.arguments import process_id
 
     result = Parser(
         prog="nodedoctor triage",
@@ -294,7 +280,7 @@ def parser() -> Parser:
     add(
         "--live",
         nargs="*",
-        type=_parse_pid,
+        type=process_id,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )

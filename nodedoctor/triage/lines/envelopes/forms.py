@@ -129,13 +129,13 @@ HEAD = 65536
 
 def csv_records(data: bytes) -> Iterator[EnvelopeRecord]:
     """The records of a table."""
-    return table_records(_split_rows(data, find_separator(data[:HEAD].decode("utf-8", "replace")) or ","))
-
-
-def _split_rows(data: bytes, mark: str) -> Iterator[list[str]]:
-    """The rows of a table with this separator; a cell may hold several lines."""
-    csv.field_size_limit(1 << 24)
     text = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\0", "")
+    return table_records(_split_rows(text, find_separator(data[:HEAD].decode("utf-8", "replace")) or ","))
+
+
+def _split_rows(text: str, mark: str) -> Iterator[list[str]]:
+    """The rows of a table with this separator; a cell may hold several lines. None of what is no table."""
+    csv.field_size_limit(1 << 24)
     try:
         yield from csv.reader(io.StringIO(text, newline=""), delimiter=mark)
     except csv.Error:
@@ -154,22 +154,14 @@ def find_separator(head: str) -> str:
     for mark in (",", "\t", ";"):
         names = list(map(column_name, next(csv.reader([first], delimiter=mark), [])))
         if len(names) > 1 and any(name in TEXT for name in names) and all(len(name) < 40 for name in names):
-            row = _first_row(rest, mark)
+            row = next(_split_rows(rest, mark), [])
             return mark if abs(len(row) - len(names)) < 2 else ""
     return ""
 
 
-def _first_row(text: str, mark: str) -> list[str]:
-    """The cells of a table's first row; none when the text is no table."""
-    try:
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=mark), [])
-    except csv.Error:
-        return []
-
-
 def is_journal(head: str) -> bool:
     """Whether this is what `journalctl -o export` prints."""
-    return bool(re.match(r"__CURSOR=|__REALTIME_TIMESTAMP=", head))
+    return head.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP="))
 
 
 def journal_records(data: bytes) -> Iterator[EnvelopeRecord]:

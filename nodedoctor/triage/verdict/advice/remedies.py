@@ -8,7 +8,7 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, looks, repair
-from nodedoctor.triage.marks import Mark, kind_of
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
@@ -43,34 +43,16 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
     `frameworks` are those that the logs name. A node's fault brings the fix of its check.
     """
     what = event.what
-    if isinstance(what, NodeFault):
-        return what.fixes
     if isinstance(what, GpuFull):
         if event.who.role == "rollout" and not what.crowded:
             return BY_NAME["engine-full"]
         return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(what, frameworks)
-    if isinstance(what, ExceptionRaised):
-        return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
-            source_place(what.frames)
-        )
-    if kind_of(what) in (UnclassifiedError, Mark.UNREAD_TROUBLE):
+    if isinstance(what, UnclassifiedError) or what is Mark.UNREAD_TROUBLE:
         return _fix_by_message(event.text)
-    if isinstance(what, NodeLost):
-        return BY_NAME["node-unstarted" if what.unstarted else "node-lost"]
-    if isinstance(what, Symptom):
-        make_fixes = _BY_LINE.get(what.name)
-        return make_fixes(event.text) if make_fixes is not None else BY_NAME.get(what.name, ())
-    if isinstance(what, DuplicateGpu):
-        return BY_NAME["duplicate-gpu"]
-    if isinstance(what, XidReported):
-        return _fix_xid(what)
-    if isinstance(what, LauncherSignalled):
-        return BY_NAME["signalled-1" if what.signal == 1 else "signalled"]
-    if isinstance(what, CollectiveMismatch):
-        return BY_NAME["mismatch"]
-    if isinstance(what, ClientsMissing):
-        return _fix_unjoined(what)
-    return BY_NAME.get(f"exit-{what.signal}", ()) if isinstance(what, ProcessExit) else ()
+    if isinstance(what, Symptom) and what.name in _BY_LINE:
+        return _BY_LINE[what.name](event.text)
+    make_fixes = _BY_KIND.get(type(what))
+    return make_fixes(what) if make_fixes is not None else ()
 
 
 def _fix_by_message(text: str) -> Fixes:
@@ -80,12 +62,11 @@ def _fix_by_message(text: str) -> Fixes:
     return fixes or next((fixes for words, fixes in _BY_MESSAGE if words.search(text)), ())
 
 
-def _fix_at_source_line(where: str) -> Fixes:
-    """Where to begin with an exception of which nothing else is known."""
-    if not where:
-        return ()
-    text = f"Begin at {where}: the last call in that traceback that is not Python's own."
-    return (Fix(text, (), "config"),)
+def _fix_exception(what: ExceptionRaised) -> Fixes:
+    """By its words; where nothing else is known of it, the place to begin."""
+    where = source_place(what.frames)
+    begin = f"Begin at {where}: the last call in that traceback that is not Python's own."
+    return _fix_by_message(f"{what.type}: {what.message}") or (_make_fix(begin) if where else ())
 
 
 def _fix_xid(what: XidReported) -> Fixes:
@@ -269,3 +250,17 @@ _BY_LINE: dict[str, Callable[[str], Fixes]] = {
     "ib-own-side": _fix_own_side,
 }
 """By the name of a symptom whose line has a port, an address or a device for its fixes."""
+
+_BY_KIND: dict[type, Callable[[Any], Fixes]] = {
+    NodeFault: lambda what: what.fixes,
+    ExceptionRaised: _fix_exception,
+    NodeLost: lambda what: BY_NAME["node-unstarted" if what.unstarted else "node-lost"],
+    Symptom: lambda what: BY_NAME.get(what.name, ()),
+    DuplicateGpu: lambda _: BY_NAME["duplicate-gpu"],
+    XidReported: _fix_xid,
+    LauncherSignalled: lambda what: BY_NAME["signalled-1" if what.signal == 1 else "signalled"],
+    CollectiveMismatch: lambda _: BY_NAME["mismatch"],
+    ClientsMissing: _fix_unjoined,
+    ProcessExit: lambda what: BY_NAME.get(f"exit-{what.signal}", ()),
+}
+"""By the kind of an event."""
