@@ -6,11 +6,9 @@ import argparse
 import re
 import warnings
 
-from nodedoctor.cli.arguments import seconds
+from nodedoctor.cli.arguments import process_id, seconds, slurm_job
 from nodedoctor.cli.console import HelpFormatter, Parser
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID
-from nodedoctor.whole_numbers import whole_number
 
 DIR = "nodedoctor-jobs"
 """Where folders of jobs go when nobody says."""
@@ -84,19 +82,6 @@ def pattern(text: str) -> str:
     return text
 
 
-def _pid(text: str) -> int:
-    pid = whole_number(text, LARGEST_PID, 1)
-    if pid is None:
-        raise argparse.ArgumentTypeError(f"wants a process id, not {text[:40]!r}")
-    return pid
-
-
-def _job(text: str) -> str:
-    if not re.fullmatch(r"\d{1,10}", text):
-        raise argparse.ArgumentTypeError(f"wants the number of a Slurm job, not {text[:40]!r}")
-    return text
-
-
 def watch() -> Parser:
     """The parser of `nodedoctor watch`."""
     made = Parser(
@@ -107,8 +92,10 @@ def watch() -> Parser:
         allow_abbrev=False,
     )
     which = made.add_argument_group("a job").add_mutually_exclusive_group()
-    which.add_argument("--job", type=_pid, metavar="PID", help="the job of this process and all below it")
-    which.add_argument("--slurm", type=_job, metavar="JOB", help="this node's tasks of a Slurm job")
+    which.add_argument(
+        "--job", type=process_id, metavar="PID", help="the job of this process and all below it"
+    )
+    which.add_argument("--slurm", type=slurm_job, metavar="JOB", help="this node's tasks of a Slurm job")
     which.add_argument("--ray", action="store_true", help="the workers of the raylets on this node")
     _shared(made)
     return made

@@ -21,7 +21,7 @@ from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document
 from nodedoctor.record import record
 from nodedoctor.triage.live.running_job import PythonThread, parse_threads
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 
 if TYPE_CHECKING:
     from nodedoctor.children.untrusted_files import Writers

@@ -7,6 +7,7 @@ import argparse
 from nodedoctor import __version__
 from nodedoctor.cli import outputs
 from nodedoctor.cli.console import HelpFormatter, Parser
+from nodedoctor.whole_numbers import whole_number
 
 DAY = 86_400
 """Seconds that can be waited for at most; ours."""
@@ -21,6 +22,23 @@ def seconds(text: str) -> float:
     if not 0 < value <= DAY:
         raise argparse.ArgumentTypeError(f"expected seconds, more than 0 and up to {DAY}, not {text[:40]!r}")
     return value
+
+
+def process_id(text: str) -> int:
+    """The id of a process that somebody types."""
+    from nodedoctor.triage.model import LARGEST_PID
+
+    pid = whole_number(text, LARGEST_PID, 1)
+    if pid is None:
+        raise argparse.ArgumentTypeError(f"expected a process id, not {text[:40]!r}")
+    return pid
+
+
+def slurm_job(text: str) -> str:
+    """The number of a Slurm job that somebody types."""
+    if not text.isdecimal() or len(text) > 10:
+        raise argparse.ArgumentTypeError(f"expected the number of a Slurm job, not {text[:40]!r}")
+    return text
 
 
 def _hosts(text: str) -> list[str]:

@@ -19,10 +19,9 @@ from nodedoctor.intake.long_texts import SAMPLE, is_kernel_log, read_to_end
 from nodedoctor.intake.sections import bug_report_sections
 from nodedoctor.record import record, replace
 from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
-from nodedoctor.triage.lines.envelopes.mails import is_mail
+from nodedoctor.triage.lines.envelopes.forms import is_mail
 from nodedoctor.triage.read.archives import BROKEN, ArchivePart, UnpackBudget, archive_parts
-from nodedoctor.triage.read.our_documents import document_kind
-from nodedoctor.triage.read.sources import BUG_REPORT, is_black_box
+from nodedoctor.triage.read.sources import BUG_REPORT, document_kind, is_black_box
 
 LARGEST_TEXT = 16 << 20
 """Bytes of one text that are looked through; a job's log may be longer, and triage reads all of it. Ours."""

@@ -13,7 +13,6 @@ from nodedoctor.cli.exit_codes import Exit, outcome_code
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import text, texts
 from nodedoctor.report.inert import inert
-from nodedoctor.triage.model import LARGEST_PID, Verdict
 from nodedoctor.triage.read import search
 from nodedoctor.triage.verdict.decision.decide import with_decision
 from nodedoctor.triage.verdict.decision.options import (
@@ -21,10 +20,9 @@ from nodedoctor.triage.verdict.decision.options import (
     code_of,
     decision_problem,
     read_nodes,
+    witness_of,
     write_exclude,
 )
-from nodedoctor.triage.verdict.decision.witnesses import witness_of
-from nodedoctor.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +61,7 @@ def main(words: list[str]) -> int:
     # With a deadline the ends of logs are read first, which needs the cores.
     searches = {} if arguments.deadline else search.start_searches(arguments.paths)
     from nodedoctor.triage.job import examine_job  # the search runs while this is loaded
-    from nodedoctor.triage.verdict import saved
+    from nodedoctor.triage.verdict import document
 
     if problem := _live_problem(arguments) or decision_problem(arguments):
         return complain(problem)
@@ -74,7 +72,7 @@ def main(words: list[str]) -> int:
     if not arguments.paths:
         return complain("triage: expected logs, dumps or folders of them (see `nodedoctor triage --help`)")
     try:
-        if (saved_verdict := saved.verdict_of(arguments.paths)) is not None:
+        if (saved_verdict := document.verdict_of(arguments.paths)) is not None:
             return _show_again(arguments, saved_verdict)
         nodes = read_nodes(arguments)
         examined = examine_job(
@@ -167,9 +165,8 @@ def _write_outputs(
     from nodedoctor.triage.verdict import document
 
     content = document.make_document(examined.verdict, examined.lines.line_of, witness_of(nodes))
-    if examined.interrupted:
-        return _show_document(arguments, content, Exit.INTERRUPTED)
-    return _show_document(arguments, content, exit_code(examined.verdict))
+    code = Exit.INTERRUPTED if examined.interrupted else outcome_code(examined.verdict.outcome)
+    return _show_document(arguments, content, code)
 
 
 def _show_again(arguments: argparse.Namespace, content: Json) -> int:
@@ -216,19 +213,17 @@ def _render_page(arguments: argparse.Namespace, content: Json) -> str:
         return inert(text(content, "decision_line")) + "\n"
     from nodedoctor.report import job_text
 
-    return job_text.render(content, width=_page_width(), colour=_use_colour(), verbose=arguments.verbose)
-
-
-def exit_code(verdict: Verdict) -> int:
-    """0 no failure, 2 a cause was found, 3 a failure without a known cause."""
-    return outcome_code(verdict.outcome)
+    on_terminal = sys.stdout.isatty()
+    width = min(columns(), 110) if on_terminal else 100
+    colour = on_terminal and has_colours()
+    return job_text.render(content, width=width, colour=colour, verbose=arguments.verbose)
 
 
 def _add_live(group: argparse._ArgumentGroup) -> None:
-    from nodedoctor.cli.arguments import seconds
+    from nodedoctor.cli.arguments import seconds, slurm_job
 
     where = group.add_mutually_exclusive_group().add_argument
-    where("--slurm", type=_parse_job, metavar="JOB", help="on all nodes of this Slurm job")
+    where("--slurm", type=slurm_job, metavar="JOB", help="on all nodes of this Slurm job")
     where("--ray", nargs="?", const="auto", metavar="ADDRESS", help="on all nodes of a Ray cluster")
     where("--ssh", default="", metavar="NODES", help="on a node set: gpu-[001-128]")
     where("--kube", default="", metavar="NAMESPACE/SELECTOR", help="in these pods (kubectl exec)")
@@ -244,30 +239,10 @@ def _add_live(group: argparse._ArgumentGroup) -> None:
     add("--capture", action="store_true", help="only print what this node sees, as JSON that triage reads")
 
 
-def _page_width() -> int:
-    return min(columns(), 110) if sys.stdout.isatty() else 100
-
-
-def _use_colour() -> bool:
-    return sys.stdout.isatty() and has_colours()
-
-
-def _parse_pid(text: str) -> int:
-    pid = whole_number(text, LARGEST_PID, 1)
-    if pid is None:
-        raise argparse.ArgumentTypeError(f"expected process ids, not {text[:40]!r}")
-    return pid
-
-
-def _parse_job(text: str) -> str:
-    if not text.isdecimal() or len(text) > 10:
-        raise argparse.ArgumentTypeError(f"expected the number of a Slurm job, not {text[:40]!r}")
-    return text
-
-
 def parser() -> Parser:
     """The parser of `nodedoctor triage`."""
     from nodedoctor.cli import outputs
+    from nodedoctor.cli.arguments import process_id
 
     result = Parser(
         prog="nodedoctor triage",
@@ -305,7 +280,7 @@ def parser() -> Parser:
     add(
         "--live",
         nargs="*",
-        type=_parse_pid,
+        type=process_id,
         metavar="PID",
         help="a job that hangs on this machine now; touches nothing",
     )

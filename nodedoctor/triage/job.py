@@ -8,28 +8,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nodedoctor.debug import Log
+from nodedoctor.nodeset import fold
 from nodedoctor.triage.flight.dump import RankDump, one_per_rank, parse_dump, read_dump
 from nodedoctor.triage.flight.judge import FlightReport, judge_dumps
 from nodedoctor.triage.flight.unpickle import PickleRefused
 from nodedoctor.triage.identity.assign import assign_by_source
 from nodedoctor.triage.identity.paths import rank_of_dump
+from nodedoctor.triage.identity.world import short_host
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
+from nodedoctor.triage.read.limits import TAILS, TimeLimit
 from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading, unexpected_note
 from nodedoctor.triage.read.search import GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
-from nodedoctor.triage.read.time_limit import TAILS, TimeLimit
-from nodedoctor.triage.timeline import Timeline, build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.timeline.jobs import LoggedJob, events_of, separate_jobs
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.node_reports import JoinedNodes, NodeFaults, join_nodes
 from nodedoctor.triage.verdict import judge as verdict_judge
 from nodedoctor.triage.verdict.document import of_kind
 from nodedoctor.triage.verdict.result import TriageResult, add_advice, without_secrets
-from nodedoctor.triage.verdict.transport import transport_notes
 
 if TYPE_CHECKING:
-    from nodedoctor.triage.live.captures import CapturedJob
+    from nodedoctor.triage.live.saved import CapturedJob
 
 EARLIER = 32
 """Earlier runs that are listed one by one, the newest of them."""
@@ -148,9 +151,9 @@ def _read_captures(sources: Iterable[LogSource]) -> CapturedJob | None:
     paths = [source.path for source in sources if source.kind == "capture"]
     if not paths:
         return None
-    from nodedoctor.triage.live import captures
+    from nodedoctor.triage.live import saved
 
-    return captures.read_captures(paths)
+    return saved.read_captures(paths)
 
 
 def _choose_job(jobs: Sequence[LoggedJob], wanted: str) -> LoggedJob | None:
@@ -229,3 +232,19 @@ def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightR
     report = judge_dumps(best_dumps, notes)
     reading.notes += report.notes
     return report
+
+
+NODES = 2
+"""Nodes from which on a job needs a network."""
+
+
+def transport_notes(timeline: Timeline) -> list[str]:
+    """A note where several nodes of a job talk TCP: adapters that they may have are not used."""
+    chosen = [event for event in timeline.marked(Mark.SET_UP) if event.text.endswith("Using network Socket")]
+    hosts = sorted({short_host(event.who.host) for event in chosen if event.who.host})
+    if len(hosts) < NODES:
+        return []
+    return [
+        f"NCCL talks TCP on {fold(hosts)} (Using network Socket): InfiniBand, RoCE or EFA adapters, where"
+        " these nodes have them, are not used"
+    ]

@@ -41,6 +41,8 @@ class Mark(Enum):
     """A line that ties this process to a global rank."""
     SEVERAL_NODES = "several_nodes"
     """The job was started on more nodes than one: a local rank is no rank."""
+    ACTOR_DIED = "actor_died"
+    """A Ray worker process is gone."""
     ACTOR_PID = "actor_pid"
     """The pid line under an ActorDiedError."""
     PEER_HOST = "peer_host"
@@ -60,6 +62,8 @@ class Mark(Enum):
 
     SET_UP = "set_up"
     """NCCL is being set up in a process: its first lines."""
+    DUMP_REQUESTED = "blamed"
+    """A rank was asked to dump because of another one, the first victim that reported."""
     COMMUNICATOR_DESTROYED = "left"
     """A rank took its communicators down: if others still wait, it left early."""
     PROGRAM_ENDED = "program_ended"
@@ -82,6 +86,11 @@ class Mark(Enum):
     """Ray Train's detector asked RAS again and again: no collective of some communicators went on."""
     LAUNCHED_FEWER = "launched_fewer"
     """A rank had launched fewer collectives than the others when nothing went on any more."""
+
+    RECORDED_CALL = "flight_recorder"
+    """What a flight recorder's dump shows about one rank, in words."""
+    LIVE_PROCESS = "live_process"
+    """What a process of a running job does, which is no trouble."""
 
     OF_GPU = "of_gpu"
     """The rest of a message of a full GPU, with the GPU's number: it was broken when it was pasted."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from say import as_document, elastic, judged, steps
 
-from nodedoctor.triage.patterns.frames import StackFrame, source_place
+from nodedoctor.triage.patterns.stacks import StackFrame, source_place
 from nodedoctor.triage.verdict.advice.fix_table import BY_FAMILY
 from nodedoctor.triage.verdict.causes.families import FAMILIES, family_of
 from nodedoctor.triage.verdict.judge import judge_incident
@@ -71,7 +71,7 @@ def test_an_error_of_any_program_is_told(text: str) -> None:
     from nodedoctor.triage.lines.prefixes import parse_line
     from nodedoctor.triage.model import Coverage, Place
     from nodedoctor.triage.patterns import read_events
-    from nodedoctor.triage.timeline import build_timeline
+    from nodedoctor.triage.timeline.build import build_timeline
 
     story = build_timeline(list(read_events(parse_line(text, Place("a.log", 0)))))
     assert judge_incident(story, Coverage(files=1, size=len(text))).outcome in ("failure", "undetermined")

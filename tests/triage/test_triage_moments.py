@@ -12,8 +12,7 @@ from say import caught, steps
 from nodedoctor.report.moments import moments
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.model import Event, Identity, Place
-from nodedoctor.triage.timeline.moments import MOST, TOGETHER, group_moments
-from nodedoctor.triage.verdict.document import TIMELINE, make_document
+from nodedoctor.triage.verdict.document import MOST, TIMELINE, TOGETHER, group_moments, make_document
 
 TIMES = st.none() | st.floats(0, 1000)
 EVENTS = st.lists(st.tuples(st.sampled_from(["raised", "timed_out", "exited"]), TIMES), max_size=200)

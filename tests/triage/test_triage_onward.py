@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from say import elastic, judged
 
-from nodedoctor.triage.patterns.recovery import ENOUGH
+from nodedoctor.triage.patterns.activity import ENOUGH
 from nodedoctor.triage.patterns.unclassified import BYTES_BEHIND
 
 ERROR = (

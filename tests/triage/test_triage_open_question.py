@@ -8,7 +8,7 @@ import pytest
 from say import caught, culprits, elastic, judged, raised, status
 
 from nodedoctor.triage.model import Coverage
-from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict.judge import judge_incident
 
 

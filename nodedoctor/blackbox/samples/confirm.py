@@ -17,7 +17,7 @@ from nodedoctor.blackbox.samples.progress import DEAD, IDLE, STOPPED, Activity, 
 from nodedoctor.blackbox.samples.sample import TICKS_PER_SECOND, RankSample
 from nodedoctor.triage.live.activity import long_work, main_thread, own_frame
 from nodedoctor.triage.live.running_job import RankProcess
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 
 Lately = Callable[[RankSample], Activity]
 """What a rank did since the suspicion began."""

@@ -13,21 +13,21 @@ from nodedoctor.json_shapes import first_of, loaded
 from nodedoctor.record import record
 from nodedoctor.triage.flight.records import (
     GroupState,
+    Transfer,
     apply_status,
     group_states,
     integer_value,
     members_of,
+    open_transfers,
     sequence_number,
-    text_value,
 )
-from nodedoctor.triage.flight.shorten import shorten_pickle
-from nodedoctor.triage.flight.transfers import Transfer, open_transfers
 from nodedoctor.triage.flight.unpickle import (
     LARGEST,
     PickleRefused,
     bounded_memory,
     load_pickle,
     salvage_pickle,
+    shorten_pickle,
 )
 from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.whole_numbers import json_integer
@@ -44,7 +44,6 @@ class RankDump:
 
     path: str
     rank: int | None
-    version: str
     groups: Mapping[str, GroupState]
     members: Mapping[str, tuple[int, ...]]
     entries: int
@@ -183,7 +182,6 @@ def _make_dump(path: str, document: Any, note: str, size: int) -> RankDump:
     return RankDump(
         path,
         rank_of_dump(path),
-        text_value(document.get("version")),
         groups,
         members_of(document.get("pg_config"), groups),
         len(records),

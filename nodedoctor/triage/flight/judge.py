@@ -12,6 +12,7 @@ from nodedoctor.triage.flight import pipeline_waits
 from nodedoctor.triage.flight.align import GroupAlignment, align_groups, wait_sinks
 from nodedoctor.triage.flight.dump import RankDump
 from nodedoctor.triage.flight.records import CollectiveRecord
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import (
     Candidate,
     CollectiveCall,
@@ -28,20 +29,11 @@ FEW = 3
 
 
 @record
-class RecordedCall:
-    """What a dump shows about one rank, in words."""
-
-    name: str
-
-
-@record
 class FlightReport:
     """What all dumps together say. `calm`: no rank waited."""
 
-    dumps: int
     ranks: tuple[int, ...]
     calm: bool
-    empty: bool
     events: tuple[Event[Any], ...]
     candidates: tuple[Candidate, ...]
     notes: tuple[str, ...]
@@ -70,10 +62,8 @@ def judge_dumps(dumps: Sequence[RankDump], notes: Sequence[str] = ()) -> FlightR
     unseen = members - set(by_rank)  # a rank without a dump may be the one that never came
     still = not groups and not any(dump.transfers for dump in dumps)
     return FlightReport(
-        len(dumps),
         tuple(sorted(rank for rank in by_rank if rank is not None)),
         calm=still and any(dump.entries for dump in dumps) and all(d.complete for d in dumps) and not unseen,
-        empty=bool(dumps) and not any(dump.entries for dump in dumps),
         events=events,
         candidates=tuple(candidates),
         notes=tuple(more),
@@ -220,4 +210,4 @@ def _wait_event(dump: RankDump, group: GroupAlignment, op: CollectiveRecord) -> 
 
 
 def _record_event(dump: RankDump, text: str) -> Event[Any]:
-    return Event(RecordedCall("flight-recorder"), Place(dump.path, 0), Identity(rank=dump.rank), None, text)
+    return Event(Mark.RECORDED_CALL, Place(dump.path, 0), Identity(rank=dump.rank), None, text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nodedoctor.triage.describe import describe_identities, rank_ranges
 from nodedoctor.triage.flight.dump import RankDump
-from nodedoctor.triage.flight.transfers import Transfer
+from nodedoctor.triage.flight.records import Transfer
 from nodedoctor.triage.model import Candidate, CollectiveCall, Event, Identity, Place, ProcessGroup
 
 Edges = Mapping[int, Mapping[int, Transfer]]

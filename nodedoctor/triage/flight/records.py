@@ -1,12 +1,14 @@
 """The records of a flight recorder of any torch: a rank's collectives, by group.
 
 State means different things: with NCCL `retired` but not completed is a timeout, with gloo `retired` is done.
+Sends and receives share no sequence number, only their names: `nccl:send 1->2` and `nccl:recv 2<-1`, with
+ranks inside the group, and nothing of gloo's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +37,6 @@ class CollectiveRecord:
     sizes: str
     dtypes: str
     state: str
-    created_ns: int
     site: str = ""
 
     @property
@@ -101,8 +102,6 @@ def _add_record(state: GroupState, seq: int, entry: dict[str, Any]) -> None:
         _flatten_sizes(entry.get("input_sizes")),
         _flatten_sizes(entry.get("input_dtypes")),
         "completed" if done else text_value(entry.get("state")) or "scheduled",
-        integer_value(entry.get("time_created_ns"))
-        or 1000 * (integer_value(entry.get("time_created_us")) or 0),
         _call_site(entry.get("frames")),
     )
 
@@ -197,3 +196,41 @@ def text_value(value: Any) -> str:
 def integer_value(value: Any) -> int | None:
     """A whole number: JSON dumps write some counters as text. None for anything else."""
     return signed(value)
+
+
+_NAME = re.compile(r"\b(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
+MOST_OPEN = 64
+"""Open transfers kept per rank: a pipeline has a few per neighbour."""
+
+
+@record
+class Transfer:
+    """One open send or receive; `mine` and `peer` are ranks inside the group."""
+
+    kind: str
+    mine: int
+    peer: int
+    group: str
+
+    def peer_in(self, members: Mapping[str, tuple[int, ...]]) -> int | None:
+        """The peer's global rank; None when the group's ranks are unknown."""
+        ranks = members.get(self.group, ())
+        return ranks[self.peer] if self.peer < len(ranks) else None
+
+
+def open_transfers(records: Iterable[dict[str, Any]]) -> tuple[Transfer, ...]:
+    """Transfers behind the last record of their group that completed.
+
+    Those before it are no evidence: batched transfers keep the state they were recorded with, and only the
+    record of their batch completes.
+    """
+    waiting: dict[str, list[Transfer]] = {}
+    for entry in records:
+        name, _ = _group_name(entry)
+        if entry.get("state") == "completed":
+            waiting.pop(name, None)
+            continue
+        match = _NAME.search(text_value(entry.get("profiling_name"))) if entry.get("is_p2p") is True else None
+        if match is not None:
+            waiting.setdefault(name, []).append(Transfer(match[1], int(match[2]), int(match[3]), name))
+    return tuple(transfer for group in waiting.values() for transfer in group[:MOST_OPEN])

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from nodedoctor.triage.lines.join import join_broken
 from nodedoctor.triage.model import NOBODY, Identity, Line
 from nodedoctor.triage.patterns.elastic import ENTRY, ElasticBlock
-from nodedoctor.triage.patterns.torn_lines import join_broken
 from nodedoctor.triage.patterns.trace import RAISED
 
 _HEAD = "Traceback (most recent call last)"

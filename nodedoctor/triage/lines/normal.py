@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -77,32 +77,27 @@ def normalise_lines(
     """
     pieces = _unwrap_envelopes(raws, losses)
     sample = list(islice(pieces, SAMPLE))
-    if take := list_line_reader([piece.entry.text for piece in sample]):
+    if take := list_line_reader(_texts_of(sample)):
         sample, pieces = list(extract_texts(sample, take)), extract_texts(pieces, take)
-    texts = [piece.entry.text for piece in sample]
-    if wide := frame_width(texts):
+    if wide := frame_width(_texts_of(sample)):
         frame = RichFrame(wide)
         sample = list(join_rich_column(extract_texts(sample, strip_frame), frame))
         pieces = join_rich_column(extract_texts(pieces, strip_frame), frame)
-        texts = [piece.entry.text for piece in sample]
-    if has_table_border(texts):
-        sample, pieces = (
-            list(extract_texts(sample, strip_table_border)),
-            extract_texts(pieces, strip_table_border),
-        )
-        texts = [piece.entry.text for piece in sample]
+    if has_table_border(_texts_of(sample)):
+        sample = list(extract_texts(sample, strip_table_border))
+        pieces = extract_texts(pieces, strip_table_border)
+    texts = _texts_of(sample)
     if begin := rich_column(texts):
         rows = RichColumn(begin, max(map(len, texts)))
         sample, pieces = list(join_rich_column(iter(sample), rows)), join_rich_column(pieces, rows)
-        texts = [piece.entry.text for piece in sample]
     if newest_first(sample):
         sample = [*sample, *islice(pieces, MOST_REVERSED)][::-1]
         losses.older += sum(1 for _ in pieces)  # read last, they would seem to be the end
-        texts = [piece.entry.text for piece in sample]
+    texts = _texts_of(sample)
     row_width = padded_width(texts)
     wide = row_width or broken_width(texts)
     rest = list(join_pieces(iter(sample), wide, row_width > 0))
-    common = learn_prefix([piece.entry.text for piece in rest], meaning)
+    common = learn_prefix(_texts_of(rest), meaning)
     clock_offset = _clock_offset(rest)
     tail = chain(rest, join_pieces(pieces, wide, row_width > 0))
     levels = [piece.entry.level for piece in rest if piece.entry.level]
@@ -123,6 +118,10 @@ def normalise_lines(
                 line = replace(line, time=time, level=level)
             if line.text:
                 yield line
+
+
+def _texts_of(pieces: Iterable[LinePiece]) -> list[str]:
+    return [piece.entry.text for piece in pieces]
 
 
 def _clock_offset(pieces: list[LinePiece]) -> float:

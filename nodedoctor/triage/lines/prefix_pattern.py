@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, pairwise
 
+from nodedoctor.triage.lines.times import MONTHS
+
 PREFIX_SHARE = 0.6
 """Share of the shapes that begin with a prefix; lines that a program continues have none. Ours."""
 SAME_SHARE = 0.85
@@ -35,27 +37,7 @@ LEVELS = (
 _TOKEN = re.compile(r"^ *\d+|(?<! ) {2,}\d+|\d+|[A-Za-z]+|\s|.", re.DOTALL)
 _HEADING = re.compile(r"\s*(?:- )?[\w-]+(?: [\w-]+)?:(?: [|>][+-]?)?$")
 _NUMBER = re.compile(r"\d+")
-_MONTHS = [
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
-    "Mon",
-    "Tue",
-    "Wed",
-    "Thu",
-    "Fri",
-    "Sat",
-    "Sun",
-]
+_MONTHS = (*MONTHS, "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MASKS = {**dict.fromkeys(LEVELS, "L"), **dict.fromkeys(_MONTHS, "M")}
 _PIECES = {
     "0": r" *(\d+)",
@@ -130,11 +112,7 @@ def _loses_meaning(
 
 
 def _token_pattern(token: str) -> str:
-    return _PIECES[token[0]] if _mask_token(token) else re.escape(token)
-
-
-def _mask_token(token: str) -> bool:
-    return token in ("0\0", "L\0", "M\0", "S\0")
+    return _PIECES[token[0]] if token.endswith("\0") else re.escape(token)
 
 
 def _line_shape(text: str) -> tuple[str, ...]:

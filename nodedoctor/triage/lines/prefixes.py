@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.plain import plain_text
+from nodedoctor.triage.lines.prefilter import split_redraws
 from nodedoctor.triage.lines.prefix import clocks, launchers, loggers
 from nodedoctor.triage.lines.prefix.info import PrefixInfo, Reader, ReadPrefix, with_identity
-from nodedoctor.triage.lines.redraws import split_redraws
 from nodedoctor.triage.lines.required_literals import required_literals
 from nodedoctor.triage.model import (
     DEFAULT_WORLD,
@@ -179,7 +179,7 @@ def _parse_prefixed(text: str, place: Place, prefix: PrefixInfo, common: CommonP
             rest = _take_common_prefix(text, common, layer, prefix)
             layer += 1
         if rest is None and (label := (_LABELED if common.has_labels else _LABEL).match(text)):
-            _read_label(label, prefix)
+            prefix.labels = ((TASK_LABEL, int(label[1])),)
             rest = text[label.end() :]
         if rest is None or rest == text:
             break
@@ -264,10 +264,6 @@ def _take_common_prefix(text: str, common: CommonPrefix, layer: int, prefix: Pre
         )
         prefix.labels += tuple((name, value) for name, value in numbers if value is not None)
     return text[match.end() :]
-
-
-def _read_label(match: re.Match[str], prefix: PrefixInfo) -> None:
-    prefix.labels = ((TASK_LABEL, int(match[1])),)
 
 
 _READERS: tuple[Reader, ...] = (

@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timezone
 from typing import Any
 
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _DAYS_BEFORE = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 
@@ -13,6 +14,17 @@ def year_seconds(month: int, day: int, hour: int, minute: int, second: int, frac
     """Seconds since New Year of a leap year, with or without a year."""
     days = _DAYS_BEFORE[(month - 1) % 12] + day
     return days * 86400.0 + hour * 3600 + minute * 60 + second + float(f"0.{fraction or 0}")
+
+
+def clock_time(seconds: float | None) -> str | None:
+    """A time of a log without its year: `11-21 05:44:23.515`."""
+    if seconds is None:
+        return None
+    day = int(seconds // 86400)
+    month = max((i for i, start in enumerate(_DAYS_BEFORE) if start < day), default=0)
+    rest = seconds % 86400
+    hour, minute = int(rest // 3600), int(rest % 3600 // 60)
+    return f"{month + 1:02d}-{day - _DAYS_BEFORE[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
 
 
 def parse_time(value: Any) -> float | None:
@@ -27,8 +39,7 @@ def parse_time(value: Any) -> float | None:
                 if not match:
                     return None
                 when = datetime.fromisoformat(f"{match[1]} {match[2]}")
-                base = year_seconds(when.month, when.day, when.hour, when.minute, when.second, match[3])
-                return base
+                return year_seconds(when.month, when.day, when.hour, when.minute, when.second, match[3])
             else:
                 return None
         except (ValueError, OverflowError, OSError):

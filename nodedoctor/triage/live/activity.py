@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Place
-from nodedoctor.triage.patterns.frames import StackFrame
-from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.progress import read_liveness as read_progress
+from nodedoctor.triage.patterns.stacks import StackFrame
 from nodedoctor.triage.rank_groups import RankGroupActivity, group_by_activity
 
 _LONG = re.compile(
@@ -192,6 +192,11 @@ def identity_of(live: LiveJob, process: RankProcess) -> Identity:
     return Identity(rank=process.rank, pid=process.pid, host=process.host or live.host or None)
 
 
+def activity_events(live: LiveJob, processes: Iterable[RankProcess]) -> tuple[Event[Any], ...]:
+    """What each of some processes does, as evidence."""
+    return tuple(activity_event(live, process, describe_activity(process)) for process in processes)
+
+
 def activity_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]:
     """What a process does as evidence, with its processor time and its GPU's load."""
     who = identity_of(live, process)
@@ -199,4 +204,4 @@ def activity_event(live: LiveJob, process: RankProcess, text: str) -> Event[Any]
     busy = f", {process.ticks} ticks of CPU" if process.ticks else ", no CPU used"
     busy += f", {process.gpu.words}" if process.gpu is not None else ""
     place = Place(f"process {process.pid}", 0)
-    return Event(ProcessState("live-process"), place, who, None, f"{name} {text}{busy}{holder_text(process)}")
+    return Event(Mark.LIVE_PROCESS, place, who, None, f"{name} {text}{busy}{holder_text(process)}")

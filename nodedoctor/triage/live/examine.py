@@ -1,16 +1,19 @@
-"""One triage of a job that runs now: describe what it does, and judge."""
+"""One triage of a job that runs now: describe what it does, judge, and say what to do: look, then decide."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from nodedoctor.model import Fix
+from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.flight.judge import FlightReport
-from nodedoctor.triage.live import activity, fixes, judge, stragglers
+from nodedoctor.triage.live import activity, judge, stragglers
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Coverage
+from nodedoctor.triage.model import Coverage, Identity
 from nodedoctor.triage.read.linenumbers import LineNumbers
-from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict import judge as verdict_judge
 from nodedoctor.triage.verdict.result import TriageResult, add_advice
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
@@ -99,8 +102,8 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
             verdict = replace(verdict, headline=headline, evidence=evidence, culprits=who)
     verdict = add_advice(verdict, timeline)
     if verdict.next and not read.files:  # it still runs: what was saved is of one that need not
-        verdict = replace(verdict, next=fixes.deciding_measurements(live))
-    own_fixes = fixes.live_fixes(live, verdict.culprits)
+        verdict = replace(verdict, next=deciding_measurements(live))
+    own_fixes = live_fixes(live, verdict.culprits)
     if live.silent:
         hosts = comma_list((host for host, _ in live.silent), most=3)
         verdict = replace(verdict, headline=f"{verdict.headline}; {hosts} gave no answer")
@@ -108,3 +111,63 @@ def _judge_job(live: LiveJob, flight: FlightReport | None, read: Coverage) -> Tr
         verdict, fixes=own_fixes or verdict.fixes, standings=tuple(activity.group_activities(live))
     )
     return TriageResult(verdict, LineNumbers((), {}))
+
+
+SHOWN = 2
+"""Processes that get commands of their own; the others are alike."""
+
+
+def live_fixes(live: LiveJob, culprits: Iterable[Identity]) -> tuple[Fix, ...]:
+    """The fixes for the processes that hold the job up; none without culprits."""
+    pids = {who.pid for who in culprits}
+    guilty = [process for process in live.processes if process.pid in pids][:SHOWN]
+    return tuple(fix for process in guilty for fix in _fix_for(process))
+
+
+def deciding_measurements(live: LiveJob) -> tuple[Fix, ...]:
+    """What would decide about a job that runs, by what was not seen of it."""
+    if not live.processes:
+        text = (
+            "Look where its ranks run: on their node, in their container, as their own user or as root; a"
+            " process id behind --live takes everything below that process for the job."
+        )
+        return (Fix(text, looks("sudo nodedoctor triage --live")),)
+    if any(process.threads for process in live.processes):
+        beside = look("nodedoctor watch --job $(ps -o ppid= {})", live.processes[0].pid)
+        text = (
+            "Look again while it hangs: a stack that is the same in two looks a minute apart does not go on."
+            " A watch beside the job does that when no step comes, and looks at all ranks at once."
+        )
+        return (Fix(text, (*looks("nodedoctor triage --live"), beside)),)
+    text = (
+        "Look at the Python stacks of its processes, as root and with py-spy beside their Python; of a job"
+        " that `nodedoctor run` starts they can be had without either."
+    )
+    return (Fix(text, looks("sudo nodedoctor triage --live")),)
+
+
+def _fix_for(process: RankProcess) -> tuple[Fix, ...]:
+    pid, state = process.pid, process.states[1]
+    if state in ("T", "t"):
+        return (
+            Fix("See who stopped it, then let it go on.",
+                (look("ps -o pid,ppid,stat,lstart,args -p {}", pid),
+                 repair("kill -CONT {}", pid, disturbs="this job"))),
+        )  # fmt: skip
+    if state in ("Z", "gone"):
+        return (
+            Fix("Find out who ended it: the kernel log first, for an out-of-memory kill.",
+                (look("dmesg -T | grep -iE 'killed process|oom|segfault|Xid' | tail"),)),
+            Fix("End the job: without that rank it waits until its own limit.", ()),
+        )  # fmt: skip
+    steps = (
+        keep("py-spy dump --nonblocking --locals --pid {}", pid),
+        look("ls -l /proc/{}/fd", pid),
+        look("cat /proc/{}/wchan /proc/{}/stack", pid, pid),
+    )
+    return (
+        Fix(
+            f"Look at process {pid} while it is there: its stack with its variables, and what it has open.",
+            steps,
+        ),
+    )

@@ -15,7 +15,7 @@ from nodedoctor.triage.live.activity import (
     GPU_WAIT,
     IDLE_TICKS,
     STATES,
-    activity_event,
+    activity_events,
     called_from,
     describe_activity,
     has_no_task,
@@ -28,7 +28,7 @@ from nodedoctor.triage.live.activity import (
 )
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Place
+from nodedoctor.triage.model import NOBODY, Candidate, Cause, Confidence, Event, Identity, Place
 from nodedoctor.triage.patterns import read_events
 from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.progress import TrainingStep
@@ -89,29 +89,20 @@ def _may_wait(live: LiveJob) -> bool:
 
 def live_events(live: LiveJob) -> list[Event[Any]]:
     """What every process does, and what RAS says; moving counts prove life."""
-    events = [activity_event(live, process, describe_activity(process)) for process in live.processes]
+    events = [*activity_events(live, live.processes)]
     first, second = live.ras
     if first and second and ras_counts(first) != ras_counts(second):
-        events.append(
-            Event(
-                Mark.RAS_RUNNING,
-                Place("NCCL RAS", 0),
-                Identity(),
-                None,
-                "operation counts moved: not stuck",
-            )
-        )
+        moved = "operation counts moved: not stuck"
+        events.append(Event(Mark.RAS_RUNNING, Place("NCCL RAS", 0), NOBODY, None, moved))
     elif second:
-        raw_lines = enumerate(second.split("\n"), 1)
-        lines = [line for number, raw in raw_lines for line in parse_line(raw, Place("NCCL RAS", number))]
-        answers = [event for event in read_events(lines) if event.what is not Mark.RAS_RUNNING]
+        answers = (event for event in stragglers.ras_events(second) if event.what is not Mark.RAS_RUNNING)
         events += [_with_rank(live, event) for event in answers]
         if first and ras_counts(second):
             unmoved = "asked twice, it counted the same operations"
-            events.append(Event(Mark.RAS_UNMOVED, Place("NCCL RAS", 0), Identity(), None, unmoved))
+            events.append(Event(Mark.RAS_UNMOVED, Place("NCCL RAS", 0), NOBODY, None, unmoved))
     if live.steps:
         text = "steps came while it was looked at"
-        events.append(Event(TrainingStep(rises=live.steps), Place("output", 0), Identity(), None, text))
+        events.append(Event(TrainingStep(rises=live.steps), Place("output", 0), NOBODY, None, text))
     return events + list(_kernel_events(live))
 
 
@@ -149,7 +140,7 @@ def _abnormal_states(live: LiveJob) -> Iterator[Candidate]:
         cause: Cause = "peer_died" if state in _DEAD else "cpu_stuck_or_slow_rank"
         verb, _, rest = STATES[state].partition(" ")
         headline = f"{describe_identities(who)} {singular_or_plural(len(who), verb, _PLURAL[verb])} {rest}"
-        evidence = tuple(activity_event(live, process, describe_activity(process)) for process in stuck[:4])
+        evidence = activity_events(live, stuck[:4])
         yield Candidate(cause, "death", "high", headline, evidence, who)
 
 
@@ -162,7 +153,7 @@ def _waits_for_lock(live: LiveJob) -> Iterator[Candidate]:
             f"{describe_identities(who)} {singular_or_plural(len(who), 'waits', 'wait')} for the "
             f"{behind[0].lock}"
         )
-        evidence = tuple(activity_event(live, process, describe_activity(process)) for process in behind[:4])
+        evidence = activity_events(live, behind[:4])
         yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, evidence, who)
 
 
@@ -175,9 +166,7 @@ def _missing_processes(live: LiveJob) -> Iterator[Candidate]:
         here = [process for process in live.processes if process.host == host]
         who += [Identity(rank=rank, host=host or live.host or None) for rank in _absent_ranks(here)]
     if who:
-        evidence = tuple(
-            activity_event(live, process, describe_activity(process)) for process in live.processes[:3]
-        )
+        evidence = activity_events(live, live.processes[:3])
         waited = any(process.collective and not process.moved for process in live.processes)
         sure: Confidence = "high" if waited else "low"  # a job that ends loses its ranks one by one
         headline = (
@@ -226,9 +215,7 @@ def _outside_collective(live: LiveJob) -> Iterator[Candidate]:
         gil=gil,
         more=holder_text(stuck[0]),
     )
-    evidence = tuple(
-        activity_event(live, process, describe_activity(process)) for process in (*stuck[:3], *waiting[:2])
-    )
+    evidence = activity_events(live, (*stuck[:3], *waiting[:2]))
     victims = tuple(identity_of(live, process) for process in waiting)
     computes = all(map(_may_compute, stuck))
     long_watched = any(process.computing for process in stuck)
@@ -271,9 +258,7 @@ def _different_calls(live: LiveJob) -> Iterator[Candidate]:
         for name, group in calls.items()
     ]
     headline = f"the ranks wait for each other in different collectives: {comma_list(descriptions, most=4)}"
-    evidence = tuple(
-        activity_event(live, process, describe_activity(process)) for process in (*few[:3], *others[0][:3])
-    )
+    evidence = activity_events(live, (*few[:3], *others[0][:3]))
     yield Candidate("collective_mismatch", "absence", sure, headline, evidence, who)
 
 
@@ -288,9 +273,7 @@ def _lone_method(live: LiveJob) -> Iterator[Candidate]:
         return
     who = (identity_of(live, runner),)
     alone = f"the other {idle} {singular_or_plural(idle, 'actor has', 'actors have')} nothing to do"
-    evidence = tuple(
-        activity_event(live, process, describe_activity(process)) for process in live.processes[:4]
-    )
+    evidence = activity_events(live, live.processes[:4])
     headline = f"{describe_identities(who)} {describe_activity(runner)}, and {alone}"
     yield Candidate("cpu_stuck_or_slow_rank", "absence", "low", headline, evidence, who)
 
@@ -318,9 +301,7 @@ def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
             headline = (
                 f"{describe_identities(who)} is in {there}, and the other {len(many)} ranks are in {here}"
             )
-            evidence = tuple(
-                activity_event(live, process, describe_activity(process)) for process in (*few, *many[:3])
-            )
+            evidence = activity_events(live, (*few, *many[:3]))
             alone = shown is _wait_channel  # a rank elsewhere in the kernel may be the one that waits
             decides = not alone and not _may_compute(few[0])
             yield Candidate(

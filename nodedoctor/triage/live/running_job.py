@@ -7,12 +7,11 @@ from typing import Any
 from nodedoctor.children import child_process
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command
-from nodedoctor.json_shapes import document, loaded, text
+from nodedoctor.json_shapes import document, loaded, objects, text, whole_number
 from nodedoctor.record import record
 from nodedoctor.triage.live.gpu_use import GpuUse
 from nodedoctor.triage.live.lateness import Lateness
-from nodedoctor.triage.patterns.frames import StackFrame
-from nodedoctor.triage.patterns.stacks import collective_in
+from nodedoctor.triage.patterns.stacks import StackFrame, collective_in
 
 RAS_PORT = 28028
 """NCCL's default: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ras-addr"""
@@ -105,20 +104,16 @@ def parse_threads(printed: str) -> tuple[PythonThread, ...]:
         value = loaded(printed)
     except ValueError:
         return ()
-    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     return tuple(
         PythonThread(_parse_frames(row.get("frames")), bool(row.get("owns_gil")), bool(row.get("active")))
-        for row in rows
+        for row in objects(value)
     )
 
 
 def _parse_frames(value: Any) -> tuple[StackFrame, ...]:
-    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     return tuple(
-        StackFrame(
-            str(row.get("filename", "")), _parse_number(row.get("line")) or 0, str(row.get("name", ""))
-        )
-        for row in rows[:200]
+        StackFrame(str(row.get("filename", "")), whole_number(row, "line") or 0, str(row.get("name", "")))
+        for row in objects(value)[:200]
     )
 
 
@@ -127,7 +122,3 @@ async def ask_ras(host: str, port: int, seconds: float) -> str:
     argv = child("cluster/nccl_ras", host, str(port), str(seconds))
     answer = await child_process.run("nccl-ras", Command(argv), seconds + 2)
     return text(document(answer) or {}, "text")
-
-
-def _parse_number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,16 +1,20 @@
-"""A saved look at a running job (`nodedoctor.capture/1`), of one node or several."""
+"""Saved looks at a running job (`nodedoctor.capture/1`), of one node or several, in one folder or many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from nodedoctor import input_files
 from nodedoctor.json_shapes import Json, as_list, loaded, number, objects, text, texts, whole_number
+from nodedoctor.record import record
 from nodedoctor.triage.live.gpu_use import GpuUse
 from nodedoctor.triage.live.lateness import Lateness
 from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThread, RankProcess
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
+from nodedoctor.wording import count_with_noun, singular_or_plural
 
 SCHEMA = "nodedoctor.capture/1"
 _GPU_NUMBERS = ("percent", "power_w", "limit_w", "clock_mhz", "pcie_mb_s", "nvlink_mb_s")
@@ -71,24 +75,30 @@ def merge_looks(looks: Iterable[LiveJob], silent: Iterable[tuple[str, str]] = ()
     )
 
 
+_READ_FIELDS: dict[str, Callable[[Json, str], Any]] = {
+    "pid": lambda row, name: whole_number(row, name) or 0,
+    "rank": whole_number,
+    "world_size": whole_number,
+    "local_world_size": whole_number,
+    "local_rank": whole_number,
+    "ticks": lambda row, name: whole_number(row, name) or 0,
+    "computing": lambda row, name: number(row.get(name)) or 0.0,
+    "job": text,
+    "frozen": lambda row, name: row.get(name) is True,
+    "lock": text,
+    "awaited": text,
+    "wchan": text,
+    "moved": lambda row, name: row.get(name) is True,
+}
+"""Fields of a process that are written as they are, and how each is read."""
+
+
 def _process_document(process: RankProcess) -> dict[str, Any]:
     return {
-        "pid": process.pid,
-        "rank": process.rank,
-        "world_size": process.world_size,
-        "local_world_size": process.local_world_size,
-        "local_rank": process.local_rank,
-        "ticks": process.ticks,
+        **{name: getattr(process, name) for name in _READ_FIELDS},
         "gpu": None if process.gpu is None else asdict(process.gpu),
         "late": None if process.late is None else asdict(process.late),
-        "computing": process.computing,
-        "job": process.job,
-        "frozen": process.frozen,
-        "lock": process.lock,
-        "awaited": process.awaited,
         "states": list(process.states),
-        "wchan": process.wchan,
-        "moved": process.moved,
         "threads": _thread_documents(process.threads),
         "workers": [
             {"pid": child.pid, "threads": _thread_documents(child.threads)} for child in process.workers
@@ -110,23 +120,11 @@ def _thread_documents(threads: Iterable[PythonThread]) -> list[dict[str, Any]]:
 def _read_process(row: Json, host: str) -> RankProcess:
     states = texts(row, "states")
     return RankProcess(
-        whole_number(row, "pid") or 0,
-        whole_number(row, "rank"),
-        whole_number(row, "world_size"),
-        whole_number(row, "local_world_size"),
-        (states[0], states[1]) if len(states) == 2 else ("", ""),
-        text(row, "wchan"),
-        whole_number(row, "ticks") or 0,
-        local_rank=whole_number(row, "local_rank"),
+        **{name: read(row, name) for name, read in _READ_FIELDS.items()},
+        states=(states[0], states[1]) if len(states) == 2 else ("", ""),
         gpu=_read_gpu(row),
         late=_read_late(row.get("late")),
-        computing=number(row.get("computing")) or 0.0,
-        job=text(row, "job"),
-        frozen=row.get("frozen") is True,
-        lock=text(row, "lock"),
-        awaited=text(row, "awaited"),
         threads=_read_threads(row.get("threads")),
-        moved=row.get("moved") is True,
         workers=tuple(
             ChildProcess(whole_number(child, "pid") or 0, _read_threads(child.get("threads")))
             for child in objects(row.get("workers"))
@@ -170,3 +168,61 @@ def _read_frames(value: Any) -> tuple[StackFrame, ...]:
             line = row[1] if isinstance(row[1], int) and 0 <= row[1] < 1 << 31 else 0
             frames.append(StackFrame(row[0], line, row[2]))
     return tuple(frames)
+
+
+MOST_APART = 3600.0
+"""Seconds between two looks at one hang, at most: nodes notice it at different times, by their own steps."""
+
+
+@record
+class CapturedJob:
+    """The newest hang as one job, with notes; `older` are folders of earlier hangs."""
+
+    live: LiveJob
+    notes: tuple[str, ...] = ()
+    older: tuple[str, ...] = ()
+
+    def is_older(self, path: str) -> bool:
+        """True for a file that belongs to an earlier hang."""
+        return any(path.startswith(folder + os.sep) for folder in self.older)
+
+
+def read_captures(paths: Iterable[str]) -> CapturedJob | None:
+    """The looks in these documents as one job; None when there is none."""
+    looks: list[tuple[str, LiveJob]] = []
+    notes: list[str] = []
+    for path in paths:
+        try:
+            look = read_look(input_files.read(path))
+        except OSError as problem:
+            notes.append(f"{path}: {problem.strerror}")
+            continue
+        if look is not None:
+            looks.append((os.path.dirname(path), look))
+    if not looks:
+        return None
+    newest, older = _newest_looks(looks)
+    if older:
+        count = len(older)
+        notes.append(
+            f"{count_with_noun(count, 'folder')} {singular_or_plural(count, 'is', 'are')} of an "
+            "earlier hang, and "
+            f"{singular_or_plural(count, 'was', 'were')} left out: {', '.join(older[:3])}"
+        )
+    return CapturedJob(merge_looks(newest), tuple(notes), tuple(older))
+
+
+def _newest_looks(looks: Sequence[tuple[str, LiveJob]]) -> tuple[list[LiveJob], list[str]]:
+    """The last look of each node at each job, and the folders of older ones."""
+    latest = max(look.time for _, look in looks)
+    jobs: set[tuple[str, str]] = set()
+    newest: list[LiveJob] = []
+    older: list[str] = []
+    for folder, look in sorted(looks, key=lambda pair: pair[1].time, reverse=True):
+        fresh = tuple(process for process in look.processes if (look.host, process.job) not in jobs)
+        if latest - look.time > MOST_APART or (look.processes and not fresh):
+            older.append(folder)
+            continue
+        jobs |= {(look.host, process.job) for process in fresh}
+        newest.append(replace(look, processes=fresh))
+    return newest, older

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.live.activity import (
     IDLE_TICKS,
     activity_event,
+    activity_events,
     describe_activity,
     identity_of,
     long_work,
 )
 from nodedoctor.triage.live.gpu_use import compare
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
-from nodedoctor.triage.model import Candidate, Place
+from nodedoctor.triage.model import Candidate, Event, Place
 from nodedoctor.triage.patterns import read_events
-from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict.causes.ras import ranks_behind
 from nodedoctor.wording import count_with_noun
 
@@ -45,11 +47,17 @@ def reason(live: LiveJob, process: RankProcess) -> str:
     return "".join(f"; {words}" for words in clauses if words)
 
 
+def ras_events(answer: str) -> list[Event[Any]]:
+    """The events in an answer of NCCL's RAS."""
+    rows = enumerate(answer.split("\n"), 1)
+    return list(
+        read_events(line for number, raw in rows for line in parse_line(raw, Place("NCCL RAS", number)))
+    )
+
+
 def _pids_behind(answer: str) -> set[int]:
     """The processes that launched fewer operations than others, as RAS answers."""
-    rows = enumerate(answer.split("\n"), 1)
-    lines = [line for number, raw in rows for line in parse_line(raw, Place("NCCL RAS", number))]
-    behind = ranks_behind(build_timeline(list(read_events(lines)))) if lines else ()
+    behind = ranks_behind(build_timeline(ras_events(answer)))
     return {event.who.pid for event in behind if event.who.pid is not None}
 
 
@@ -71,9 +79,7 @@ def idle_gpu(live: LiveJob) -> Iterator[Candidate]:
         f"{describe_identities([who])} {describe_activity(late)}, and its {gpu}; "
         f"{count_with_noun(len(waiting), 'rank')} wait for it in a collective's kernel ({peers})"
     )
-    evidence = tuple(
-        activity_event(live, process, describe_activity(process)) for process in (late, *waiting[:3])
-    )
+    evidence = activity_events(live, (late, *waiting[:3]))
     victims = tuple(identity_of(live, process) for process in waiting)
     yield Candidate(
         "cpu_stuck_or_slow_rank",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.lines.times import year_seconds
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.node_reports import NodeFaults, faults_of_report, hosts_in_logs
 from nodedoctor.wording import count_with_noun
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from nodedoctor.triage.marks import Mark, kind_of
-from nodedoctor.triage.model import SERIOUS, Event, Identity, Line
+from nodedoctor.triage.model import SERIOUS, Event, Identity, Line, Place
 from nodedoctor.triage.patterns import (
     corruption,
     cuda,
@@ -24,18 +24,15 @@ from nodedoctor.triage.patterns import (
     store,
     watchdog,
 )
-from nodedoctor.triage.patterns.activity import ActivityDetector
+from nodedoctor.triage.patterns.activity import ActivityDetector, RecoveryDetector
 from nodedoctor.triage.patterns.assertion import assertion_of, is_warning, names_error
-from nodedoctor.triage.patterns.bars import parse_bar
+from nodedoctor.triage.patterns.bars import RayTuneTable, parse_bar
 from nodedoctor.triage.patterns.counters import StepCounters
 from nodedoctor.triage.patterns.elastic import ElasticBlock
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom, identify_speaker, rank_in_words
-from nodedoctor.triage.patterns.not_a_log import ProseDetector, trouble_announced
 from nodedoctor.triage.patterns.open_errors import OpenErrors
-from nodedoctor.triage.patterns.ray_tune import RayTuneTable
-from nodedoctor.triage.patterns.recovery import RecoveryDetector
-from nodedoctor.triage.patterns.restarts import RestartDetector
-from nodedoctor.triage.patterns.retry_headings import RetryHeadings
+from nodedoctor.triage.patterns.prose import ProseDetector
+from nodedoctor.triage.patterns.restarts import RestartDetector, RetryHeadings
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process
 from nodedoctor.triage.patterns.shapes import Count, LineShape, LineShapes
 from nodedoctor.triage.patterns.stacks import StackDumps
@@ -45,6 +42,7 @@ from nodedoctor.triage.patterns.unclassified import (
     LastError,
     RetryDetails,
     UnclassifiedError,
+    trouble_announced,
     unclassified_error,
 )
 
@@ -98,7 +96,7 @@ SUSPICIONS = (
 
 ERRORS_LOGGED_AS_WARNING = (
     exits.PeersTerminated, Mark.FORCE_KILLED, exits.LauncherSignalled, machine.NodeLost,
-    watchdog.DumpRequested, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
+    Mark.DUMP_REQUESTED, watchdog.CollectiveStatus, Mark.COMMUNICATOR_DESTROYED, Mark.PROGRAM_ENDED,
     Mark.GIL_HELD, watchdog.WatchdogStuck,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, lifecycle.CancelledByUser, Mark.SHUT_DOWN,
     nccl.Communicator,
@@ -134,6 +132,20 @@ def read_events(lines: Iterable[Line]) -> Iterator[Event[Any]]:
     for line in lines:
         yield from reader.read(line)
     yield from reader.flush()
+
+
+def event_signature(text: str) -> frozenset[str]:
+    """The kinds of a line's events, and whether errors name rank or host."""
+    signature: set[str] = set()
+    for event in read_events([Line(text, Place("", 0))]) if text else ():
+        kind = event.kind_name
+        if event.kind not in SIDE_FACTS:
+            signature.add(kind)
+        if event.kind not in NON_ERRORS:
+            signature |= {
+                f"{kind} {name}" for name in ("rank", "host") if getattr(event.who, name) is not None
+            }
+    return frozenset(signature)
 
 
 class Detector(Protocol):

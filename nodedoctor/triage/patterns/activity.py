@@ -1,6 +1,7 @@
-"""Signs of work without step counters: a changing loss, results that were saved.
+"""Signs of work without step counters: a changing loss, saved results, a logger that goes on after an error.
 
-It is less than a counter: it shows that there was work, and never that a failure was overcome.
+Losses and results are less than a counter: they show that there was work, and never that a failure was
+overcome.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import Line
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import SERIOUS, Identity, Line
 
-ENOUGH = 10
+ENOUGH_LOSSES = 10
 """Values of a loss, each other than the one before: an evaluation at the end has fewer. Ours."""
 _LOSS = re.compile(
     r"(?<![A-Za-z])(?:[A-Za-z]+[_ ])?[Ll](?:oss|OSS)['\"]?\s{0,4}[:=(]?\s{0,4}['\"]?(-?\d{1,9}\.\d{1,20})"
@@ -35,7 +37,7 @@ class ActivityDetector:
 
     def __init__(self) -> None:
         self._last = ""
-        self._left = ENOUGH
+        self._left = ENOUGH_LOSSES
         self._saved = False
 
     def read(self, line: Line) -> TrainingActivity | None:
@@ -50,3 +52,28 @@ class ActivityDetector:
         self._last = match[1]
         self._left -= 1
         return None if self._left else TrainingActivity("printed a loss that changes")
+
+
+ENOUGH_LINES = 20
+"""Ordinary lines of its logger behind the last error; one that cleans up and ends has fewer. Ours."""
+
+
+class RecoveryDetector:
+    """Counts what each speaker's logger says behind an error of its own."""
+
+    def __init__(self) -> None:
+        self._left: dict[tuple[str, Identity], int] = {}
+
+    def read(self, line: Line) -> Mark | None:
+        """Where it is clear that the one who had an error went on."""
+        if line.time is None:
+            return None
+        speaker = line.key, line.who
+        if line.level in SERIOUS:
+            self._left[speaker] = ENOUGH_LINES
+        elif line.level == "I" and speaker in self._left:
+            self._left[speaker] -= 1
+            if not self._left[speaker]:
+                del self._left[speaker]
+                return Mark.RECOVERED_FROM_ERROR
+        return None

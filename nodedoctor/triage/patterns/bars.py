@@ -1,4 +1,4 @@
-"""Progress bars: how far each is, and its name."""
+"""Progress bars, and Ray Tune's table of trials: how far each is, and its name."""
 
 from __future__ import annotations
 
@@ -68,3 +68,35 @@ def _percent_of(text: str, match: re.Match[str]) -> tuple[str, tuple[float, ...]
     """How far a bar without a time is: its count, else its percentage."""
     title = _MEASURE.sub("0", text[: match.start()].strip())[-60:]
     return f"{title}/{match['total'] or 100}", (float(match["done"] or match["percent"]),)
+
+
+_BLANKS = re.compile(r"\s{2,}")
+_COUNT = re.compile(r"\d{1,12}")
+
+
+class RayTuneTable:
+    """Reads rows under a heading with a column `iter`, Tune's own iterations: how far each running trial is.
+
+    Rows have borders of `|` (ray/tune/progress_reporter.py), or of `│` around columns that blanks part
+    (ray/tune/experimental/output.py).
+    """
+
+    def __init__(self) -> None:
+        self._heading: list[str] = []
+
+    def read(self, text: str) -> tuple[str, tuple[float, ...]] | None:
+        """The running trial of a row and its iterations; None for other lines."""
+        if not text.endswith(("|", "│")):  # what all lines begin with may have been taken off, the border too
+            return None
+        cells = _row_cells(text)
+        if cells[0] == "Trial name":
+            self._heading = cells
+        elif "iter" in self._heading and len(cells) == len(self._heading) and "RUNNING" in cells[1:3]:
+            count = cells[self._heading.index("iter")]
+            return (f"trial {cells[0]}", (float(count),)) if _COUNT.fullmatch(count) else None
+        return None
+
+
+def _row_cells(text: str) -> list[str]:
+    inside = text.strip("|│ ")
+    return [cell.strip() for cell in inside.split("|")] if text[-1] == "|" else _BLANKS.split(inside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nodedoctor.record import record
+from nodedoctor.record import record, replace
 from nodedoctor.triage.patterns.rows import read_rows
 
 
@@ -14,7 +14,8 @@ class GpuFull:
 
     `others` is the memory in GiB that processes other than this one held then, None where it does not say;
     `total` that of the GPU, `free` what was left of it; `holder` the pid of the one among them that held
-    most, as the program saw it, and `holders` how many of them it saw.
+    most, as the program saw it, and `holders` how many of them it saw. `fragmented`: more than was asked for
+    was reserved and free in pieces.
     """
 
     wanted: str = ""
@@ -23,6 +24,7 @@ class GpuFull:
     holder: int | None = None
     holders: int = 0
     free: float | None = None
+    fragmented: bool = False
 
     @property
     def crowded(self) -> bool:
@@ -38,6 +40,8 @@ _OWN_PARTS = (
     re.compile(rf"{_SIZE} (?:is|already) allocated"),
     re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached)"),
 )
+_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
+_PIECES = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
 """Of the process that asked: both of the first, or since torch 1.4 the whole."""
 _OWN_PROCESS = "this process has"
@@ -57,9 +61,12 @@ def _gpu_full(match: re.Match[str]) -> GpuFull:
     Since torch 2.1 it lists each process, before only its own share.
     """
     wanted, text = match["wanted"] or "", match.string
-    total, free = _first_gib(_TOTAL.search(text)), _first_gib(_FREE.search(text))
+    total, free, asked, pieces = (
+        _first_gib(pattern.search(text)) for pattern in (_TOTAL, _FREE, _ASKED, _PIECES)
+    )
+    full = GpuFull(wanted, fragmented=asked is not None and pieces is not None and pieces >= asked)
     if total is None:
-        return GpuFull(wanted)
+        return full
     own = _first_gib(_RESERVED.search(text)) or sum(
         _first_gib(pattern.search(text)) or 0.0 for pattern in _OWN_PARTS
     )
@@ -67,16 +74,11 @@ def _gpu_full(match: re.Match[str]) -> GpuFull:
     if gib_by_pid and _OWN_PROCESS not in text:  # in a container torch takes its own process for another one
         gib_by_pid.pop(min(gib_by_pid, key=lambda pid: abs(gib_by_pid[pid] - own)))
     if gib_by_pid and sum(gib_by_pid.values()) <= total:  # under WSL each process has 2^64 bytes
-        return GpuFull(
-            wanted,
-            sum(gib_by_pid.values()),
-            total,
-            max(gib_by_pid, key=lambda pid: gib_by_pid[pid]),
-            len(gib_by_pid),
-            free,
-        )
-    others = total - free - own if free is not None and own else None
-    return GpuFull(wanted, others, total, free=free)
+        others, holder = sum(gib_by_pid.values()), max(gib_by_pid, key=lambda pid: gib_by_pid[pid])
+        return replace(full, others=others, total=total, holder=holder, holders=len(gib_by_pid), free=free)
+    return replace(
+        full, others=total - free - own if free is not None and own else None, total=total, free=free
+    )
 
 
 SIGNS = read_rows(

@@ -110,7 +110,7 @@ TimedOut  fresh
     NPU (?:function )?error.{0,80}error code is (?:107020|507048)|reason=\[task timeout\]
     |runtime result = (?:107020|507048)
 CollectiveFailed
-    \bEI0009\b.*?(?P<reason>Transport init error.{0,200})
+    \bEI0009\b.*?Transport init error.{0,200}
 """,
     StoreWait, BarrierMissed, ProcessAborting, TimedOut, CollectiveFailed, WatchdogStuck, CollectiveShape,
     _missing_below, _tokens_awaited,

@@ -59,9 +59,7 @@ class HostOom:
 class MemoryUser:
     """A row of Ray's table of memory users, the largest first."""
 
-    pid: int
     gigabytes: float
-    command: str
 
 
 @record
@@ -134,7 +132,7 @@ dask-memory  personal  as_warning
     \bWorker (?:\w+://(?P<host>[\w.-]+):\d+ \(pid=(?P<pid>\d+)\) )?exceeded \d+% memory budget
 # Ray's table of memory users
 MemoryUser
-    ^\s*(?P<pid>\d+)\s+(?P<gigabytes>\d+\.\d+)\s+(?P<command>ray::\S+|(?:\S*/)?python[\d.]* .*)
+    ^\s*(?P<pid>\d+)\s+(?P<gigabytes>\d+\.\d+)\s+(?:ray::\S+|(?:\S*/)?python[\d.]* .*)
 # C++, torch, Python and NumPy
 HostOom  said_by=the program
     std::bad_alloc|DefaultCPUAllocator: (?:can't allocate memory|not enough memory)

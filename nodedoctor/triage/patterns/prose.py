@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from nodedoctor.triage.model import NOBODY, Line
+
 _OWN = re.compile(
     r"(?:[\w.]{0,99}(?:Error|Exception|Warning)|CUDA error|NCCL WARN|ERROR|FATAL"
     r"|(?:[Ff]atal )?[Ee]rror):? {0,9}$"
@@ -68,3 +70,51 @@ def is_prose_about_error(text: str, start: int, end: int) -> bool:
     if _BEGINS.match(f"{clause} {closing or text[start : start + SENTENCE]}") or _BEGINS.match(clause):
         return True
     return _BEHIND_ERROR.match(behind) is not None
+
+
+_SENTENCE = re.compile(r"^[-*#>\d.)\s]{0,6}[A-Z][a-z']*,? .{40,}")
+_SMALL_WORDS = re.compile(
+    r"\b(?:the|a|an|of|to|and|that|which|you|your|we|I|is|are|this|with|for|when|how)\b"
+)
+SENTENCES_KEPT = 4096
+"""Different sentences remembered."""
+SENTENCES = 12
+"""Lines of prose that make a text an article; a program's advice seldom has more than a few."""
+
+PASSED_ON = 0.9
+"""Share of the lines with a time or a host in front, from which these are no program's. Ours."""
+
+
+class ProseDetector:
+    """Counts how much of a text is sentences that no process printed."""
+
+    def __init__(self) -> None:
+        self._lines = self._filled = self._marked = 0
+        self._sentences: set[str] = set()
+        self._marked_sentences: set[str] = set()
+        self._last = ""
+
+    def read(self, line: Line) -> None:
+        """Take a line in."""
+        if line.text == self._last:
+            return
+        self._last = line.text
+        self._lines += 1
+        self._filled += " " in line.text.strip()  # of an empty line only the prefix is left
+        if line.level or line.origin:
+            return
+        marked = line.time is not None or line.who != NOBODY
+        self._marked += marked
+        sentences = self._marked_sentences if marked else self._sentences
+        prose = _SENTENCE.match(line.text) and len(_SMALL_WORDS.findall(line.text)) >= 4
+        if prose and len(sentences) < SENTENCES_KEPT:
+            sentences.add(line.text[:80])
+
+    @property
+    def is_article(self) -> bool:
+        """True when a quarter of the lines or more are sentences.
+
+        A time or a host in front of nearly every line is that of a collector.
+        """
+        sentences = self._marked_sentences if self._marked >= PASSED_ON * self._filled else self._sentences
+        return len(sentences) >= SENTENCES and 4 * len(sentences) >= self._lines

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
+from nodedoctor.json_shapes import objects
+from nodedoctor.json_shapes import text as text_of_key
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Event, Identity, Place
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, NOBODY, Event, Identity, Place
 from nodedoctor.triage.patterns.log_pattern import optional_integer, rank_number
 from nodedoctor.triage.patterns.rows import read_rows
 from nodedoctor.whole_numbers import whole_number
-
-T = TypeVar("T")
 
 
 @record
@@ -107,29 +107,23 @@ _hang_reported
 
 def read_document(document: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
     """The events in RAS's JSON answer; parts with another layout are passed over."""
-    for communicator in _dict_items(document.get("communicators")):
+    for communicator in objects(document.get("communicators")):
         missing = [
             row
-            for row in _dict_items(communicator.get("missing_ranks"))
+            for row in objects(communicator.get("missing_ranks"))
             if whole_number(row.get("rank"), LARGEST_WORLD - 1) is not None
         ]
         size = communicator.get("size")
         if not missing and isinstance(size, int) and communicator.get("ranks_count") == size:
-            yield Event(
-                Mark.RAS_RUNNING,
-                place,
-                Identity(),
-                None,
-                f"communicator {communicator.get('hash')}: all ranks answer",
-            )
+            answer = f"communicator {communicator.get('hash')}: all ranks answer"
+            yield Event(Mark.RAS_RUNNING, place, NOBODY, None, answer)
         for row in missing:
             yield from _ranks_missing(row, place)
 
 
 def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
-    who = Identity(
-        rank=row["rank"], host=_as_type(str, row.get("host")), pid=whole_number(row.get("pid"), LARGEST_PID)
-    )
+    pid = whole_number(row.get("pid"), LARGEST_PID)
+    who = Identity(rank=row["rank"], host=text_of_key(row, "host") or None, pid=pid)
     status = row.get("status")
     dead = isinstance(status, dict) and status.get("considered_dead") is True
     text = f"rank {who.rank} on {who.host} (process {who.pid}) does not answer"
@@ -137,11 +131,3 @@ def _ranks_missing(row: dict[str, Any], place: Place) -> Iterator[Event[Any]]:
     yield Event(Mark.RAS_PROCESS, place, who, None, text)
     if dead:
         yield Event(Mark.RAS_DEAD, place, who, None, text + " and is considered dead")
-
-
-def _dict_items(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _as_type(kind: type[T], value: Any) -> T | None:
-    return value if isinstance(value, kind) else None

@@ -6,15 +6,7 @@ from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.patterns.rows import read_rows
 
-
-@record
-class ActorDied:
-    """A Ray worker process is gone; `exit_type` is Ray's word for how."""
-
-    exit_type: str = ""
-
-
-OF_ANOTHER = (ActorDied, Mark.ACTOR_PID)
+OF_ANOTHER = (Mark.ACTOR_DIED, Mark.ACTOR_PID)
 """What a process says of another one: the driver, or an actor that waits, of the actor that is dead."""
 
 
@@ -32,16 +24,16 @@ class TaskFailed:
 SIGNS = read_rows(
     r"""
 # an object is lost when the worker that made it, or that owns it, is gone
-ActorDied
+ACTOR_DIED
     (?:Actor(?:Died|Unavailable)|RayActor|OwnerDied|ObjectLost|ObjectReconstructionFailed
     |LocalRayletDied)Error
 # the raylet (src/ray/raylet/worker_pool.cc)
-ActorDied  exit_type=START
+ACTOR_DIED
     [Ww]orker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is dead
-ActorDied
-    Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: (?P<exit_type>[A-Z_]+))?
-ActorDied
-    worker process has died\.(?: Worker exit type: (?P<exit_type>[A-Z_]+))?
+ACTOR_DIED
+    Worker IP address: (?P<host>\S+).*Worker PID: (?P<pid>\d+)(?: Worker exit type: [A-Z_]+)?
+ACTOR_DIED
+    worker process has died\.(?: Worker exit type: [A-Z_]+)?
 ACTOR_PID
     ^\s+pid: (?P<pid>\d+)$
 # verl ends the names of its actors in the number of their node and their rank on it
@@ -54,8 +46,8 @@ ACTOR_PID
 TaskFailed
     (?:RayTaskError(?:\((?P<error>\w+)\))?.*|\bray::[\w.:<>-]{1,200}(?:\(\))? \()pid=(?P<pid>\d+)
     (?:, ip=(?P<host>[\w.:-]+))?
-ActorDied  exit_type=CRASHED
+ACTOR_DIED
     WorkerCrashedError|worker died or was killed while executing a task
 """,
-    ActorDied, TaskFailed,
+    TaskFailed,
 )  # fmt: skip

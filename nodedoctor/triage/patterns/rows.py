@@ -46,7 +46,6 @@ _READERS: dict[str, Callable[[str], object]] = {
     "arrivals": bounded_integer,
     "code": bounded_integer,
     "expected": bounded_integer,
-    "from_rank": optional_integer,
     "gigabytes": float,
     "milliseconds": optional_integer,
     "operation": bounded_integer,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.required_literals import required_literals
-from nodedoctor.triage.patterns import bars, not_a_log, progress, unclassified
+from nodedoctor.triage.patterns import bars, progress, unclassified
 from nodedoctor.triage.patterns.log_pattern import LogPattern
 
 MOST_SHAPES = 4096
@@ -43,7 +43,7 @@ class LineShapes:
         self._shapes: dict[str, LineShape] = {}
         self._signs = tuple(signs)
         lists = [_mask_digits(sign.needles) for sign in self._signs]
-        alive, announces = _pattern_words(progress.PATTERNS), _pattern_words((not_a_log.ANNOUNCES,))
+        alive, announces = _pattern_words(progress.PATTERNS), _pattern_words((unclassified.ANNOUNCES,))
         self._alive, self._announces = len(lists), len(lists) + 1
         self._index = LiteralIndex([*lists, alive, announces])
         self._counter_words, self._bar_words = (

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from nodedoctor.record import record
 from nodedoctor.triage.model import SERIOUS, Event, Line
 from nodedoctor.triage.patterns.assertion import Assertion, assertion_of, is_heading, names_error
-from nodedoctor.triage.patterns.frames import StackFrame, of_onlookers
 from nodedoctor.triage.patterns.handling import counts_tries
+from nodedoctor.triage.patterns.stacks import StackFrame, of_onlookers
 
 STEPS_BEHIND = 3
 """Lines that count steps behind an open traceback, from which on the log does not end in it. Ours."""

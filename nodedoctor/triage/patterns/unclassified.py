@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import ASSERTED, Line
+from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import ASSERTED, SERIOUS, Line
 from nodedoctor.triage.patterns.assertion import assertion_of
-from nodedoctor.triage.patterns.not_a_log import PASSING
+from nodedoctor.triage.patterns.handling import is_handled
 
 LINES_BEHIND = 100
 """Lines behind a complaint that make it none of a log's last words: a help text or the frames of a stack that
@@ -146,3 +147,46 @@ def unclassified_error(line: Line) -> UnclassifiedError | None:
     how = assertion_of(line, match.start(), match.end())
     counts = how in (*ASSERTED, "described") or (how == "warning" and leaves)
     return UnclassifiedError(how == "described") if counts else None
+
+
+ANNOUNCES = re.compile(
+    r"\bNCCL WARN\b(?!.* which can lead to )|^\W{0,3}(?:ERROR|CRITICAL|FATAL)\b"
+    r"|(?: - |\[|\|\s{0,3})(?:ERROR|CRITICAL|FATAL)(?: - |\]|\s{0,3}\|)"
+    r"|^\W{0,3}(?:Fatal error|Error (?:executing|running|launching|starting|from server))\b"
+    r"|^(?:Error|[Ff]atal(?: error)?): \S"
+    r"|^(?!srun|slurmstepd|sbatch)[\w./@+-]{2,60}(?:\[\d+\])?: (?:fatal|(?:fatal )?error): \S"
+    r"|terminate called|\bAborted(?: \(core|[.!]?$)|\bAborting\b(?! request)"
+)
+
+
+_LEVEL = re.compile(r"\W*(?:ERROR|CRITICAL|FATAL)\W*")
+_WORD = re.compile(r"[^\W\d_]")
+
+PASSING = re.compile(
+    r"\bduring autotuning\b|\bNo valid triton configs\b|\bIgnoring this choice\b|\bW&B\b|^wandb: "
+    r"|\[(?:wandb_\w+|internal|asyncio_manager|service_\w+|mailbox|retry|file_stream)\.py:\w+\(\):\d+\] "
+    r"|\bexporter agent\. (?:Events and )?[Mm]etrics will not be exported"
+    r"|^(?:-{3} )?Logging error -{3}$"
+    r"|\bUnable to register cu\w+ factory: "
+    r"|\bras/\w+\.cc:\d+ NCCL WARN\b|\bNCCL WARN (?:[Ff]ailed|[Uu]nable) to (?:open|load|find) lib\w+\.so"
+)
+"""What compilers say of a kernel that they try and do not take (`torch/_inductor/select_algorithm.py`), and
+what Weights & Biases says of its own trouble, in its `debug.log`, too: it sends what a job measures, and the
+job goes on without. NCCL takes sockets where there is no library for InfiniBand (`misc/ibvwrap.cc`), and
+works without its RAS where another job on the node has that port. Ray goes on without the
+metrics of its dashboard. TensorFlow registers the libraries of CUDA once for itself and once for XLA, and
+calls it an error (`stream_executor/cuda/cuda_fft.cc`)."""
+
+
+def trouble_announced(line: Line) -> Mark | None:
+    """The announcement in a line that nothing else was read from."""
+    match = ANNOUNCES.search(line.text)
+    if not _WORD.search(line.text) or PASSING.search(line.text):
+        return None
+    if match is not None and _LEVEL.fullmatch(match[0]) and not _WORD.search(line.text, match.end()):
+        return None  # an empty message, to set something off
+    if match is None:
+        went_on = is_handled(line.text) and line.level != "F"
+        return Mark.UNREAD_TROUBLE if line.level in SERIOUS and not went_on else None
+    how = assertion_of(line, match.start(), match.end())
+    return Mark.UNREAD_TROUBLE if how in ASSERTED else None

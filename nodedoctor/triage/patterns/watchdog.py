@@ -39,7 +39,6 @@ class CollectiveFailed:
     """A collective ended with an error of NCCL, not with a timeout."""
 
     work: CollectiveCall = CollectiveCall()
-    reason: str = ""
 
 
 @record
@@ -48,16 +47,7 @@ class CollectiveStatus:
 
     group: ProcessGroup
     enqueued: int | None
-    completed: int | None
-    started: int | None = None
-    stuck: int | None = None
-
-
-@record
-class DumpRequested:
-    """A rank was asked to dump because of this rank, the first victim that reported."""
-
-    from_rank: int | None = None
+    stuck: int | None
 
 
 @record
@@ -121,8 +111,7 @@ def _timed_out(match: re.Match[str]) -> TimedOut | CollectiveFailed | None:
     text = match.string
     work = collective_of(text)
     if "raised the following async exception" in text:
-        reason = text.partition("async exception:")[2].strip()
-        return CollectiveFailed(work, reason) if work else None
+        return CollectiveFailed(work) if work else None
     if work is None:
         if not _ANNOUNCED.search(text):
             return None
@@ -136,32 +125,22 @@ def _timed_out(match: re.Match[str]) -> TimedOut | CollectiveFailed | None:
 
 def _group_status(match: re.Match[str]) -> CollectiveStatus:
     text = match.string
-
-    def last(word: str) -> int | None:
-        value = re.search(rf"last {word}(?: NCCL)? work: (-?\d+)", text, re.IGNORECASE)
-        return optional_integer(value[1]) if value else None
-
     stuck = re.search(r"at (?:NCCL )?work(?: sequence id)?: (-?\d+)", text)
     return CollectiveStatus(
-        group_of(text),
-        last("enqueued"),
-        last("completed"),
-        last("started"),
-        optional_integer(stuck[1]) if stuck else None,
+        group_of(text), optional_integer(match["enqueued"]), optional_integer(stuck[1]) if stuck else None
     )
 
 
 def _aborting(match: re.Match[str]) -> TimedOut | CollectiveFailed:
     """torch 2.15's default backend names rank and group, and neither the collective nor its number."""
     work = CollectiveCall(group=ProcessGroup(match["group"] or ""))
-    reason = match["why"].strip()
-    if re.search(r"time[d ]*\s?out", reason):
+    if re.search(r"time[d ]*\s?out", match["why"]):
         return TimedOut(work, None, fresh=True)
-    return CollectiveFailed(work, reason)
+    return CollectiveFailed(work)
 
 
 def _async_error(match: re.Match[str]) -> CollectiveFailed:
-    return CollectiveFailed(CollectiveCall(group=ProcessGroup(match["group"] or "")), match["why"].strip())
+    return CollectiveFailed(CollectiveCall(group=ProcessGroup(match["group"] or "")))
 
 
 def _lagging(match: re.Match[str]) -> TimedOut:
@@ -175,7 +154,7 @@ _aborting
     Aborting process on rank (?P<rank>\d{1,7}) due to (?P<why>.*)
 _async_error
     ^(?:\[TC\]\[rank=(?P<rank>\d{1,7})\]\[name=(?P<group>[^\]]{0,80})\] )?.*?
-    nccl hit async error:? *(?P<why>.*)
+    nccl hit async error:? *.*
 ProcessAborting  reason=its own watchdog takes the process down
     ^(?:\[Rank (?P<grank>\d+)\] )?.*(?:taking the entire process down
     |\bSome NCCL operations have failed or timed out)
@@ -183,9 +162,9 @@ _timed_out
     (?:(?:\s{0,8}what\(\): .{0,240}?)?(?:\[Rank|\brank) (?P<grank>\d+)\]? )?
     (?:.{0,40}Watchdog caught|.{0,200}Work[A-Z]{2,6}\()
 _group_status
-    (?:<GROUP>.*?)?[Ll]ast enqueued (?:NCCL )?work: -?\d+
-DumpRequested
-    (?:<GROUP>.*?)?due to a collective timeout from +(?:rank (?P<from_rank>\d+)|this local rank)
+    (?:<GROUP>.*?)?[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>-?\d+)
+DUMP_REQUESTED
+    (?:<GROUP>.*?)?due to a collective timeout from +(?:rank \d+|this local rank)
 WatchdogStuck
     (?:watchdog got stuck for (?P<seconds_stuck>\d+) seconds|Heartbeat monitor timed out)
 GIL_HELD
@@ -210,6 +189,6 @@ ProcessAborting
 
 SIGNS = read_rows(
     _ROWS.replace("<GROUP>", GROUP).replace("<AT_EXIT>", re.escape(AT_EXIT)),
-    ProcessAborting, DumpRequested, WatchdogStuck, DesyncMissing, DesyncJoined,
+    ProcessAborting, WatchdogStuck, DesyncMissing, DesyncJoined,
     _aborting, _async_error, _timed_out, _group_status, _lagging,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import importlib
+import io
 import logging
 import lzma
 import tarfile
@@ -149,16 +150,13 @@ class _PeekableStream:
         self.head = b""
         while len(self.head) < HEAD and (more := file.read(HEAD - len(self.head))):
             self.head += more
-        self._rest = self.head
+        self._again = io.BytesIO(self.head).read
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; OSError where it grows beyond all bounds."""
         if size < 0:
             size = 1 << 20
-        if self._rest:
-            data, self._rest = self._rest[:size], self._rest[size:]
-        else:
-            data = self._file.read(size)
+        data = self._again(size) or self._file.read(size)
         self._account.left -= len(data)
         if self._account.left < 0:
             raise OSError(f"it has more than {LARGEST >> 30} GiB; the rest was not read")

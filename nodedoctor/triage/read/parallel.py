@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from nodedoctor.debug import Log
 from nodedoctor.record import record
 from nodedoctor.triage.read.archives import ALL_MEMBERS, PACKS, ArchiveShare, count_members
+from nodedoctor.triage.read.limits import TAILS
 from nodedoctor.triage.read.reader import SourceReading, read_source, read_tail
 from nodedoctor.triage.read.scan import choose_depth
 from nodedoctor.triage.read.sources import LogSource
-from nodedoctor.triage.read.time_limit import TAILS
 
 ENOUGH = 2 << 20
 """Bytes to be read line by line from which a fork, some 20 ms, pays."""

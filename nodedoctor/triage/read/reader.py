@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -14,12 +15,11 @@ from nodedoctor import input_files
 from nodedoctor.json_shapes import loaded
 from nodedoctor.triage.identity.labels import SourceStats
 from nodedoctor.triage.identity.trace_owners import attribute_lines
-from nodedoctor.triage.lines.decode import decode_stream, encoding_of, is_text
+from nodedoctor.triage.lines.decode import Read, decode_stream, encoding_of, is_text
 from nodedoctor.triage.lines.envelopes.forms import LARGEST, EnvelopeForm, form_of
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.model import Event, Line, Place
-from nodedoctor.triage.patterns import ras, read_events
-from nodedoctor.triage.patterns.signature import event_signature
+from nodedoctor.triage.patterns import event_signature, ras, read_events
 from nodedoctor.triage.read import scan
 from nodedoctor.triage.read.archives import (
     ALL_MEMBERS,
@@ -29,12 +29,10 @@ from nodedoctor.triage.read.archives import (
     UnpackBudget,
     archive_parts,
 )
-from nodedoctor.triage.read.sampler import EventSampler
+from nodedoctor.triage.read.limits import BlockTimeout, EventSampler, TimedBlocks, TimeLimit
 from nodedoctor.triage.read.scan import ReadDepth
 from nodedoctor.triage.read.search import Anchor, GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath
-from nodedoctor.triage.read.time_limit import TimeLimit
-from nodedoctor.triage.read.timed_blocks import BlockTimeout, TimedBlocks
 from nodedoctor.whole_numbers import json_integer
 
 RAS_LARGEST = 64 << 20
@@ -73,6 +71,11 @@ class SourceReading:
     spent: bool = False
     limit: TimeLimit | None = None
 
+    def note_unread(self, note: str, count: int = 1) -> None:
+        """Note what could not be read."""
+        self.notes.append(note)
+        self.unread += count
+
     def add(self, part: SourceReading) -> None:
         """Add what was read of another source, its members in their order."""
         for _, member in sorted(part.members.items()):
@@ -95,7 +98,12 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
     """
     try:
         if source.kind == "text" and _is_plain(source):
-            _collect_events(_LogText(source.path, reading, _line_spots(source, reading)))
+            anchors, search = (
+                reading.anchors.setdefault(source.path, []),
+                reading.searches.pop(source.path, None),
+            )
+            spots = scan.scan_file(source.path, source.size, anchors, search, reading.depth)
+            _collect_events(source.path, reading, _raw_lines(source.path, spots))
             reading.size += source.size
             return
         with _open_source(source) as file:
@@ -106,24 +114,19 @@ def read_source(source: LogSource, reading: SourceReading, share: ArchiveShare =
             finally:
                 reading.spent = account.left < 0
                 for member, note in account.left_out:
-                    inner = reading.members.setdefault(member, SourceReading())
-                    inner.notes.append(note)
-                    inner.unread += 1
+                    reading.members.setdefault(member, SourceReading()).note_unread(note)
     except KeyboardInterrupt:
         _until_interrupt(source.path, reading)
     except BROKEN as error:
-        reading.notes.append(f"{source.path}: read only in part: {error}")
-        reading.unread += 1
+        reading.note_unread(f"{source.path}: read only in part: {error}")
     except ImportError:
-        reading.notes.append(
+        reading.note_unread(
             f"{source.path}: zstd needs the Python package zstandard; or pipe `zstdcat` into `-`"
         )
-        reading.unread += 1
     except NoSuchPath:
         raise
     except Exception as fault:  # whatever one source does to us costs the others nothing
-        reading.notes.append(unexpected_note(source.path, fault))
-        reading.unread += 1
+        reading.note_unread(unexpected_note(source.path, fault))
 
 
 def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:
@@ -136,14 +139,11 @@ def read_tail(source: LogSource, size: int, reading: SourceReading) -> None:
             file.readline()
             start = file.tell()
             spots = scan.scan_stream(file.read, reading.depth.size)
-            lines = (RawLine(Place(source.path, start + offset), raw) for offset, raw in spots)
-            _collect_events(_LogText(source.path, reading, lines))
+            _collect_events(source.path, reading, _raw_lines(source.path, spots, start))
         reading.size += source.size - start
-        reading.notes.append(f"{source.path}: only its last {size >> 10} KiB were read in time")
-        reading.unread += 1
+        reading.note_unread(f"{source.path}: only its last {size >> 10} KiB were read in time")
     except OSError as error:
-        reading.notes.append(f"{source.path}: read only in part: {error}")
-        reading.unread += 1
+        reading.note_unread(f"{source.path}: read only in part: {error}")
 
 
 def unexpected_note(path: str, fault: Exception) -> str:
@@ -168,11 +168,9 @@ def _read_member(part: ArchivePart, reading: SourceReading) -> None:
     try:
         _read_part(part, inner)
     except BROKEN as error:
-        inner.notes.append(f"{part.name}: read only in part: {error}")
-        inner.unread += 1
+        inner.note_unread(f"{part.name}: read only in part: {error}")
     except Exception as fault:
-        inner.notes.append(unexpected_note(part.name, fault))
-        inner.unread += 1
+        inner.note_unread(unexpected_note(part.name, fault))
     reading.interrupted = reading.interrupted or inner.interrupted
 
 
@@ -182,37 +180,36 @@ def _read_part(part: ArchivePart, reading: SourceReading) -> None:
     elif part.kind == "ras":
         _read_ras(part, reading)
     elif not is_text(part.head):
-        reading.notes.append(f"{part.name}: left out, it is neither text nor a dump")
-        reading.unread += 1
+        reading.note_unread(f"{part.name}: left out, it is neither text nor a dump")
     else:
         read_bytes = decode_stream(part.read, encoding_of(part.head))
         head = b""
         while len(head) < 65536 and (more := read_bytes(65536)):
             head += more
-        again = _PeekedStream(head, read_bytes)
+        again = _read_again(head, read_bytes)
         form = form_of(head)
         if form is None:
-            _collect_events(_LogText(part.name, reading, _sampled_lines(part.name, again, reading.depth)))
+            spots = scan.scan_stream(again, reading.depth.size)
+            _collect_events(part.name, reading, _raw_lines(part.name, spots))
         else:
             _read_form(form, part.name, again, reading)
 
 
-def _read_form(form: EnvelopeForm, name: str, stream: _PeekedStream, reading: SourceReading) -> None:
+def _read_form(form: EnvelopeForm, name: str, read_bytes: Read, reading: SourceReading) -> None:
     """Read a form as a whole; what it is not after all, by lines."""
-    data = _read_parts(stream.read, LARGEST)
+    data = _read_parts(read_bytes, LARGEST)
     records = form.records(data) if len(data) < LARGEST else None
     if len(data) >= LARGEST:
         reading.notes.append(f"{name}: too large to be opened as {form.name}, each line was read by itself")
     if records is None:
-        _collect_events(
-            _LogText(name, reading, _sampled_lines(name, _PeekedStream(data, stream.read), reading.depth))
-        )
+        spots = scan.scan_stream(_read_again(data, read_bytes), reading.depth.size)
+        _collect_events(name, reading, _raw_lines(name, spots))
     else:
-        spots = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
-        _collect_events(_LogText(name, reading, spots))
+        rows = (RawLine(Place(name, i, i + 1), entry=record) for i, record in enumerate(records))
+        _collect_events(name, reading, rows)
 
 
-def _read_parts(read_bytes: Callable[[int], bytes], most: int) -> bytes:
+def _read_parts(read_bytes: Read, most: int) -> bytes:
     blocks: list[bytes] = []
     remaining = most
     while remaining > 0 and (block := read_bytes(min(remaining, 1 << 20))):
@@ -221,18 +218,10 @@ def _read_parts(read_bytes: Callable[[int], bytes], most: int) -> bytes:
     return b"".join(blocks)
 
 
-class _PeekedStream:
-    """A stream whose first bytes were read already."""
-
-    def __init__(self, head: bytes, rest: Callable[[int], bytes]) -> None:
-        self._head, self._rest = head, rest
-
-    def read(self, size: int) -> bytes:
-        """The next bytes."""
-        if self._head:
-            data, self._head = self._head[:size], self._head[size:]
-            return data
-        return self._rest(size)
+def _read_again(head: bytes, rest: Read) -> Read:
+    """Read a stream whose first bytes were read already."""
+    again = io.BytesIO(head).read
+    return lambda size: again(size) or rest(size)
 
 
 def _read_ras(part: ArchivePart, reading: SourceReading) -> None:
@@ -246,41 +235,28 @@ def _read_ras(part: ArchivePart, reading: SourceReading) -> None:
         reading.events += ras.read_document(document, Place(part.name, 0))
 
 
-@dataclass(slots=True)
-class _LogText:
-    """One log: its name, its raw lines, and the reading that they belong to."""
-
-    name: str
-    reading: SourceReading
-    lines: Iterator[RawLine]
-
-
-def _collect_events(text: _LogText) -> None:
+def _collect_events(name: str, reading: SourceReading, lines: Iterator[RawLine]) -> None:
     """The events of one log."""
     thin = EventSampler()
-    reading = text.reading
-    blocks = TimedBlocks(text.lines)
-    text = replace(text, lines=blocks.lines())
+    blocks = TimedBlocks(lines)
     try:
         with blocks:
             while True:
                 try:
-                    for event in read_events(attribute_lines(_in_blocks(_log_lines(text), blocks))):
+                    normal = _in_blocks(_log_lines(name, reading, blocks.lines()), blocks)
+                    for event in read_events(attribute_lines(normal)):
                         thin.add(event)
                     break
                 except BlockTimeout:
                     blocks.give_up()
-                    text = replace(text, lines=blocks.lines())
     except KeyboardInterrupt:
-        _until_interrupt(text.name, reading)
+        _until_interrupt(name, reading)
     finally:
         reading.events += thin.events()
         if blocks.unread:
             reading.slow += blocks.unread
-            reading.unread += blocks.unread
-            reading.notes.append(
-                f"{text.name}: {blocks.unread} lines took too long, and were cut short or left out"
-            )
+            note = f"{name}: {blocks.unread} lines took too long, and were cut short or left out"
+            reading.note_unread(note, blocks.unread)
 
 
 def _in_blocks(lines: Iterator[Line], blocks: TimedBlocks) -> Iterator[Line]:
@@ -290,27 +266,23 @@ def _in_blocks(lines: Iterator[Line], blocks: TimedBlocks) -> Iterator[Line]:
         yield from block
 
 
-def _log_lines(text: _LogText) -> Iterator[Line]:
+def _log_lines(name: str, reading: SourceReading, lines: Iterator[RawLine]) -> Iterator[Line]:
     """The lines of a log; reading stops where Ctrl-C comes."""
-    reading = text.reading
-    speakers, losses = reading.speakers.setdefault(text.name, SourceStats()), LostLines()
+    speakers, losses = reading.speakers.setdefault(name, SourceStats()), LostLines()
     try:
-        for line in normalise_lines(text.lines, losses, event_signature):
+        for line in normalise_lines(lines, losses, event_signature):
             speakers.observe(line)
             yield line
     except KeyboardInterrupt:
-        _until_interrupt(text.name, reading)
+        _until_interrupt(name, reading)
     except BROKEN as error:
-        reading.notes.append(f"{text.name}: read only in part: {error}")
-        reading.unread += 1
+        reading.note_unread(f"{name}: read only in part: {error}")
     finally:
-        reading.unread += losses.lines + losses.older
         if losses.older:
-            reading.notes.append(
-                f"{text.name}: its newest line is the first; the {losses.older} oldest lines were not read"
-            )
+            note = f"{name}: its newest line is the first; the {losses.older} oldest lines were not read"
+            reading.note_unread(note, losses.older)
         if losses.lines:
-            reading.notes.append(f"{text.name}: {losses.lines} lines could not be read")
+            reading.note_unread(f"{name}: {losses.lines} lines could not be read", losses.lines)
 
 
 def _until_interrupt(path: str, reading: SourceReading) -> None:
@@ -319,22 +291,9 @@ def _until_interrupt(path: str, reading: SourceReading) -> None:
     reading.interrupted = True
 
 
-def _line_spots(source: LogSource, reading: SourceReading) -> Iterator[RawLine]:
-    """The lines of a plain file by their offsets."""
-    for offset, raw in scan.scan_file(
-        source.path,
-        source.size,
-        reading.anchors.setdefault(source.path, []),
-        reading.searches.pop(source.path, None),
-        reading.depth,
-    ):
-        yield RawLine(Place(source.path, offset), raw)
-
-
-def _sampled_lines(name: str, stream: _PeekedStream, deep: ReadDepth) -> Iterator[RawLine]:
-    """The lines of a stream; those that matter, where it is long."""
-    for offset, raw in scan.scan_stream(stream.read, deep.size):
-        yield RawLine(Place(name, offset), raw)
+def _raw_lines(name: str, spots: Iterable[scan.Spot], start: int = 0) -> Iterator[RawLine]:
+    """The lines at these offsets, counted from `start`."""
+    return (RawLine(Place(name, start + offset), raw) for offset, raw in spots)
 
 
 class _InputStream:
@@ -342,7 +301,7 @@ class _InputStream:
 
     def __init__(self, file: BinaryIO, source: LogSource, reading: SourceReading) -> None:
         self._file, self._source, self._reading = file, source, reading
-        self._read: Callable[[int], bytes] = file.read
+        self._read: Read = file.read
         if source.kind in ("stdin", "pipe"):
             self._read = getattr(file, "read1", file.read)
 

@@ -1,12 +1,14 @@
 """What paths are: logs, compressed logs, flight-recorder dumps; folders and patterns are walked.
 
 A file is judged by its first bytes, never by its name. What cannot be read becomes a note, not an exception.
+Our own documents are left out: they quote logs, and are none.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 import shlex
 import stat
 import zlib
@@ -17,7 +19,29 @@ from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.record import record
 from nodedoctor.triage.lines.decode import is_text
-from nodedoctor.triage.read.our_documents import READ_BY, document_kind
+
+_OWN = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*\{\s*"schema"\s*:\s*"nodedoctor\.(triage|report|fleet|pairs|compare|accept|rates)/'
+)
+"""How each of them begins, in one line or in many."""
+
+READ_BY = {
+    "triage": "a saved verdict, not a log; `nodedoctor triage FILE` with nothing else shows it again",
+    "report": "the report of a node, not a log; --node FILE judges it together with logs",
+    "fleet": "the reports of many nodes, not a log; --node FILE takes the report of one",
+    "pairs": "what was measured between nodes, not a log",
+    "compare": "what differs between two reports, not a log",
+    "accept": "the measured rates of a node, not a log",
+    "rates": "the measured rates of many nodes, not a log",
+}
+"""What each is, and what reads it."""
+
+
+def document_kind(head: bytes) -> str:
+    """Which of our documents a file is by its first bytes; '' for anything else."""
+    match = _OWN.match(head)
+    return match[1].decode() if match else ""
+
 
 Kind = Literal[
     "text", "gzip", "bzip2", "xz", "zstd", "zip", "tar", "pickle", "json", "ras", "capture", "stdin", "pipe"

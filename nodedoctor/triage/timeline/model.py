@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -17,8 +17,7 @@ from nodedoctor.triage.patterns.exits import LauncherSignalled, PeersTerminated,
 from nodedoctor.triage.patterns.frameworks import CollectiveShape
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.machine import MemoryUser, NodeLost
-from nodedoctor.triage.patterns.nccl import Communicator
-from nodedoctor.triage.patterns.not_a_log import ProcessState
+from nodedoctor.triage.patterns.nccl import Communicator, NcclError
 from nodedoctor.triage.patterns.progress import (
     AgentRanks,
     PidRoster,
@@ -27,16 +26,15 @@ from nodedoctor.triage.patterns.progress import (
     WorldSize,
 )
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasSection
-from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.restarts import Restarted
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.patterns.watchdog import (
     CollectiveFailed,
     CollectiveStatus,
     DesyncJoined,
-    DumpRequested,
     ProcessAborting,
     TimedOut,
+    WatchdogStuck,
 )
 
 W = TypeVar("W")
@@ -44,9 +42,9 @@ W = TypeVar("W")
 
 QUIET = (
     *LIVENESS, Restarted, CancelledByUser, WorldSize, PidRoster, SettingMentioned, Communicator,
-    PeersTerminated, MemoryUser, DesyncJoined, DumpRequested, ProcessState, UnclassifiedError,
+    PeersTerminated, MemoryUser, DesyncJoined, UnclassifiedError,
     TrainingActivity, AgentRanks, CollectiveShape, RasCount, RasCommunicator, RasSection, HangFolder,
-    Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
+    Mark.DUMP_REQUESTED, Mark.LIVE_PROCESS, Mark.PROGRAM_ENDED, Mark.RAS_RANK, Mark.RAS_TABLE,
     Mark.DELIBERATE_SLEEP, Mark.RESOURCE_TRACKER_WARNING, Mark.SHUT_DOWN, Mark.REQUEST_REFUSED,
     Mark.STORE_LOST, Mark.SEVERAL_NODES,
     Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RANK_OF_PID, Mark.SET_UP, Mark.ACTOR_PID,
@@ -58,6 +56,11 @@ QUIET = (
 
 _ALIVE = (Mark.JOB_FINISHED, CancelledByUser, Mark.RAS_RUNNING, Mark.SERVER_READY)
 
+WAIT_ERRORS = (
+    TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, WatchdogStuck, NcclError, Mark.GIL_HELD,
+)  # fmt: skip
+"""Errors of ranks that wait for one that was stopped, or was done."""
+
 FATAL = (
     TimedOut,
     ProcessAborting,
@@ -65,7 +68,7 @@ FATAL = (
     Mark.FORCE_KILLED,
     CollectiveFailed,
     LauncherSignalled,
-    ActorDied,
+    Mark.ACTOR_DIED,
     NodeLost,
 )
 """Events that no process survives: the job goes on only by a restart."""
@@ -81,13 +84,15 @@ class CollectiveWait:
     began: float | None
 
 
-@record
-class EarliestWait:
-    """The earliest wait, all waiting ranks, and the first wait's offset in each log."""
-
-    first: CollectiveWait | None
-    ranks: frozenset[int | None]
-    first_offsets: dict[str, int]
+def offsets_by_source(
+    events: Iterable[Event[Any]], choose: Callable[[int, int], int] = min
+) -> dict[str, int]:
+    """The offset of the first of some events in each log, or of the last one."""
+    offsets: dict[str, int] = {}
+    for event in events:
+        source, offset = event.place.source, event.place.offset
+        offsets[source] = choose(offset, offsets.get(source, offset))
+    return offsets
 
 
 @dataclass(frozen=True)
@@ -111,21 +116,11 @@ class Timeline:
     not_before: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
     """By `id` of an event without a time: the time before which it was not printed."""
     earlier: tuple[tuple[Event[Any], ...], ...] = ()
-    _waiting: list[EarliestWait] = field(default_factory=list, repr=False, compare=False)
 
-    @property
-    def waiting(self) -> EarliestWait:
+    @cached_property
+    def waiting_ranks(self) -> frozenset[int | None]:
         """Who waited, put together once: a thousand ranks are asked about a thousand others."""
-        if not self._waiting:
-            offsets: dict[str, int] = {}
-            for wait in self.waits:
-                place = wait.event.place
-                offsets[place.source] = min(offsets.get(place.source, place.offset), place.offset)
-            first = min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
-            self._waiting.append(
-                EarliestWait(first, frozenset(wait.who.rank for wait in self.waits), offsets)
-            )
-        return self._waiting[0]
+        return frozenset(wait.who.rank for wait in self.waits)
 
     def of_kind(self, kind: type[W]) -> list[Event[W]]:
         """All events of one class, in order."""
@@ -141,8 +136,7 @@ class Timeline:
 
     @cached_property
     def _by_kind(self) -> dict[Kind, list[Event[Any]]]:
-        by_kind = group_by(self.events, lambda event: event.kind)
-        return by_kind
+        return group_by(self.events, lambda event: event.kind)
 
     @property
     def alive(self) -> bool:
@@ -168,7 +162,7 @@ class Timeline:
     @cached_property
     def first_wait(self) -> CollectiveWait | None:
         """The earliest timeout: the rank that waited longest, a victim."""
-        return self.waiting.first
+        return min(self.waits, key=lambda wait: self.moment(wait.event), default=None)
 
     def moment(self, event: Event[Any]) -> tuple[float, str, int]:
         """When an event happened: its time, else its place in the log."""
@@ -193,11 +187,12 @@ class Timeline:
     @cached_property
     def first_timeouts(self) -> dict[str, int]:
         """The offset of the first timeout in each log."""
-        first: dict[str, int] = {}
-        for event in self.timeout_events:
-            source, offset = event.place.source, event.place.offset
-            first[source] = min(first.get(source, offset), offset)
-        return first
+        return offsets_by_source(self.timeout_events)
+
+    @cached_property
+    def _first_waits(self) -> dict[str, int]:
+        """The offset of the first wait in each log."""
+        return offsets_by_source(wait.event for wait in self.waits)
 
     @cached_property
     def pids(self) -> frozenset[int | None]:
@@ -220,9 +215,9 @@ class Timeline:
             return event.time > timeout_time
         if event.time is None and timeout_time is not None and id(event) in self.not_before:
             return self.not_before[id(event)] >= timeout_time
-        if event.who.rank is not None and event.who.rank not in self.waiting.ranks:
+        if event.who.rank is not None and event.who.rank not in self.waiting_ranks:
             return False  # a file may hold the logs of several ranks one after another
-        first_offset = self.waiting.first_offsets.get(event.place.source)
+        first_offset = self._first_waits.get(event.place.source)
         return first_offset is not None and event.place.offset > first_offset
 
 
@@ -236,11 +231,11 @@ def follows_timeout(timeline: Timeline, event: Event[Any]) -> bool:
     behind = first is not None and first < event.place.offset
     if behind or timeline.late(event) or timeline.gave_up(event.who):
         return True
-    return event.kind in (ActorDied, Mark.ACTOR_PID) and _all_gave_up(timeline)
+    return event.what in (Mark.ACTOR_DIED, Mark.ACTOR_PID) and _all_gave_up(timeline)
 
 
 def _all_gave_up(timeline: Timeline) -> bool:
     """True when every process that Ray found dead had given up itself."""
-    events = [*timeline.of_kind(ActorDied), *timeline.marked(Mark.ACTOR_PID)]
+    events = [*timeline.marked(Mark.ACTOR_DIED), *timeline.marked(Mark.ACTOR_PID)]
     processes = [event.who for event in events if event.who.pid is not None or event.who.rank is not None]
     return bool(processes) and all(map(timeline.gave_up, processes))

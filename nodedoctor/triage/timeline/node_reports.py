@@ -23,7 +23,7 @@ from nodedoctor.triage.lines.prefixes import parse_line
 from nodedoctor.triage.model import Cause, Event, Identity, Place
 from nodedoctor.triage.patterns import read_events
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, XidReported
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 
 _ZIP = b"PK"
 BEFORE = 600.0

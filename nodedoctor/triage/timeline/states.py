@@ -10,9 +10,9 @@ from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.counts import last_steps
 from nodedoctor.triage.timeline.event_names import event_name
 from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.timeline.pace import last_steps
 
 MOST = 4096
 """Ranks that have a row of their own."""

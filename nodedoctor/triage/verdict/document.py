@@ -1,15 +1,23 @@
-"""The verdict as one JSON document, `nodedoctor.triage/1`; within /1 keys are only ever added."""
+"""The verdict as one JSON document, `nodedoctor.triage/1`; within /1 keys are only ever added.
+
+One that `triage --json` wrote is shown again, and not read as a log.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from nodedoctor.json_shapes import Json
+from nodedoctor import input_files
+from nodedoctor.errors import NodeDoctorError
+from nodedoctor.json_shapes import Json, loaded
 from nodedoctor.model import Fix
 from nodedoctor.triage.flight.transfer_time import transfer_time
+from nodedoctor.triage.lines.times import clock_time
 from nodedoctor.triage.model import (
     CollectiveCall,
     EarlierRun,
@@ -21,8 +29,8 @@ from nodedoctor.triage.model import (
     Verdict,
 )
 from nodedoctor.triage.rank_groups import RankGroupActivity
+from nodedoctor.triage.read.sources import document_kind
 from nodedoctor.triage.timeline.event_names import event_name
-from nodedoctor.triage.timeline.moments import group_moments
 from nodedoctor.triage.verdict.decision.decide import Witness, with_decision
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.whole_numbers import spans
@@ -54,11 +62,14 @@ def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = N
         "parties": [_identity_document(who) for who in verdict.parties],
         "collective": _collective_document(verdict.collective) if verdict.collective else None,
         "evidence": [_evidence_document(event, line_of) for event in verdict.evidence],
-        "timeline": [_moment_document(event) for event in verdict.timeline[:TIMELINE]],
+        "timeline": [
+            {"time": clock_time(event.time), "rank": event.who.rank, "event": event_name(event)}
+            for event in verdict.timeline[:TIMELINE]
+        ],
         "timeline_more": max(0, len(verdict.timeline) - TIMELINE),
         "moments": [_group_moments(group, line_of) for group in of_kind(verdict)],
         "alternatives": [{"cause": cause, "why_less_likely": why} for cause, why in verdict.alternatives],
-        "fixes": [_fix_document(fix) for fix in verdict.fixes],
+        "fixes": [{**asdict(fix), **_next_document(fix)} for fix in verdict.fixes],
         "not_the_cause": [{"claim": claim, "why": why} for claim, why in verdict.not_the_cause],
         "next": [_next_document(fix) for fix in verdict.next],
         "owner": verdict.owner,
@@ -87,18 +98,6 @@ def make_document(verdict: Verdict, line_of: LineOf, witness: Witness | None = N
 def render_text(document: Json) -> str:
     """The document as text. ASCII only: valid whatever the locale, and inert on a terminal."""
     return json.dumps(document, indent=1)
-
-
-def clock_time(seconds: float | None) -> str | None:
-    """A time of a log without its year: `11-21 05:44:23.515`."""
-    if seconds is None:
-        return None
-    starts = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
-    day = int(seconds // 86400)
-    month = max((i for i, start in enumerate(starts) if start < day), default=0)
-    rest = seconds % 86400
-    hour, minute = int(rest // 3600), int(rest % 3600 // 60)
-    return f"{month + 1:02d}-{day - starts[month]:02d} {hour:02d}:{minute:02d}:{rest % 60:06.3f}"
 
 
 def _job_document(job: OtherJob) -> dict[str, Any]:
@@ -189,10 +188,6 @@ def _standing_document(standing: RankGroupActivity) -> dict[str, Any]:
     }
 
 
-def _moment_document(event: Event[Any]) -> dict[str, Any]:
-    return {"time": clock_time(event.time), "rank": event.who.rank, "event": event_name(event)}
-
-
 def of_kind(verdict: Verdict) -> list[list[Event[Any]]]:
     """The whole timeline in groups: the same kind of event, within seconds of each other."""
     return group_moments((event_name(event), event) for event in verdict.timeline)
@@ -211,10 +206,72 @@ def _group_moments(group: list[Event[Any]], line_of: LineOf) -> dict[str, Any]:
     }
 
 
-def _fix_document(fix: Fix) -> dict[str, Any]:
-    return {**asdict(fix), **_next_document(fix)}
-
-
 def _next_document(fix: Fix) -> dict[str, Any]:
     steps = [asdict(step) for step in fix.plan]
     return {"text": fix.text, "commands": list(fix.commands), "steps": steps}
+
+
+TOGETHER = 5.0
+"""Seconds between two reports of one moment: a watchdog wakes every second or so. Our threshold."""
+MOST = 64
+"""Moments kept apart; what comes later joins the latest one of its kind."""
+
+
+def group_moments(events: Iterable[tuple[str, Event[Any]]]) -> list[list[Event[Any]]]:
+    """Events in order of time, as groups: the same kind, each soon after the last.
+
+    So a thousand ranks that time out are one group, and the rank that failed minutes earlier is another.
+    """
+    groups: list[list[Event[Any]]] = []
+    latest: dict[str, list[Event[Any]]] = {}
+    for kind, event in events:
+        group = latest.get(kind)
+        if group is None or (len(groups) < MOST and not _is_same_moment(group[-1].time, event.time)):
+            group = latest[kind] = []
+            groups.append(group)
+        group.append(event)
+    return groups
+
+
+def _is_same_moment(earlier: float | None, later: float | None) -> bool:
+    """Whether two times are of one moment; an unknown time is no difference."""
+    return earlier is None or later is None or abs(later - earlier) <= TOGETHER
+
+
+LARGEST = 16 << 20
+"""Bytes of such a document; that of 4096 ranks has 2 MB. Ours."""
+
+
+class UnreadableVerdict(NodeDoctorError):
+    """A saved verdict that cannot be shown, in one line."""
+
+
+def verdict_of(paths: Sequence[str]) -> Json | None:
+    """The saved verdict at these paths, or None; UnreadableVerdict where it is damaged."""
+    if len(paths) != 1:
+        return None
+    (path,) = paths
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            return None
+        with open(path, "rb") as file:
+            head = file.read(256)
+        if document_kind(head) != "triage":
+            return None
+        data = input_files.read(path, largest=LARGEST)
+    except OSError:
+        return None  # the reader of logs says what is wrong with the path
+    return _saved_verdict(path, data)
+
+
+def _saved_verdict(path: str, data: bytes) -> Json:
+    try:
+        document = loaded(data)
+    except ValueError:
+        raise UnreadableVerdict(
+            f"{path}: a saved verdict that was cut off or damaged; run triage on the logs again"
+        ) from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UnreadableVerdict(f"{path}: a saved verdict of another version than {SCHEMA}")
+    return document

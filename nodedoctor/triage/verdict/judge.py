@@ -19,18 +19,11 @@ from nodedoctor.triage.patterns.exits import (
     ProcessExit,
 )
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
-from nodedoctor.triage.patterns.nccl import Communicator, NcclError
+from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, TrainingStep
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone
 from nodedoctor.triage.patterns.trace import CutShort
-from nodedoctor.triage.patterns.watchdog import (
-    CollectiveFailed,
-    CollectiveStatus,
-    ProcessAborting,
-    TimedOut,
-    WatchdogStuck,
-)
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
 from nodedoctor.triage.verdict.advice import guesses
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
@@ -197,9 +190,7 @@ def _describe_count(step: TrainingStep) -> str:
 
 def _unfinished_bar(timeline: Timeline) -> str:
     """How far a bar was when its processes had ended; '' for a full one."""
-    ends = {
-        event.place.source: event.place.offset for event in timeline.marked(Mark.RESOURCE_TRACKER_WARNING)
-    }
+    ends = offsets_by_source(timeline.marked(Mark.RESOURCE_TRACKER_WARNING), max)
     steps = [e for e in timeline.of_kind(TrainingStep) if e.place.offset <= ends.get(e.place.source, -1)]
     last = max(reversed(steps), key=lambda event: event.place.offset, default=None)
     if last is None or last.what.length is None or last.what.is_full:
@@ -228,25 +219,12 @@ def _nothing_recognised(coverage: Coverage) -> str:
 
 def _is_teardown(timeline: Timeline) -> bool:
     """True for trouble after the job had said that it was done."""
-    done = {
-        e.place.source: e.place.offset
-        for e in reversed(timeline.marked(Mark.JOB_FINISHED))
-        if is_end_of_training(e)
-    }
+    done = offsets_by_source(e for e in timeline.marked(Mark.JOB_FINISHED) if is_end_of_training(e))
     finished = {e.who.rank for e in timeline.marked(Mark.JOB_FINISHED)}
     others = {e.who.rank for e in timeline.trouble} - finished - {None}
     if others and None not in finished:
         return False  # some had come to their end, and others waited for them
-    kinds = (
-        WatchdogStuck,
-        TimedOut,
-        CollectiveStatus,
-        ProcessAborting,
-        CollectiveFailed,
-        PeerGone,
-        NcclError,
-        Mark.GIL_HELD,
-    )
+    kinds = (*WAIT_ERRORS, PeerGone)
     return bool(done) and all(
         (event.kind in kinds and event.place.offset > done.get(event.place.source, 1 << 62))
         or _is_helper_kill(timeline, event)
@@ -277,7 +255,7 @@ def _is_clean_cancellation(timeline: Timeline) -> bool:
         LauncherSignalled
     ):
         return False
-    stops = {event.place.source: event.place.offset for event in timeline.of_kind(CancelledByUser)}
+    stops = offsets_by_source(timeline.of_kind(CancelledByUser), max)
     return bool(stops) and all(
         (isinstance(event.what, (ProcessExit, LauncherSignalled)) and event.what.signal == SIGTERM)
         or (

@@ -23,12 +23,11 @@ from nodedoctor.triage.patterns.watchdog import (
     ProcessAborting,
     WatchdogStuck,
 )
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
-from nodedoctor.triage.verdict.causes.crashes import is_during_abort
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
-from nodedoctor.triage.verdict.causes.first_exits import FirstEnd, first_end, people_of
+from nodedoctor.triage.verdict.causes.first_exits import FirstEnd, first_end, is_during_abort, people_of
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.wording import decimal
 
@@ -86,15 +85,14 @@ def open_question(timeline: Timeline) -> str:
         )
     if not first.work.op:
         return f"{who} gave up waiting{limit}; no line gives the collective or its number"
-    waiting = {wait.who.rank for wait in timeline.waits}
-    others = sorted(timeline.ranks_seen - waiting)
+    others = sorted(timeline.ranks_seen - timeline.waiting_ranks)
     if others and len(timeline.ranks_seen) == groups.world_of(timeline):
         silent = f"ranks {rank_ranges(others)} do not say where they were"
         if not others[1:]:
             silent = f"rank {others[0]} does not say where it was"
         return f"{who} waited{limit} in {what}, and {silent}"
     size = groups.size_of(timeline)
-    missing = size - len(waiting) if size is not None else 0
+    missing = size - len(timeline.waiting_ranks) if size is not None else 0
     absent = "other rank" if missing == 1 else f"{missing} other ranks" if missing > 1 else "other ranks"
     return f"{who} waited{limit} in {what}; the lines of the {absent} are not in these logs"
 
@@ -211,11 +209,12 @@ def _describe_first_error(timeline: Timeline) -> str:
     errors = timeline.trouble or unclassified_errors(timeline)
     readable = [event for event in errors if any(map(str.isalpha, event.text))]
     errors = [event for event in readable if not shows_who_failed(event)] or readable
-    first = min(
-        errors,
-        key=lambda event: (isinstance(event.what, ProcessExit), not _hints(event), timeline.moment(event)),
-        default=None,
-    )
+
+    def order_of(event: Event[Any]) -> tuple[object, ...]:
+        hints = isinstance(event.what, Symptom) and not event.what.decisive  # an exception only repeats them
+        return isinstance(event.what, ProcessExit), not hints, timeline.moment(event)
+
+    first = min(errors, key=order_of, default=None)
     quote = shorten(first.text, QUOTE_LENGTH, placeholder=" ...") if first is not None else ""
     if not timeline.trouble:
         begin = f"; they begin with: {quote}" if quote else ""
@@ -224,11 +223,6 @@ def _describe_first_error(timeline: Timeline) -> str:
         return f"a line of an error was read, and nothing that shows whether the job failed of it: {quote}"
     begin = f"; it begins with: {quote}" if quote else ""
     return f"the job failed, and what was read does not say why{begin}"
-
-
-def _hints(event: Event[Any]) -> bool:
-    """True for a line that suggests a cause, which an exception only repeats."""
-    return isinstance(event.what, Symptom) and not event.what.decisive
 
 
 def _describe_first_end(timeline: Timeline) -> str:
@@ -265,13 +259,13 @@ def _describe_first_end(timeline: Timeline) -> str:
 
 def unexplained_end(timeline: Timeline) -> FirstEnd | None:
     """Who ended first, where no process says why or that it gave up."""
-    exit_places = {(event.place.source, event.place.offset) for event in timeline.of_kind(ProcessExit)}
+    exit_places = {event.place for event in timeline.of_kind(ProcessExit)}
     own_reports = [
         event
         for event in timeline.trouble
         if event.kind in _OWN_WORDS
         and not shows_who_failed(event)
-        and (event.place.source, event.place.offset) not in exit_places  # a launcher's: it names who ended
+        and event.place not in exit_places  # a launcher's: it names who ended
     ]
     victims = timeline.timeout_events or timeline.of_kind(CollectiveFailed) or timeline.of_kind(WatchdogStuck)
     return None if own_reports or victims or timeline.marked(Mark.NOT_A_LOG) else first_end(timeline)

@@ -15,7 +15,7 @@ from nodedoctor.blackbox.samples.signs import signs
 from nodedoctor.blackbox.stacks import CapturedStack
 from nodedoctor.triage.live.activity import long_work
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 
 WAITS = "/v/torch/distributed/distributed_c10d.py"
 

@@ -16,13 +16,12 @@ from say import caught, culprits
 
 from nodedoctor.triage.flight.dump import RankDump, _make_dump, read_dump
 from nodedoctor.triage.flight.judge import judge_dumps
-from nodedoctor.triage.flight.shorten import HEAD, TAIL, shorten_pickle
-from nodedoctor.triage.flight.unpickle import PickleRefused, load_pickle
+from nodedoctor.triage.flight.unpickle import HEAD, TAIL, PickleRefused, load_pickle, shorten_pickle
 from nodedoctor.triage.identity.paths import rank_of_dump
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.live import saved
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 
 Entry = dict[str, Any]
 

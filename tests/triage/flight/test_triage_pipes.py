@@ -8,7 +8,7 @@ from typing import Any
 from say import culprits
 from test_triage_flight import Entry, dump, entry, write
 
-from nodedoctor.triage.flight.transfers import open_transfers
+from nodedoctor.triage.flight.records import open_transfers
 from nodedoctor.triage.job import examine_job
 from nodedoctor.triage.verdict.result import TriageResult
 

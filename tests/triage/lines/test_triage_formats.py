@@ -20,12 +20,12 @@ from test_triage_stories import STORIES
 from tiers import some
 
 from nodedoctor.triage.job import examine_job
-from nodedoctor.triage.lines.envelopes import journal, objects
+from nodedoctor.triage.lines.envelopes import forms, objects
 from nodedoctor.triage.lines.join import broken_width
 from nodedoctor.triage.lines.normal import LostLines, RawLine, normalise_lines
 from nodedoctor.triage.lines.prefix_pattern import learn_pattern
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.patterns.signature import event_signature
+from nodedoctor.triage.patterns import event_signature
 from nodedoctor.triage.verdict.result import TriageResult
 
 CRASHES = {
@@ -116,7 +116,7 @@ def test_any_bytes_are_read(data: bytes, begin: str) -> None:
     whole = begin.encode() + data
     raws = (RawLine(Place("x", n), row) for n, row in enumerate(whole.split(b"\n")))
     assert isinstance(list(normalise_lines(raws, LostLines(), event_signature)), list)
-    assert isinstance(list(journal.journal_records(whole)), list)
+    assert isinstance(list(forms.journal_records(whole)), list)
     assert objects.document_records(whole) is None or objects.document_records(whole)
 
 

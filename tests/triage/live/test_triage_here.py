@@ -21,7 +21,7 @@ from nodedoctor.triage.lines.times import year_seconds
 from nodedoctor.triage.live import this_machine
 from nodedoctor.triage.model import Event, Identity, Place
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 
 OURS = short_host(socket.gethostname())
 named = pytest.mark.skipif(OURS in ("", "localhost"), reason="this machine has no name of its own")

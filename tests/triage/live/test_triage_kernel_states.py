@@ -20,14 +20,13 @@ from hypothesis import strategies as st
 
 from nodedoctor.blackbox import capture
 from nodedoctor.blackbox.samples.sample import RankSample
-from nodedoctor.cli.exit_codes import Exit
+from nodedoctor.cli.exit_codes import Exit, outcome_code
 from nodedoctor.probes.job.alive import start_of
-from nodedoctor.triage.cli import exit_code
 from nodedoctor.triage.live.activity import IDLE_TICKS
 from nodedoctor.triage.live.examine import judge_live
 from nodedoctor.triage.live.running_job import LiveJob, PythonThread, RankProcess
 from nodedoctor.triage.model import Verdict
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 
 SLEEPS = ("futex_do_wait", "hrtimer_nanosleep", "do_sys_poll", "ep_poll", "pipe_read", "sk_wait_data", "")
 CODE = """
@@ -62,7 +61,7 @@ def test_where_ranks_sleep_decides_nothing(places: list[tuple[str, str]], ticks:
     ranks = [replace(bare(n, wchan, state, size), ticks=ticks) for n, (wchan, state) in enumerate(places)]
     verdict = judged(*ranks)
     assert (verdict.outcome, verdict.cause, verdict.confidence) == ("undetermined", "undetermined", "low")
-    assert exit_code(verdict) == Exit.UNKNOWN
+    assert outcome_code(verdict.outcome) == Exit.UNKNOWN
     assert len(verdict.culprits) <= 1
 
 
@@ -77,14 +76,14 @@ def test_who_sleeps_elsewhere_is_named_as_a_suspicion() -> None:
 def test_a_state_that_the_kernel_calls_abnormal_decides(state: str, wchan: str) -> None:
     verdict = judged(*(bare(n, wchan) for n in (0, 1, 3)), bare(2, wchan, state))
     assert ([who.rank for who in verdict.culprits], verdict.confidence) == ([2], "high")
-    assert exit_code(verdict) == Exit.FAIL
+    assert outcome_code(verdict.outcome) == Exit.FAIL
     once = judged(*(bare(n, wchan) for n in (0, 1, 3)), replace(bare(2, wchan), states=("S", state)))
-    assert exit_code(once) == Exit.UNKNOWN  # in one look only
+    assert outcome_code(once.outcome) == Exit.UNKNOWN  # in one look only
 
 
 def test_ranks_that_are_not_there_are_dead_only_where_somebody_waits_for_them() -> None:
     """At the end of a job one after another comes to its end."""
-    assert exit_code(judged(*(bare(n) for n in (0, 3)))) == Exit.UNKNOWN
+    assert outcome_code(judged(*(bare(n) for n in (0, 3))).outcome) == Exit.UNKNOWN
     main = PythonThread(
         (StackFrame("/v/torch/distributed/distributed_c10d.py", 10, "all_reduce"),), active=True
     )

@@ -24,7 +24,7 @@ from nodedoctor.triage.live.running_job import ChildProcess, LiveJob, PythonThre
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import CollectiveCall, Place
 from nodedoctor.triage.patterns import ras
-from nodedoctor.triage.patterns.frames import StackFrame
+from nodedoctor.triage.patterns.stacks import StackFrame
 from nodedoctor.triage.timeline.node_reports import NotANode, read_node
 
 LOGS = Path(__file__).parents[1] / "logs"

@@ -26,12 +26,12 @@ from nodedoctor.triage.lines import prefixes
 from nodedoctor.triage.lines.prefixes import LONGEST, parse_line
 from nodedoctor.triage.model import RANK_LABEL, Coverage, Line, Place
 from nodedoctor.triage.patterns import SIGNS, progress, read_events
-from nodedoctor.triage.patterns.not_a_log import trouble_announced
 from nodedoctor.triage.patterns.shapes import LineShapes
+from nodedoctor.triage.patterns.unclassified import trouble_announced
 from nodedoctor.triage.read import parallel, scan, search
 from nodedoctor.triage.read.reader import SourceReading
 from nodedoctor.triage.read.sources import find_sources
-from nodedoctor.triage.timeline import build_timeline
+from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict.judge import judge_incident
 
 HERE = Place("train.log", 0)

@@ -12,7 +12,7 @@ from tiers import first
 
 from nodedoctor.triage.lines.normal import RawLine
 from nodedoctor.triage.model import Place
-from nodedoctor.triage.read.timed_blocks import BlockTimeout, TimedBlocks
+from nodedoctor.triage.read.limits import BlockTimeout, TimedBlocks
 
 CUBIC = re.compile(rb"step\s*\s*\s*loss")
 """What takes minutes over a few thousand blanks."""

@@ -2,11 +2,194 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import binascii
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+from nodedoctor.json_shapes import loaded
 from nodedoctor.record import record
-from nodedoctor.triage.lines.envelopes import journal, mails, objects, screens, tables
-from nodedoctor.triage.lines.envelopes.records import EnvelopeRecord
+from nodedoctor.triage.lines.decode import is_text
+from nodedoctor.triage.lines.envelopes import objects
+from nodedoctor.triage.lines.envelopes.objects import column_name, object_records, table_records
+from nodedoctor.triage.lines.envelopes.pairs import unquote_text
+from nodedoctor.triage.lines.envelopes.records import SEVERAL, TEXT, EnvelopeRecord, who_of
+from nodedoctor.triage.model import Identity
+from nodedoctor.whole_numbers import json_integer
+
+_HEADER = re.compile(r"(?:From .*\n)?(?:[A-Za-z][\w-]{1,60}:.*\n(?:[ \t].*\n)*)+\n")
+_MAIL_FIELD = re.compile(r"^(?:MIME-Version|Content-Transfer-Encoding): ", re.IGNORECASE | re.MULTILINE)
+_SOFT_BREAK = re.compile(r"^.{66,75}=\r?$", re.MULTILINE)
+"""A line of quoted-printable that goes on in the next one: 76 characters at most (RFC 2045, 6.7)."""
+_BARE_EQUALS = re.compile(r"=(?![0-9A-F]{2}|\r?\n|$)")
+"""What quoted-printable never has: it codes each `=` of the text."""
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{60,76}\r?\n)+[A-Za-z0-9+/]{0,76}={0,2}\s*$")
+"""Lines as mails and base64(1) break them."""
+
+
+def is_mail(head: str) -> bool:
+    """Whether this is a mail with its headers."""
+    header = _HEADER.match(head) if _MAIL_FIELD.search(head) else None
+    return header is not None and _MAIL_FIELD.search(header[0]) is not None
+
+
+def mail_lines(data: bytes) -> Iterator[EnvelopeRecord]:
+    """The lines of a mail's texts, attached ones too."""
+    import email  # which takes as long to load as a small log to be read
+
+    for part in email.message_from_bytes(data).walk():
+        text = part.get_payload(decode=True) if part.get_content_maintype() == "text" else None
+        if isinstance(text, bytes):
+            yield from _text_lines(text)
+
+
+def is_quoted_printable(head: str) -> bool:
+    """Whether a text is quoted-printable without a mail's headers: broken lines, and coded characters."""
+    soft = len(_SOFT_BREAK.findall(head)) if "=\n" in head or "=\r\n" in head else 0
+    longest = max(map(len, head.split("\n")), default=0)
+    return soft > 0 and longest <= 78 and not _BARE_EQUALS.search(head)
+
+
+def quoted_printable(data: bytes) -> Iterator[EnvelopeRecord]:
+    """The lines of such a text."""
+    yield from _text_lines(binascii.a2b_qp(data))
+
+
+def is_base64(head: str) -> bool:
+    """Whether a text is base64, as far as it can be seen."""
+    return _BASE64.match(head) is not None
+
+
+def base64_lines(data: bytes) -> Iterator[EnvelopeRecord] | None:
+    """The lines of a text in base64; None for what is something else."""
+    try:
+        text = binascii.a2b_base64(b"".join(data.split()))
+    except binascii.Error:
+        return None
+    return _text_lines(text) if is_text(text[:4096]) else None
+
+
+def _text_lines(text: bytes) -> Iterator[EnvelopeRecord]:
+    lines = text.decode("utf-8", "replace").replace("\r\n", "\n").rstrip("\n").split("\n")
+    yield from map(EnvelopeRecord, lines)
+
+
+_MARKS = ("\u2028", "<br>", "<br/>", "<br />", "</div>", "</tr>", "</li>", "\\n")
+"""What ends lines in a text that was copied out of a page, a database or a program's answer."""
+
+
+def line_mark(head: str) -> str:
+    """The mark that ends a log's lines; '' where line feeds do."""
+    rows = head.rstrip().count("\n")
+    if '{"' in head[:1000]:  # an envelope, which holds its text as it likes
+        return ""
+    if rows == 0 and unquote_text(head.strip()) is not None:
+        return "\\n"
+    for mark in _MARKS:
+        count = head.count(mark)
+        if count >= (SEVERAL if rows or mark == "\\n" else 1) and (
+            rows == 0 if mark == "\\n" else count > 4 * rows
+        ):
+            return mark
+    return ""
+
+
+def marked_lines(data: bytes) -> Iterator[EnvelopeRecord]:
+    """The lines of such a log."""
+    text = data.decode("utf-8", "replace")
+    mark = line_mark(text[:HEAD])
+    value = unquote_text(text.strip()) if mark == "\\n" else None
+    lines = text.replace(mark or "\n", "\n") if value is None else value
+    yield from (EnvelopeRecord(line.rstrip("\r")) for line in lines.rstrip("\n").split("\n"))
+
+
+def is_screen(head: str) -> bool:
+    """Whether this is a recorded terminal of asciinema, version 2 or 3."""
+    return bool(re.match(r'\{(?=[^\n]*"version": ?[23]\b)(?=[^\n]*"(?:width|term)")[^\n]*\}\s*\n\[', head))
+
+
+def screen_lines(data: bytes) -> Iterator[EnvelopeRecord]:
+    """The lines that a recorded terminal showed, put together from its output events."""
+    shown: list[str] = []
+    for row in data.split(b"\n")[1:]:
+        try:
+            event = loaded(row, parse_int=json_integer)
+        except ValueError:
+            continue
+        if isinstance(event, list) and event[1:2] == ["o"] and isinstance(event[-1], str):
+            shown.append(event[-1])
+    yield from (EnvelopeRecord(line.rstrip("\r")) for line in "".join(shown).split("\n"))
+
+
+HEAD = 65536
+"""Bytes of a file that are searched for what separates its columns, or ends its lines."""
+
+
+def csv_records(data: bytes) -> Iterator[EnvelopeRecord]:
+    """The records of a table."""
+    text = data.decode("utf-8", "replace").lstrip("\ufeff").replace("\0", "")
+    return table_records(_split_rows(text, find_separator(data[:HEAD].decode("utf-8", "replace")) or ","))
+
+
+def _split_rows(text: str, mark: str) -> Iterator[list[str]]:
+    """The rows of a table with this separator; a cell may hold several lines. None of what is no table."""
+    csv.field_size_limit(1 << 24)
+    try:
+        yield from csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+    except csv.Error:
+        return
+
+
+LONGEST_HEADING = 4096
+"""Characters of the first line of a table, at most."""
+
+
+def find_separator(head: str) -> str:
+    """The separator of a table that begins like this; '' for other texts."""
+    first, _, rest = head.partition("\n")
+    if len(first) > LONGEST_HEADING or "\r" in first.rstrip("\r"):  # bars that are drawn again and again
+        return ""
+    for mark in (",", "\t", ";"):
+        names = list(map(column_name, next(csv.reader([first], delimiter=mark), [])))
+        if len(names) > 1 and any(name in TEXT for name in names) and all(len(name) < 40 for name in names):
+            row = next(_split_rows(rest, mark), [])
+            return mark if abs(len(row) - len(names)) < 2 else ""
+    return ""
+
+
+def is_journal(head: str) -> bool:
+    """Whether this is what `journalctl -o export` prints."""
+    return head.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP="))
+
+
+def journal_records(data: bytes) -> Iterator[EnvelopeRecord]:
+    """The records of a journal export; multi-line texts have their length in front."""
+    fields: dict[str, Any] = {}
+    position = 0
+    while position < len(data):
+        end = data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        name, separator, value = data[position:end].decode("utf-8", "replace").partition("=")
+        position = end + 1
+        if not name and not separator:
+            yield from _entry_record(fields)
+            fields = {}
+        elif separator:
+            fields[name.lower()] = value
+        else:
+            size = int.from_bytes(data[position : position + 8], "little")
+            fields[name.lower()] = data[position + 8 : position + 8 + size].decode("utf-8", "replace")
+            position += 9 + size
+    yield from _entry_record(fields)
+
+
+def _entry_record(fields: Mapping[str, Any]) -> Iterator[EnvelopeRecord]:
+    text = fields.get("message")
+    if isinstance(text, str):
+        yield from object_records(text, fields, who_of(fields, Identity()))
+
 
 LARGEST = 64 << 20
 """Bytes of such a file that are opened as a whole; of a larger one, each line by itself."""
@@ -22,14 +205,14 @@ class EnvelopeForm:
 
 
 FORMS = (
-    EnvelopeForm("the export of a journal", journal.is_journal, journal.journal_records),
-    EnvelopeForm("a mail", mails.is_mail, mails.mail_lines),
-    EnvelopeForm("quoted-printable", mails.is_quoted_printable, mails.quoted_printable),
-    EnvelopeForm("base64", mails.is_base64, mails.base64_lines),
-    EnvelopeForm("a recorded terminal", screens.is_screen, screens.screen_lines),
+    EnvelopeForm("the export of a journal", is_journal, journal_records),
+    EnvelopeForm("a mail", is_mail, mail_lines),
+    EnvelopeForm("quoted-printable", is_quoted_printable, quoted_printable),
+    EnvelopeForm("base64", is_base64, base64_lines),
+    EnvelopeForm("a recorded terminal", is_screen, screen_lines),
     EnvelopeForm("a JSON document", objects.is_document, objects.document_records),
-    EnvelopeForm("a table", tables.find_separator, tables.csv_records),
-    EnvelopeForm("a text without line feeds", screens.line_mark, screens.marked_lines),
+    EnvelopeForm("a table", find_separator, csv_records),
+    EnvelopeForm("a text without line feeds", line_mark, marked_lines),
 )
 
 

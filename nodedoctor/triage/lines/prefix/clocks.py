@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodedoctor.triage.lines.prefix.info import DIGITS, LOWER, UPPER, PrefixInfo, Reader, ignore_prefix
-from nodedoctor.triage.lines.times import parse_time, year_seconds
+from nodedoctor.triage.lines.times import MONTHS, parse_time, year_seconds
 
 _DATE = re.compile(
     r"[\[(]?(?:\w{3} )?(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,:](\d{1,9}))?"
@@ -36,7 +36,6 @@ _SYSLOG = re.compile(
     r"(?!(?i:error|warn|warning|info|debug|note|notice|fatal|critical) )([A-Za-z0-9][\w.-]*) "
     r"(?:(?=[\w./-]+: )|(?:rank[_-]?(\d{1,6})|[\w./@-]+)\[\d+\]: ?)"
 )
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def _read_clock(match: re.Match[str], prefix: PrefixInfo) -> None:
@@ -58,11 +57,11 @@ def _read_short_date(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_worded(match: re.Match[str], prefix: PrefixInfo) -> None:
     name = match[1] or match[4]
-    if name in _MONTHS:
+    if name in MONTHS:
         day, hour, minute, second = (
             int(text) for text in (match[2] or match[3], match[5], match[6], match[7])
         )
-        prefix.time = year_seconds(_MONTHS.index(name) + 1, day, hour, minute, second, match[8])
+        prefix.time = year_seconds(MONTHS.index(name) + 1, day, hour, minute, second, match[8])
         prefix.logged = True
 
 
@@ -72,8 +71,8 @@ def _read_seconds(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 
 def _read_syslog(match: re.Match[str], prefix: PrefixInfo) -> None:
-    if match[1] in _MONTHS:
-        month = _MONTHS.index(match[1]) + 1
+    if match[1] in MONTHS:
+        month = MONTHS.index(match[1]) + 1
         prefix.time = year_seconds(
             month, int(match[2]), int(match[3]), int(match[4]), int(match[5]), match[6]
         )

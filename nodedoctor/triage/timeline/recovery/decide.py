@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from nodedoctor.debug import Log
-from nodedoctor.record import record
 from nodedoctor.triage.model import ErrorFate, Event, SideError
 from nodedoctor.triage.timeline.model import QUIET
 from nodedoctor.triage.timeline.recovery import job_context as job
@@ -24,76 +23,63 @@ _DIGITS = re.compile(r"\d+")
 _log = Log(__name__)
 
 
-@record
-class LogRule:
-    """A rule about the errors in one log: `drop_errors` leaves out those that decide nothing."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SideRule(Generic[T]):
+    """A rule about errors that decide nothing: their fate, the reason, and how they are found."""
 
     fate: ErrorFate
     reason: str
-    drop_errors: Callable[[list[Event[Any]]], list[Event[Any]]]
+    find: T
 
 
-@record
-class JobRule:
-    """A rule about one error beside the whole job: where it `applies`, it decides nothing."""
-
-    fate: ErrorFate
-    reason: str
-    applies: Callable[[Event[Any], JobContext], bool]
-
-
-@record
-class LineRule:
-    """A rule about errors that a line asserts in one of these ways (`patterns.assertion`)."""
-
-    fate: ErrorFate
-    reason: str
-    manners: tuple[str, ...]
-
-
-LOG_RULES = (
-    LogRule("handled", "the server answered the client that its request was at fault", drop_refused_requests),
-    LogRule("echoed", "the job had been cancelled before", survived.drop_exits_after_cancel),
-    LogRule("survived", "the process wrote 100 kB behind it", survived.drop_before_long_output),
-    LogRule(
+LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] = (
+    SideRule(
+        "handled", "the server answered the client that its request was at fault", drop_refused_requests
+    ),
+    SideRule("echoed", "the job had been cancelled before", survived.drop_exits_after_cancel),
+    SideRule("survived", "the process wrote 100 kB behind it", survived.drop_before_long_output),
+    SideRule(
         "survived", "20 ordinary lines of the program's logger follow", survived.drop_before_ordinary_lines
     ),
-    LogRule("survived", "the job came to its end behind it", survived.drop_before_the_end),
-    LogRule("survived", "the run reports its own success behind it", survived.drop_before_success),
-    LogRule("survived", "the job counted on behind it", survived.drop_before_more_steps),
-    LogRule("handled", "the program logs it again and again, and counts on", survived.drop_repeated_errors),
-    LogRule("echoed", "a user stopped the job, which had worked until then", shutdown.drop_shutdown_errors),
-    LogRule("echoed", "the agent that it reports to was done first", shutdown.drop_orphaned_agent_errors),
-    LogRule(
+    SideRule("survived", "the job came to its end behind it", survived.drop_before_the_end),
+    SideRule("survived", "the run reports its own success behind it", survived.drop_before_success),
+    SideRule("survived", "the job counted on behind it", survived.drop_before_more_steps),
+    SideRule("handled", "the program logs it again and again, and counts on", survived.drop_repeated_errors),
+    SideRule("echoed", "a user stopped the job, which had worked until then", shutdown.drop_shutdown_errors),
+    SideRule("echoed", "the agent that it reports to was done first", shutdown.drop_orphaned_agent_errors),
+    SideRule(
         "echoed",
         "only helpers of a process ended, which had done its work",
         shutdown.drop_helper_teardown_errors,
     ),
 )
-"""In this order: each sees what the ones before it left."""
+"""Each leaves out the errors in one log that decide nothing, of those that the rules before it left."""
 
-LINE_RULES = (
-    LineRule("handled", "the program tells it as a warning", ("warning",)),
-    LineRule("handled", "the program says how it went on", ("handled",)),
-    LineRule("quoted", "it is part of a sentence or of a setting", ("quoted", "described")),
+LINE_RULES: tuple[SideRule[tuple[str, ...]], ...] = (
+    SideRule("handled", "the program tells it as a warning", ("warning",)),
+    SideRule("handled", "the program says how it went on", ("handled",)),
+    SideRule("quoted", "it is part of a sentence or of a setting", ("quoted", "described")),
 )
-"""How the line itself asserts an error: the first reason, whatever else speaks against it."""
+"""By how the line itself asserts an error (`patterns.assertion`): the first reason, whatever else speaks."""
 
-JOB_RULES = (
-    JobRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
-    JobRule("survived", "the job was long past its start", job.is_startup_error),
-    JobRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
-    JobRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),
-    JobRule("echoed", "the first to end were killed by a signal", job.follows_kill),
+JOB_RULES: tuple[SideRule[Callable[[Event[Any], JobContext], bool]], ...] = (
+    SideRule("handled", "the program retells it, and the end of the job follows", job.is_retold),
+    SideRule("survived", "the job was long past its start", job.is_startup_error),
+    SideRule("survived", "the same rank came to a later collective and waited there", job.waited_later),
+    SideRule("survived", "every rank waited in a collective", job.belongs_to_a_waiting_rank),
+    SideRule("echoed", "the first to end were killed by a signal", job.follows_kill),
 )
-"""The first that applies gives the reason."""
+"""About one error beside the whole job: the first that is true of it gives the reason."""
 
 
 def decide_in_log(events: list[Event[Any]]) -> tuple[list[Event[Any]], list[SideError]]:
     """The events of one log's last run without the errors that decide nothing, and these."""
     aside: list[SideError] = []
     for rule in LOG_RULES:
-        remaining = rule.drop_errors(events)
+        remaining = rule.find(events)
         if len(remaining) < len(events):
             ids = set(map(id, remaining))
             aside += _set_aside((event for event in events if id(event) not in ids), rule)
@@ -106,7 +92,7 @@ def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[E
     remaining: list[Event[Any]] = []
     aside: list[SideError] = []
     for event in events:
-        rule = _line_rule(event) or next((rule for rule in JOB_RULES if rule.applies(event, context)), None)
+        rule = _line_rule(event) or next((rule for rule in JOB_RULES if rule.find(event, context)), None)
         if rule is None:
             remaining.append(event)
         else:
@@ -114,11 +100,11 @@ def decide_in_job(events: list[Event[Any]], context: JobContext) -> tuple[list[E
     return remaining, aside
 
 
-def _line_rule(event: Event[Any]) -> LineRule | None:
-    return next((rule for rule in LINE_RULES if event.manner in rule.manners), None)
+def _line_rule(event: Event[Any]) -> SideRule[Any] | None:
+    return next((rule for rule in LINE_RULES if event.manner in rule.find), None)
 
 
-def _set_aside(events: Iterable[Event[Any]], rule: LogRule | JobRule | LineRule) -> list[SideError]:
+def _set_aside(events: Iterable[Event[Any]], rule: SideRule[Any]) -> list[SideError]:
     """The errors among some events, each with its fate; other events are left out."""
     errors = [(event, _line_rule(event) or rule) for event in events if event.kind not in QUIET]
     side_errors = [SideError(event, why.fate, why.reason) for event, why in errors]

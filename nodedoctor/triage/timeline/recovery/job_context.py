@@ -13,13 +13,12 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
-from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline.model import QUIET, CollectiveWait
-from nodedoctor.triage.timeline.recovery.survived import FAR
+from nodedoctor.triage.timeline.model import QUIET, CollectiveWait, offsets_by_source
+from nodedoctor.triage.timeline.recovery.survived import FAR, is_own_error
 
 _IMPORTS = re.compile(r"(?:^|\.)(?:ModuleNotFoundError|ImportError)$")
 STARTUP_CAUSES = ("version_mismatch", "driver_problem")
@@ -55,9 +54,11 @@ def describe_job(
     return JobContext(
         wait_starts,
         _is_past_start(events, waits),
-        bool(waits) and _all_waited(waits, expected),
-        _first_were_killed(first),
-        _last_ends(events),
+        # where every rank waited, none had failed early
+        bool(waits) and expected is not None and {wait.who.rank for wait in waits} >= set(range(expected)),
+        # unlike processes with an exception
+        bool(first) and all(event.what.signal in (7, 9, 11) for event in first),
+        offsets_by_source(filter(_is_end, events), max),
     )
 
 
@@ -75,12 +76,12 @@ def waited_later(event: Event[Any], job: JobContext) -> bool:
         and rank in job.wait_starts
         and event.time < job.wait_starts[rank]
     )
-    return later and _is_personal(event.what)
+    return later and is_own_error(event.what)
 
 
 def belongs_to_a_waiting_rank(event: Event[Any], job: JobContext) -> bool:
     """True for an error without a rank where every rank waited, so that none failed."""
-    return job.all_waited and event.who.rank is None and _is_personal(event.what)
+    return job.all_waited and event.who.rank is None and is_own_error(event.what)
 
 
 def follows_kill(event: Event[Any], job: JobContext) -> bool:
@@ -99,19 +100,9 @@ def is_retold(event: Event[Any], job: JobContext) -> bool:
     return any(end > offset or log != source for log, end in job.last_end.items())
 
 
-def _last_ends(events: Sequence[Event[Any]]) -> dict[str, int]:
-    ends: dict[str, int] = {}
-    for event in events:
-        what = event.what
-        exit_code = isinstance(what, ProcessExit) and what.signal is None
-        if event.manner == "plain" and not exit_code and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE):
-            source = event.place.source
-            ends[source] = max(ends.get(source, 0), event.place.offset)
-    return ends
-
-
-def _is_personal(what: object) -> bool:
-    return isinstance(what, (GpuFull, ExceptionRaised)) or (isinstance(what, Symptom) and what.personal)
+def _is_end(event: Event[Any]) -> bool:
+    exit_code = isinstance(event.what, ProcessExit) and event.what.signal is None
+    return event.manner == "plain" and not exit_code and event.kind not in (*QUIET, Mark.UNREAD_TROUBLE)
 
 
 def _is_past_start(events: Sequence[Event[Any]], waits: Sequence[CollectiveWait]) -> bool:
@@ -131,13 +122,3 @@ def _prevents_start(what: object) -> bool:
         in_function = bool(what.frames) and what.frames[-1].function != "<module>"
         return not in_function and _IMPORTS.search(what.type) is not None
     return isinstance(what, Symptom) and (what.cause in STARTUP_CAUSES or what.name == RENDEZVOUS)
-
-
-def _all_waited(waits: Sequence[CollectiveWait], expected: int | None) -> bool:
-    """True when every rank of the job waited, so that none had failed early."""
-    return expected is not None and {wait.who.rank for wait in waits} >= set(range(expected))
-
-
-def _first_were_killed(first: list[Event[ProcessExit]]) -> bool:
-    """True when the first to end were killed, unlike processes with an exception."""
-    return bool(first) and all(event.what.signal in (7, 9, 11) for event in first)

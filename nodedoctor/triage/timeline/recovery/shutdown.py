@@ -10,31 +10,20 @@ from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.ends import is_end_of_training
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
-from nodedoctor.triage.patterns.frames import source_place
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
-from nodedoctor.triage.patterns.nccl import Communicator, NcclError
+from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep
-from nodedoctor.triage.patterns.ray import ActorDied, TaskFailed
+from nodedoctor.triage.patterns.ray import TaskFailed
 from nodedoctor.triage.patterns.secondary_errors import from_helper_process, is_secondary
+from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import UNHEARD, BarrierMissed, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import CutShort, ExceptionRaised
-from nodedoctor.triage.patterns.watchdog import (
-    CollectiveFailed,
-    CollectiveStatus,
-    ProcessAborting,
-    TimedOut,
-    WatchdogStuck,
-)
-from nodedoctor.triage.timeline.model import QUIET
+from nodedoctor.triage.timeline.model import QUIET, WAIT_ERRORS
 
-_WAIT_ERRORS = (
-    TimedOut, CollectiveStatus, ProcessAborting, CollectiveFailed, WatchdogStuck, NcclError, Mark.GIL_HELD,
-)  # fmt: skip
-"""Errors of ranks that wait for a rank that was stopped."""
 _STOP_ERRORS = (
-    *_WAIT_ERRORS, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
-    Mark.FORCE_KILLED, ActorDied,
+    *WAIT_ERRORS, PeerGone, GlooTimeout, StoreWait, BarrierMissed, ProcessExit, LauncherSignalled,
+    Mark.FORCE_KILLED, Mark.ACTOR_DIED,
     TaskFailed, Mark.UNREAD_TROUBLE, CutShort,
 )  # fmt: skip
 _RUN_STARTS = (
@@ -143,7 +132,7 @@ def _is_trouble(event: Event[Any]) -> bool:
 def _is_stop_trouble(event: Event[Any], moved: bool) -> bool:
     """True for trouble that processes have when they are stopped."""
     what = event.what
-    if kind_of(what) in _WAIT_ERRORS and not moved:
+    if kind_of(what) in WAIT_ERRORS and not moved:
         return False
     if isinstance(what, ExceptionRaised):
         return (

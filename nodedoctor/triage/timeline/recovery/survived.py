@@ -65,12 +65,12 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
     raised = {
         event.place
         for event in events[:end]
-        if (_is_own_error(event.what) or event.manner == "retold") and event.who.rank in done
+        if (is_own_error(event.what) or event.manner == "retold") and event.who.rank in done
     }
     return [event for event in events if event.place not in raised or event.kind in QUIET]
 
 
-def _is_own_error(what: object) -> bool:
+def is_own_error(what: object) -> bool:
     """True for an error of the process that prints it, which may go on after it."""
     return isinstance(what, (ExceptionRaised, GpuFull)) or (isinstance(what, Symptom) and what.personal)
 

@@ -9,18 +9,15 @@ from typing import Any
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, looks
 from nodedoctor.triage.describe import describe_identities, rank_ranges
-from nodedoctor.triage.flight.judge import RecordedCall
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity, Verdict
 from nodedoctor.triage.patterns.exits import ProcessExit
-from nodedoctor.triage.patterns.not_a_log import ProcessState
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.ras import RasMissing
-from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.stacks import ThreadStack
 from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWait
 from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
-from nodedoctor.triage.timeline import Timeline, follows_timeout
+from nodedoctor.triage.timeline.model import Timeline, follows_timeout
 from nodedoctor.triage.timeline.pace import step_seconds
 from nodedoctor.triage.verdict.advice import guesses, timeouts
 from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE
@@ -45,8 +42,8 @@ NO_SUCH_VARIABLE = (
 
 
 _HANGS = (
-    TimedOut, WatchdogStuck, Mark.GIL_HELD, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, ProcessState,
-    RasMissing, Mark.HANG_CONFIRMED,
+    TimedOut, WatchdogStuck, Mark.GIL_HELD, GlooTimeout, BarrierMissed, StoreWait, ThreadStack, RasMissing,
+    Mark.LIVE_PROCESS, Mark.HANG_CONFIRMED,
 )  # fmt: skip
 """Events of a job in which ranks waited: what shows where they wait is of no use for a crash."""
 
@@ -120,7 +117,7 @@ def not_the_cause(
     claims: list[tuple[str, str]] = []
     if sentence and explains is False:
         claims.append(("network bandwidth or the amount of data", sentence))
-    echoes = [event for event in timeline.of_kind(ActorDied) if follows_timeout(timeline, event)]
+    echoes = [event for event in timeline.marked(Mark.ACTOR_DIED) if follows_timeout(timeline, event)]
     if echoes:
         claims.append(
             (
@@ -184,7 +181,7 @@ def next_measurements(timeline: Timeline, verdict: Verdict) -> tuple[Fix, ...]:
         return tuple(fixes)
     if group_size is not None:
         fixes.append(_WITHOUT_P2P)
-    if not timeline.of_kind(RecordedCall):
+    if not timeline.marked(Mark.RECORDED_CALL):
         fixes.append(_recorder_step(torch_version(timeline)))
     if verdict.cause != "cpu_stuck_or_slow_rank":  # whose fixes have it
         fixes.append(Fix("If it hangs again, look before it is killed.", looks("nodedoctor triage --live")))

@@ -49,7 +49,7 @@ peer_host_oom  config
 peer_host_oom  config
   Request more memory, or run fewer ranks per node.
 peer_cuda_oom  config
-  Reduce the micro-batch or sequence length and accumulate more steps.
+  Make the micro-batch or the sequence smaller and accumulate more steps.
 peer_cuda_oom  config
   Recompute activations, shard more (FSDP, ZeRO-3), offload last.
 user_code_exception  config

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nodedoctor.triage.model import Cause, CollectiveCall
+from nodedoctor.triage.model import Cause
 from nodedoctor.triage.patterns.progress import SettingMentioned
 from nodedoctor.triage.patterns.watchdog import WatchdogStuck
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.wording import decimal
 
@@ -33,7 +33,8 @@ def unseen_explanations(timeline: Timeline) -> tuple[tuple[Cause, str], ...]:
             ("network_ib", "or no data moves between nodes, though no adapter or port reported a fault"),
         )
     settings = {event.what.name for event in timeline.of_kind(SettingMentioned)}
-    mismatch = MODALITIES if "multimodal" in settings else MICRO_BATCHES if _is_all_gather(first.work) else ""
+    gathers = "ALLGATHER_BASE" in first.work.op or "REDUCE_SCATTER_BASE" in first.work.op
+    mismatch = MODALITIES if "multimodal" in settings else MICRO_BATCHES if gathers else ""
     causes: list[tuple[Cause, str]] = []
     if mismatch:
         causes.append(("collective_mismatch", mismatch))
@@ -64,7 +65,3 @@ def other_group(timeline: Timeline) -> tuple[str, str] | None:
         f"group {group.name} timed out after {limit}, and it is not the default group: groups made by"
         " new_group(), like DeepSpeed's clone of the world, keep their backend's own default",
     )
-
-
-def _is_all_gather(work: CollectiveCall) -> bool:
-    return "ALLGATHER_BASE" in work.op or "REDUCE_SCATTER_BASE" in work.op

@@ -8,19 +8,19 @@ from typing import Any
 
 from nodedoctor.model import Fix
 from nodedoctor.steps import look, looks, repair
-from nodedoctor.triage.marks import Mark, kind_of
+from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import GpuFull
 from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
-from nodedoctor.triage.patterns.frames import source_place
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import NodeLost, XidReported
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
+from nodedoctor.triage.patterns.stacks import source_place
 from nodedoctor.triage.patterns.store import ClientsMissing, CollectiveMismatch
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
 from nodedoctor.triage.timeline.node_reports import NodeFault
-from nodedoctor.triage.verdict.advice.fix_table import BY_FAMILY, BY_NAME, Fixes
+from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE, BY_FAMILY, BY_NAME, Fixes
 from nodedoctor.triage.verdict.causes.families import family_of
 from nodedoctor.triage.verdict.causes.symptoms import COLOCATED, of_program
 
@@ -34,8 +34,6 @@ _BRIDGES = {
 }
 """Addresses that every node has for itself, where its bridges keep their defaults: docs.docker.com (bridge),
 wiki.libvirt.org (default network), podman-network-create(1), lxc-net(8)."""
-_WANTED = re.compile(r"Tried to allocate ([\d.]{1,12}) ([KMGT])iB")
-_FRAGMENTS = re.compile(r"([\d.]{1,12}) ([KMGT])iB is reserved by PyTorch but unallocated")
 _HCA = re.compile(r"\b((?:mlx5|bnxt_re|irdma|hfi1|rocep[^\W_]{0,40}|ibp[^\W_]{0,40})_\w{1,60})\b")
 
 
@@ -45,34 +43,16 @@ def fixes_for_event(event: Event[Any], frameworks: Collection[str] = ()) -> Fixe
     `frameworks` are those that the logs name. A node's fault brings the fix of its check.
     """
     what = event.what
-    if isinstance(what, NodeFault):
-        return what.fixes
     if isinstance(what, GpuFull):
         if event.who.role == "rollout" and not what.crowded:
             return BY_NAME["engine-full"]
-        return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(event.text, frameworks)
-    if isinstance(what, ExceptionRaised):
-        return _fix_by_message(f"{what.type}: {what.message}") or _fix_at_source_line(
-            source_place(what.frames)
-        )
-    if kind_of(what) in (UnclassifiedError, Mark.UNREAD_TROUBLE):
+        return _fix_crowded_gpu(what) if what.crowded else _fix_full_gpu(what, frameworks)
+    if isinstance(what, UnclassifiedError) or what is Mark.UNREAD_TROUBLE:
         return _fix_by_message(event.text)
-    if isinstance(what, NodeLost):
-        return BY_NAME["node-unstarted" if what.unstarted else "node-lost"]
-    if isinstance(what, Symptom):
-        make_fixes = _BY_LINE.get(what.name)
-        return make_fixes(event.text) if make_fixes is not None else BY_NAME.get(what.name, ())
-    if isinstance(what, DuplicateGpu):
-        return BY_NAME["duplicate-gpu"]
-    if isinstance(what, XidReported):
-        return _fix_xid(what)
-    if isinstance(what, LauncherSignalled):
-        return BY_NAME["signalled-1" if what.signal == 1 else "signalled"]
-    if isinstance(what, CollectiveMismatch):
-        return BY_NAME["mismatch"]
-    if isinstance(what, ClientsMissing):
-        return _fix_unjoined(what)
-    return BY_NAME.get(f"exit-{what.signal}", ()) if isinstance(what, ProcessExit) else ()
+    if isinstance(what, Symptom) and what.name in _BY_LINE:
+        return _BY_LINE[what.name](event.text)
+    make_fixes = _BY_KIND.get(type(what))
+    return make_fixes(what) if make_fixes is not None else ()
 
 
 def _fix_by_message(text: str) -> Fixes:
@@ -82,12 +62,11 @@ def _fix_by_message(text: str) -> Fixes:
     return fixes or next((fixes for words, fixes in _BY_MESSAGE if words.search(text)), ())
 
 
-def _fix_at_source_line(where: str) -> Fixes:
-    """Where to begin with an exception of which nothing else is known."""
-    if not where:
-        return ()
-    text = f"Begin at {where}: the last call in that traceback that is not Python's own."
-    return (Fix(text, (), "config"),)
+def _fix_exception(what: ExceptionRaised) -> Fixes:
+    """By its words; where nothing else is known of it, the place to begin."""
+    where = source_place(what.frames)
+    begin = f"Begin at {where}: the last call in that traceback that is not Python's own."
+    return _fix_by_message(f"{what.type}: {what.message}") or (_make_fix(begin) if where else ())
 
 
 def _fix_xid(what: XidReported) -> Fixes:
@@ -124,18 +103,14 @@ def _fix_crowded_gpu(what: GpuFull) -> Fixes:
     )
 
 
-def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
+def _fix_full_gpu(what: GpuFull, frameworks: Collection[str]) -> Fixes:
     """Less memory per step; another allocator only where fragments hold what was asked for.
 
     vLLM's sleep mode asserts that PYTORCH_CUDA_ALLOC_CONF has no expandable segments (vllm
     device_allocator/cumem.py), so that nothing is advised where vLLM may share the process.
     """
-    less = (
-        Fix("Make the micro-batch or the sequence smaller and accumulate more steps.", (), "config"),
-        Fix("Recompute activations, shard more (FSDP, ZeRO-3), offload last.", (), "config"),
-    )
-    sizes = [_buffer_bytes(match) for pattern in (_WANTED, _FRAGMENTS) if (match := pattern.search(text))]
-    if len(sizes) < 2 or sizes[1] < sizes[0] or not COLOCATED.isdisjoint(frameworks):
+    less = BY_CAUSE["peer_cuda_oom"]
+    if not what.fragmented or not COLOCATED.isdisjoint(frameworks):
         return less
     grow = Fix(
         "More than was asked for is reserved and free in fragments: let the allocator grow its segments (from"
@@ -144,10 +119,6 @@ def _fix_full_gpu(text: str, frameworks: Collection[str]) -> Fixes:
         "config",
     )
     return (grow, *less)
-
-
-def _buffer_bytes(match: re.Match[str]) -> float:
-    return float(match[1]) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[match[2]]
 
 
 def _fix_port_in_use(text: str) -> Fixes:
@@ -235,7 +206,7 @@ def _fix_own_side(text: str) -> Fixes:
 
 def _fix_adapter(text: str) -> Fixes:
     match = _HCA.search(text)
-    first = Fix("Check the ports and links on both ends.", (look("nodedoctor ib"), look("ibstat")))
+    first = BY_CAUSE["network_ib"][0]
     if match is None:
         return (first,)
     without = repair("export NCCL_IB_HCA={}", f"^{match[1]}")
@@ -279,3 +250,17 @@ _BY_LINE: dict[str, Callable[[str], Fixes]] = {
     "ib-own-side": _fix_own_side,
 }
 """By the name of a symptom whose line has a port, an address or a device for its fixes."""
+
+_BY_KIND: dict[type, Callable[[Any], Fixes]] = {
+    NodeFault: lambda what: what.fixes,
+    ExceptionRaised: _fix_exception,
+    NodeLost: lambda what: BY_NAME["node-unstarted" if what.unstarted else "node-lost"],
+    Symptom: lambda what: BY_NAME.get(what.name, ()),
+    DuplicateGpu: lambda _: BY_NAME["duplicate-gpu"],
+    XidReported: _fix_xid,
+    LauncherSignalled: lambda what: BY_NAME["signalled-1" if what.signal == 1 else "signalled"],
+    CollectiveMismatch: lambda _: BY_NAME["mismatch"],
+    ClientsMissing: _fix_unjoined,
+    ProcessExit: lambda what: BY_NAME.get(f"exit-{what.signal}", ()),
+}
+"""By the kind of an event."""

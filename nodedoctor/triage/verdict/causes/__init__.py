@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nodedoctor.triage.model import Candidate
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import (
     collectives,
     corruption,
     deaths,
     exceptions,
     groups,
-    kernel_stalls,
+    infrastructure,
     missing,
-    network,
-    nodes,
     ras,
     stacks,
     steps,
@@ -37,9 +35,7 @@ RULES: tuple[Rule, ...] = (
     *groups.RULES,
     *missing.RULES,
     *steps.RULES,
-    *network.RULES,
-    *kernel_stalls.RULES,
-    *nodes.RULES,
+    *infrastructure.RULES,
     *ras.RULES,
     *stacks.RULES,
     *unclassified.RULES,

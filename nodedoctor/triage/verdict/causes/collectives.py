@@ -12,9 +12,9 @@ from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.flight.align import find_minority
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Event, Identity
-from nodedoctor.triage.patterns.frames import StackFrame
 from nodedoctor.triage.patterns.frameworks import DIFFER, CollectiveShape
 from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.stacks import StackFrame
 from nodedoctor.triage.patterns.store import (
     CALLED_DIFFERENT,
     CollectiveFingerprint,
@@ -25,7 +25,7 @@ from nodedoctor.triage.patterns.store import (
 )
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import DesyncMissing
-from nodedoctor.triage.timeline import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import ended_bars
 from nodedoctor.triage.verdict.causes.groups import mixes_groups
 from nodedoctor.wording import count_with_noun
@@ -144,7 +144,8 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
         mismatch = any("mismatched" in event.text for event in reports) and len(timeline.waits) > 1
         yield Candidate(
             "collective_mismatch"
-            if mismatch and _call_signatures(timeline) > 1
+            if mismatch
+            and any(len({w.work.signature for w in waits}) > 1 for waits in _waits_by_group(timeline))
             else "cpu_stuck_or_slow_rank",
             "named",
             "high",
@@ -280,12 +281,6 @@ def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
         if (name and not mixes_groups(waits)) or (same and len(inner) == len(set(inner))):
             groups.append(waits)
     return groups
-
-
-def _call_signatures(timeline: Timeline) -> int:
-    return max(
-        (len({wait.work.signature for wait in waits}) for waits in _waits_by_group(timeline)), default=0
-    )
 
 
 def _shown_signature(wait: CollectiveWait) -> str:

@@ -18,7 +18,7 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Confidence, Event, Identity
 from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import QUIET, Timeline
+from nodedoctor.triage.timeline.model import QUIET, Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits
 from nodedoctor.wording import count_with_noun, singular_or_plural
 
@@ -138,10 +138,11 @@ def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
     elif len(matching) == 1 < len(outliers):
         culprits = matching
     parties = [] if culprits else distinct_ranks([*group, *outliers])
+    among = f" ({describe_identities(parties)})" if parties else ""
     headline = (
         f"the parameters of {describe_identities(culprits)} are not those of the other replicas: {_SUSPECTED}"
         if culprits
-        else f"the replicas of the model{_among(parties)} do not have the same parameters: {_SUSPECTED}"
+        else f"the replicas of the model{among} do not have the same parameters: {_SUSPECTED}"
     )
     yield Candidate(
         "gpu_hardware_xid",
@@ -154,10 +155,6 @@ def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
         tuple(parties),
         _FIXES,
     )
-
-
-def _among(people: list[Identity]) -> str:
-    return f" ({describe_identities(people)})" if people else ""
 
 
 def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:

@@ -12,7 +12,7 @@ from nodedoctor.triage.patterns.exits import SIGTERM, PeersTerminated, ProcessEx
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.secondary_errors import OF_LAUNCHERS, is_forwarded, is_secondary
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.first_exits import never_joined, people_of
 
 

@@ -12,13 +12,13 @@ from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
 from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
 from nodedoctor.triage.patterns.nccl import NcclError
-from nodedoctor.triage.patterns.ray import ActorDied
 from nodedoctor.triage.patterns.store import PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
-from nodedoctor.triage.timeline import Timeline, follows_timeout
-from nodedoctor.triage.verdict.causes import crashes
+from nodedoctor.triage.timeline.model import Timeline, follows_timeout, offsets_by_source
+from nodedoctor.triage.verdict.causes import first_exits
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
 from nodedoctor.triage.verdict.causes.first_exits import before_stop, first_end, people_of
 
@@ -26,26 +26,13 @@ _ACTOR_BLOCK = 200
 """Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
 front of which launchers may put a prefix."""
 
-_SIGNALS = {
-    1: "SIGHUP",
-    2: "SIGINT",
-    3: "SIGQUIT",
-    4: "SIGILL",
-    6: "SIGABRT",
-    7: "SIGBUS",
-    8: "SIGFPE",
-    9: "SIGKILL",
-    11: "SIGSEGV",
-    15: "SIGTERM",
-}
+_SIGNALS = {number: name for name, number in SIGNALS.items() if name.startswith("SIG")}
 
 
 def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     """The first process that a signal ended, other than a launcher's or a watchdog's."""
     forced = {event.who.pid for event in timeline.marked(Mark.FORCE_KILLED)}
-    aborts = {
-        e.place.source: e.place.offset for e in reversed(timeline.of_kind(ProcessExit)) if e.what.ends_all
-    }
+    aborts = offsets_by_source(e for e in timeline.of_kind(ProcessExit) if e.what.ends_all)
     began = min((event.what.at for event in timeline.of_kind(ProcessExit) if event.what.at), default="")
     deaths = [
         e
@@ -63,13 +50,15 @@ def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     has_names = any(
         event.who != Identity() or event.what.tasks for event in chosen
     )  # else all came behind the stop
-    if signal in crashes.SIGNALS and has_names and not any(event.what.first for event in deaths):
+    if signal in first_exits.SIGNALS and has_names and not any(event.what.first for event in deaths):
         ids = {id(event) for event in chosen}
         chosen = [*chosen, *(event for event in deaths if id(event) not in ids)]  # no launcher sends one
     chosen = [event for event in chosen if event.what.signal == signal]
     people = tuple(distinct_ranks(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(timeline) or blameable_identities(*(e.who for e in chosen if e.who.pid))
-    ordered = len(people) == 1 or any(event.what.first for event in chosen) or crashes.all_reported(chosen)
+    ordered = (
+        len(people) == 1 or any(event.what.first for event in chosen) or first_exits.all_reported(chosen)
+    )
     helper = chosen[0].what.helper if all(event.what.helper for event in chosen) else ""
     # victims abort too, often before the guilty rank
     culprits = people if ordered and (signal != 6 or helper) else ()
@@ -97,7 +86,7 @@ def ray_deaths(timeline: Timeline) -> Iterator[Candidate]:
     after the first timeout, follows from the timeout and is no cause. Where these logs do not go back to the
     timeout, the dead worker may be such a one: so the confidence is low.
     """
-    died = [event for event in timeline.of_kind(ActorDied) if not follows_timeout(timeline, event)]
+    died = [event for event in timeline.marked(Mark.ACTOR_DIED) if not follows_timeout(timeline, event)]
     if not died:
         return
     reports: list[Event[Any]] = [*died, *timeline.marked(Mark.ACTOR_PID)]
@@ -273,7 +262,7 @@ def node_silent(timeline: Timeline) -> Iterator[Candidate]:
 
     For fewer ranks than a third of the world `missing.silent_ranks` decides, however they are spread.
     """
-    waited = {wait.who.rank for wait in timeline.waits}
+    waited = timeline.waiting_ranks
     silent = sorted(timeline.ranks_seen - waited)
     world = set(range(max(timeline.expected or 0, len(timeline.ranks_seen))))
     same_call = len({wait.work.signature for wait in timeline.waits}) == 1 and not timeline.folded
@@ -315,7 +304,7 @@ def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[in
         return False
     if signal == 9 and any(stop.what.by_kill for stop in timeline.of_kind(PeersTerminated)):
         return False
-    if crashes.is_during_abort(timeline, event):
+    if first_exits.is_during_abort(timeline, event):
         return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(timeline))
 
@@ -356,7 +345,7 @@ def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[E
     ]
     early = before_stop(deaths, stops)
     early_ids = {id(event) for event in early}
-    early += [event for event in crashes.self_reported(deaths, early) if id(event) not in early_ids]
+    early += [event for event in first_exits.self_reported(deaths, early) if id(event) not in early_ids]
     if early:
         return early
     exits = [

@@ -10,11 +10,11 @@ from typing import Any
 from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.model import Candidate, Cause, Event
 from nodedoctor.triage.patterns.cuda import GpuFull
-from nodedoctor.triage.patterns.frames import is_library, source_place
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.secondary_errors import is_secondary, quoted_message
+from nodedoctor.triage.patterns.stacks import is_library, source_place
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import QUIET, Timeline
+from nodedoctor.triage.timeline.model import QUIET, Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.families import family_of
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
+from nodedoctor.grouping import group_by
 from nodedoctor.model import Fix
 from nodedoctor.steps import looks
 from nodedoctor.triage.describe import distinct_ranks, rank_ranges
 from nodedoctor.triage.flight.transfer_time import implied_ranks
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.watchdog import DesyncJoined, DesyncMissing
-from nodedoctor.triage.timeline import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import CollectiveWait, Timeline
 from nodedoctor.triage.timeline.pace import frozen_seconds
 
 MISCONFIGURED_MS = 1000
@@ -174,11 +174,9 @@ def _by_group(timeline: Timeline) -> dict[str, list[CollectiveWait]]:
     The name is its process's own up to torch 2.4: where two ranks have the same number in a group of that
     name, it is of several groups.
     """
-    groups: dict[str, list[CollectiveWait]] = defaultdict(list)
-    for wait in timeline.waits:
-        if not wait.work.group.name or wait.who.rank is None:
-            return {}
-        groups[wait.work.group.name].append(wait)
+    if any(not wait.work.group.name or wait.who.rank is None for wait in timeline.waits):
+        return {}
+    groups = group_by(timeline.waits, lambda wait: wait.work.group.name)
     return {} if any(map(mixes_groups, groups.values())) else groups
 
 

@@ -9,7 +9,7 @@ from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.progress import LongWork, TrainingStep, is_brief
 from nodedoctor.triage.patterns.store import GlooTimeout
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import CollectiveWait, Timeline
+from nodedoctor.triage.timeline.model import Timeline
 
 _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model|state|pretrained|weights)")
 """Functions and process groups that save, as torchtune, NeMo, Megatron and Lightning call them."""
@@ -17,13 +17,15 @@ _SAVES = re.compile(r"(?i)(?<![a-z])(?:ckpt|checkpoint|async_save)|save_(?:model
 
 def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[LongWork] | None:
     """The last long work before the first timeout, without a training step after it."""
-    waited = {wait.who.rank for wait in timeline.waits}
     for event in reversed(timeline.of_kind(LongWork)):
         rank = event.who.rank
         if (
             timeline.late(event)
             or is_brief(event.text)
-            or (rank is not None and (rank in waited or (ranks is not None and rank not in ranks)))
+            or (
+                rank is not None
+                and (rank in timeline.waiting_ranks or (ranks is not None and rank not in ranks))
+            )
         ):
             continue
         steps = [e for e in timeline.of_kind(TrainingStep) if e.place.source == event.place.source]
@@ -35,17 +37,14 @@ def last_long_work(timeline: Timeline, ranks: set[int | None] | None) -> Event[L
 def save_waits(timeline: Timeline) -> list[Event[Any]]:
     """All waits, where each is in a save by its group or stack; else none."""
     if timeline.waits:
-        grouped = [wait.event for wait in timeline.waits if _SAVES.search(_group_label(wait))]
+        grouped = [
+            w.event for w in timeline.waits if _SAVES.search(f"{w.work.group.name} {w.work.group.desc}")
+        ]
         return grouped if len(grouped) == len(timeline.waits) else []
-    gloo = {(event.place.source, event.place.offset) for event in timeline.of_kind(GlooTimeout)}
+    gloo = {event.place for event in timeline.of_kind(GlooTimeout)}
     stacks = [
         event
         for event in timeline.of_kind(ExceptionRaised)
-        if (event.place.source, event.place.offset) in gloo
-        and any(_SAVES.search(frame.function) for frame in event.what.frames)
+        if event.place in gloo and any(_SAVES.search(frame.function) for frame in event.what.frames)
     ]
     return stacks if len(stacks) == len(gloo) else []
-
-
-def _group_label(wait: CollectiveWait) -> str:
-    return f"{wait.work.group.name} {wait.work.group.desc}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nodedoctor.grouping import group_by
 from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Ground, Identity
@@ -15,7 +16,7 @@ from nodedoctor.triage.patterns.progress import LongWork
 from nodedoctor.triage.patterns.store import BarrierMissed, ClientsMissing, GlooTimeout, PeerGone, StoreWait
 from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, CollectiveStatus
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes import groups
 from nodedoctor.triage.verdict.causes.first_exits import never_joined
 from nodedoctor.triage.verdict.causes.long_work import last_long_work, save_waits
@@ -53,8 +54,9 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
 def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
     """A rank's own status says that it had not enqueued what the others waited in."""
     group_names = {e.what.group.name for e in timeline.of_kind(CollectiveStatus)}
-    for group, seqs in _stuck_numbers(timeline).items():
-        seq = Counter(seqs).most_common(1)[0][0]
+    numbered = [wait for wait in timeline.waits if wait.work.seq is not None]
+    for group, waits in group_by(numbered, lambda wait: wait.work.group.name).items():
+        seq = Counter(wait.work.seq or 0 for wait in waits).most_common(1)[0][0]
         names = group_names if not group and len(group_names) == 1 else {group}  # many lines do not name it
         slow = [
             e
@@ -62,8 +64,7 @@ def lagging_by_status(timeline: Timeline) -> Iterator[Candidate]:
             if e.what.group.name in names and e.what.enqueued is not None and 0 <= e.what.enqueued < seq
         ]
         culprits = tuple(distinct_ranks(e.who for e in slow))
-        waited = {wait.who.rank for wait in timeline.waits}
-        if not culprits or any(who.rank in waited for who in culprits):
+        if not culprits or any(who.rank in timeline.waiting_ranks for who in culprits):
             continue
         did = f"had not enqueued collective {seq}"
         inside = _gloo_waits_of(timeline, culprits)
@@ -155,11 +156,10 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
     """A process that ignored SIGTERM for half a minute was stopped or stuck."""
     forced = timeline.marked(Mark.FORCE_KILLED)
     pids = {event.who.pid for event in forced}
-    waited = {wait.who.rank for wait in timeline.waits}
     killed_ranks = distinct_ranks(
         [e.who for e in forced] + [e.who for e in timeline.of_kind(ProcessExit) if e.who.pid in pids]
     )
-    culprits = [who for who in killed_ranks if who.rank not in waited]
+    culprits = [who for who in killed_ranks if who.rank not in timeline.waiting_ranks]
     if culprits and len(culprits) <= max(1, len(timeline.ranks_seen) // 3):
         yield absent_rank(
             timeline, tuple(culprits), tuple(forced[:3]), "did not react to SIGTERM", "absence", "medium"
@@ -169,8 +169,7 @@ def frozen_process(timeline: Timeline) -> Iterator[Candidate]:
 def gil_held(timeline: Timeline) -> Iterator[Candidate]:
     """One rank's Python lock was held inside a call."""
     holders = tuple(distinct_ranks(event.who for event in timeline.marked(Mark.GIL_HELD)))
-    waited = {wait.who.rank for wait in timeline.waits}
-    culprits = tuple(who for who in holders if who.rank not in waited)
+    culprits = tuple(who for who in holders if who.rank not in timeline.waiting_ranks)
     if culprits and len(culprits) < max(2, len(timeline.ranks_seen)):
         yield absent_rank(
             timeline,
@@ -198,9 +197,8 @@ def legitimate_work(timeline: Timeline) -> Iterator[Candidate]:
     work = last_long_work(timeline, None)
     waited = list(timeline.waits) or timeline.of_kind(GlooTimeout)
     if work is not None and waited and not ranks_without_timeout(timeline):
-        who = tuple(distinct_ranks([work.who]))
-        waiting = {wait.who.rank for wait in timeline.waits}
-        culprits = tuple(person for person in who if person.rank not in waiting)
+        people = distinct_ranks([work.who])
+        culprits = tuple(who for who in people if who.rank not in timeline.waiting_ranks)
         yield Candidate(
             "timeout_too_short_legit_work",
             "absence",
@@ -286,29 +284,15 @@ def _waited(timeline: Timeline, victims: Sequence[Identity]) -> str:
     return f"{who} waited " + (f"{decimal(limit / 1000)} s" if limit else "until the timeout")
 
 
-def _stuck_numbers(timeline: Timeline) -> dict[str, list[int]]:
-    """Per named group, the sequence numbers its ranks timed out at."""
-    stuck: dict[str, list[int]] = {}
-    for wait in timeline.waits:
-        if wait.work.seq is not None:
-            stuck.setdefault(wait.work.group.name, []).append(wait.work.seq)
-    return stuck
-
-
 def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     """Ranks without a timeout, if most printed one and no line was folded away."""
-    waited: dict[int, Identity] = {}
-    for wait in timeline.waits:
-        if wait.who.rank is not None:
-            waited[wait.who.rank] = wait.who
-    for event in _gloo_waits(timeline):
-        if event.who.rank is not None:
-            waited[event.who.rank] = event.who
-    if any(wait.who.rank is None for wait in timeline.waits):
+    if None in timeline.waiting_ranks:
         return ()  # a rank without a timeout may be the one without a number
+    ranks_waiting = {*timeline.waiting_ranks, *(event.who.rank for event in _gloo_waits(timeline))}
+    waited = {rank for rank in ranks_waiting if rank is not None}
     people = {who.rank: who for who in distinct_ranks(event.who for event in timeline.events)}
     gave_up = {event.who.rank for event in timeline.timeout_events}
-    ends = groups.ranks_waited_for(timeline) - set(waited) - gave_up
+    ends = groups.ranks_waited_for(timeline) - waited - gave_up
     if ends and not timeline.folded and len(ends) <= max(1, len(waited) // 2):
         return tuple(people.get(rank, Identity(rank=rank)) for rank in sorted(ends))
     if timeline.folded or len(waited) < 2 or len({wait.work.signature for wait in timeline.waits}) > 1:
@@ -316,8 +300,8 @@ def ranks_without_timeout(timeline: Timeline) -> tuple[Identity, ...]:
     size = timeline.expected or groups.size_of(timeline) or 0
     ranks = set(timeline.ranks_seen) | set(range(max(size, max(waited) + 1)))
     if any(w.event.who.group_rank not in (None, w.who.rank) for w in timeline.waits):
-        ranks &= {rank for rank in ranks if rank in waited}
-    missing = sorted(ranks - set(waited))
+        ranks &= waited
+    missing = sorted(ranks - waited)
     if not missing or len(missing) >= len(waited) or len(missing) > max(1, len(ranks) // 3):
         return ()
     return tuple(people.get(rank, Identity(rank=rank)) for rank in missing if rank not in gave_up)
@@ -327,10 +311,8 @@ def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
     """Ranks that gave up in gloo, by themselves or because a neighbour did."""
     if not timeline.of_kind(GlooTimeout):
         return []
-    places = {
-        (e.place.source, e.place.offset) for e in timeline.events if not isinstance(e.what, ExceptionRaised)
-    }
-    raised = [e for e in timeline.of_kind(ExceptionRaised) if (e.place.source, e.place.offset) in places]
+    places = {e.place for e in timeline.events if not isinstance(e.what, ExceptionRaised)}
+    raised = [e for e in timeline.of_kind(ExceptionRaised) if e.place in places]
     return [*timeline.of_kind(GlooTimeout), *raised]
 
 

@@ -12,7 +12,7 @@ from nodedoctor.triage.describe import describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Event, Identity
 from nodedoctor.triage.patterns.ras import HangFolder, RasCommunicator, RasCount, RasMissing, RasSection
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 
 
 def silent_to_ras(timeline: Timeline) -> Iterator[Candidate]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nodedoctor.triage.describe import blameable_identities, describe_identities
 from nodedoctor.triage.model import Candidate
 from nodedoctor.triage.patterns.stacks import ThreadStack, describe_frame
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.wording import count_with_noun, singular_or_plural
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from nodedoctor.triage.model import Candidate, Confidence
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import Timeline
-from nodedoctor.triage.timeline.counts import RankCount, count_steps
+from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.timeline.pace import RankCount, count_steps
 from nodedoctor.triage.verdict.causes.missing import absent_rank, ranks_without_timeout
 
 FEWEST_RANKS = 3

@@ -23,7 +23,7 @@ from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, MemoryUser, XidReported
 from nodedoctor.triage.patterns.nccl import DuplicateGpu
 from nodedoctor.triage.patterns.progress import SettingMentioned
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.culprits import find_culprits, independent_failures
 from nodedoctor.triage.verdict.causes.first_exits import people_of
 from nodedoctor.wording import decimal, sentences
@@ -312,7 +312,7 @@ def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
 
 def left_early(timeline: Timeline) -> Iterator[Candidate]:
     """A rank that took its communicators down before the others gave up waiting."""
-    waiting = {wait.who.rank for wait in timeline.waits}
+    waiting = timeline.waiting_ranks
     teardowns = [
         e
         for e in timeline.marked(Mark.COMMUNICATOR_DESTROYED)

@@ -12,7 +12,7 @@ from nodedoctor.triage.model import Candidate, Confidence, Event
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.patterns.unclassified import UnclassifiedError
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline, offsets_by_source
 from nodedoctor.triage.verdict.causes.culprits import shows_who_failed, sole_failure
 from nodedoctor.triage.verdict.causes.exceptions import QUOTE_LENGTH
 from nodedoctor.triage.verdict.causes.families import family_of
@@ -24,9 +24,7 @@ def last_words(timeline: Timeline) -> Iterator[Candidate]:
     A line that a program calls an error counts more than one that only mentions an error. The latter does not
     count long before the end.
     """
-    output_offsets = {
-        event.place.source: event.place.offset for event in timeline.marked(Mark.OUTPUT_CONTINUED)
-    }
+    output_offsets = offsets_by_source(timeline.marked(Mark.OUTPUT_CONTINUED), max)
     for event in sorted(unclassified_errors(timeline), key=_error_weight):
         if isinstance(event.what, UnclassifiedError) and event.place.offset < output_offsets.get(
             event.place.source, 0
@@ -64,8 +62,8 @@ def unclassified_errors(timeline: Timeline) -> Sequence[Event[Any]]:
 
 def _behind_the_end(timeline: Timeline) -> list[Event[Any]]:
     """Errors of a script after its program finished, before the script's exit code."""
-    done = {event.place.source: event.place.offset for event in timeline.marked(Mark.JOB_FINISHED)}
-    ends = {event.place.source: event.place.offset for event in timeline.of_kind(ProcessExit)}
+    done = offsets_by_source(timeline.marked(Mark.JOB_FINISHED), max)
+    ends = offsets_by_source(timeline.of_kind(ProcessExit), max)
     return [
         event
         for event in timeline.of_kind(UnclassifiedError)

@@ -10,16 +10,15 @@ one. The points are our own; tests pair every cause with all that it makes happe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.describe import describe_identities
-from nodedoctor.triage.model import Candidate, Event, Ground, Identity
+from nodedoctor.triage.model import Candidate, Ground, Identity
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
-from nodedoctor.triage.timeline import Timeline
+from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.verdict.causes.corruption import nan_beside_peers
 
 GROUNDS: dict[Ground, tuple[int, str]] = {
@@ -89,9 +88,12 @@ def weigh_candidates(timeline: Timeline, candidates: Sequence[Candidate]) -> lis
         WeighedCandidate(candidate, tuple(_weight_factors(timeline, candidate, candidates)))
         for candidate in candidates
     ]
-    return sorted(
-        weighed, key=lambda entry: (not entry.decides, -entry.points, _first_time(timeline, entry.candidate))
-    )
+
+    def order_of(entry: WeighedCandidate) -> tuple[bool, int, tuple[float, str, int]]:
+        first = min(map(timeline.moment, entry.candidate.evidence), default=(float("inf"), "", 0))
+        return not entry.decides, -entry.points, first
+
+    return sorted(weighed, key=order_of)
 
 
 def based_on(best: WeighedCandidate) -> str:
@@ -152,7 +154,8 @@ def _weight_factors(
 def _order_in_time(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """A consequence comes after what it follows from."""
     first = timeline.first_wait
-    own = [event for event in candidate.evidence if not _is_wait(timeline, event)]
+    waits = {id(wait.event) for wait in timeline.waits}
+    own = [event for event in candidate.evidence if id(event) not in waits]
     if first is None or not own or not _of_the_process(candidate):
         return None
     if all(timeline.late(event) for event in own):
@@ -193,7 +196,7 @@ def _long_before_exits(timeline: Timeline, candidate: Candidate) -> bool:
 def _waited_itself(timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]) -> WeightFactor | None:
     """A rank that waited in the collective itself is not awaited by the others."""
     ranks = _culprit_ranks(candidate)
-    waited = {wait.who.rank for wait in timeline.waits}
+    waited = timeline.waiting_ranks
     if not ranks or not waited or candidate.ground in ("different", "compared", "named"):
         return None
     if ranks <= waited and candidate.ground in ("own error", "absence", "echo", "death"):
@@ -234,7 +237,8 @@ def _unused_transport(
     timeline: Timeline, candidate: Candidate, _: Sequence[Candidate]
 ) -> WeightFactor | None:
     """Only links that the job uses can break it."""
-    if candidate.cause == "network_ib" and _on_one_node(timeline) and not _of_nccl(candidate):
+    by_nccl = any("NCCL" in event.text for event in candidate.evidence)
+    if candidate.cause == "network_ib" and _on_one_node(timeline) and not by_nccl:
         return WeightFactor(-30, "the job ran on one node, and its GPUs do not talk over InfiniBand")
     if candidate.cause == "peer_cuda_oom" and _sized_by_others(timeline, candidate):
         return WeightFactor(-35, "it wanted room for an object whose size came out of a broken collective")
@@ -300,17 +304,5 @@ def _sized_by_others(timeline: Timeline, candidate: Candidate) -> bool:
     )
 
 
-def _of_nccl(candidate: Candidate) -> bool:
-    return any("NCCL" in event.text for event in candidate.evidence)
-
-
-def _is_wait(timeline: Timeline, event: Event[Any]) -> bool:
-    return any(event is wait.event for wait in timeline.waits)
-
-
 def _culprit_ranks(candidate: Candidate) -> frozenset[int]:
     return frozenset(who.rank for who in (*candidate.culprits, *candidate.parties) if who.rank is not None)
-
-
-def _first_time(timeline: Timeline, candidate: Candidate) -> tuple[float, str, int]:
-    return min((timeline.moment(event) for event in candidate.evidence), default=(float("inf"), "", 0))
