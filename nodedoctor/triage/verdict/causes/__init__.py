@@ -1,14 +1,37 @@
-"""Cause rules: one family a module, each rule a pure function from timeline to candidates.
+"""The rules that find causes, each a pure function from timeline to candidates, and what each needs.
 
 A rule says what a candidate rests on; `weigh` says which one outweighs the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
+from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Candidate
+from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, ProcessExit
+from nodedoctor.triage.patterns.frameworks import CollectiveShape
+from nodedoctor.triage.patterns.log_pattern import Symptom
+from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
+from nodedoctor.triage.patterns.nccl import DuplicateGpu, IbFlush
+from nodedoctor.triage.patterns.progress import LongWork
+from nodedoctor.triage.patterns.ras import RasMissing, RasSection
+from nodedoctor.triage.patterns.stacks import ThreadStack
+from nodedoctor.triage.patterns.store import (
+    BarrierMissed,
+    ClientsMissing,
+    CollectiveMismatch,
+    GlooTimeout,
+    PeerGone,
+    SizeMismatch,
+    StoreWait,
+)
+from nodedoctor.triage.patterns.trace import ExceptionRaised
+from nodedoctor.triage.patterns.unclassified import UnclassifiedError
+from nodedoctor.triage.patterns.watchdog import CollectiveStatus, DesyncMissing, TimedOut, WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline
+from nodedoctor.triage.timeline.node_reports import NodeFault
 from nodedoctor.triage.verdict.causes import (
     collectives,
     corruption,
@@ -26,22 +49,61 @@ from nodedoctor.triage.verdict.causes import (
 
 Rule = Callable[[Timeline], Iterator[Candidate]]
 
-RULES: tuple[Rule, ...] = (
-    *symptoms.RULES,
-    *exceptions.RULES,
-    *corruption.RULES,
-    *deaths.RULES,
-    *collectives.RULES,
-    *groups.RULES,
-    *missing.RULES,
-    *steps.RULES,
-    *infrastructure.RULES,
-    *ras.RULES,
-    *stacks.RULES,
-    *unclassified.RULES,
-)
+RULES: Mapping[Rule, tuple[Kind, ...]] = {
+    symptoms.symptom_candidates: (Symptom,),
+    symptoms.xid_candidates: (XidReported,),
+    symptoms.host_memory: (HostOom,),
+    symptoms.gpu_memory: (GpuFull,),
+    symptoms.duplicate_gpu: (DuplicateGpu,),
+    symptoms.left_early: (Mark.COMMUNICATOR_DESTROYED,),
+    exceptions.first_exception: (ExceptionRaised,),
+    corruption.lone_nan: (Mark.NOT_A_NUMBER, ExceptionRaised),
+    corruption.replicas_differ: (Mark.REPLICAS_DIFFER,),
+    corruption.repeat_differs: (Mark.REPEAT_DIFFERS,),
+    deaths.killed_by_signal: (ProcessExit,),
+    deaths.ray_deaths: (Mark.ACTOR_DIED,),
+    deaths.launcher_signalled: (LauncherSignalled,),
+    deaths.nodes_lost: (NodeLost,),
+    deaths.store_host_gone: (StoreWait,),
+    deaths.connections_closed: (PeerGone,),
+    deaths.left_first: (LeftFirst,),
+    deaths.node_silent: (TimedOut,),
+    collectives.reported_mismatch: (CollectiveMismatch, CollectiveShape),
+    collectives.desync_report: (DesyncMissing,),
+    collectives.gloo_sizes: (SizeMismatch,),
+    collectives.different_collectives: (TimedOut,),
+    collectives.fewer_collectives: (TimedOut, GlooTimeout, PeerGone),
+    collectives.different_source_lines: (ExceptionRaised,),
+    groups.group_deadlock: (TimedOut,),
+    groups.too_short: (TimedOut,),
+    groups.frozen_watchdog: (TimedOut,),
+    missing.unjoined_ranks: (ClientsMissing,),
+    missing.barrier_report: (BarrierMissed,),
+    missing.lagging_by_status: (CollectiveStatus,),
+    missing.late_rank: (TimedOut,),
+    missing.silent_ranks: (TimedOut, GlooTimeout),
+    missing.frozen_process: (Mark.FORCE_KILLED,),
+    missing.gil_held: (Mark.GIL_HELD,),
+    missing.unpublished_id: (StoreWait,),
+    missing.legitimate_work: (LongWork,),
+    missing.waits_in_a_save: (TimedOut, GlooTimeout),
+    steps.lagging_rank: (TimedOut,),
+    infrastructure.flushed_connection: (IbFlush,),
+    infrastructure.cut_connection: (PeerGone,),
+    infrastructure.stuck_watchdog: (WatchdogStuck,),
+    infrastructure.hung_storage: (KernelTaskHung,),
+    infrastructure.node_faults: (NodeFault,),
+    ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
+    ras.behind_in_counts: (RasSection,),
+    ras.fewer_collectives: (Mark.LAUNCHED_FEWER,),
+    stacks.outside_collective: (ThreadStack,),
+    unclassified.last_words: (Mark.UNREAD_TROUBLE, UnclassifiedError),
+}
+"""Each rule with the kinds of events of which it needs at least one."""
 
 
 def find_candidates(timeline: Timeline) -> list[Candidate]:
     """Every cause that some rule sees."""
-    return [candidate for rule in RULES for candidate in rule(timeline)]
+    return [
+        candidate for rule, kinds in RULES.items() if timeline.has_any(kinds) for candidate in rule(timeline)
+    ]

@@ -158,8 +158,6 @@ def desync_report(timeline: Timeline) -> Iterator[Candidate]:
 def gloo_sizes(timeline: Timeline) -> Iterator[Candidate]:
     """Gloo got more bytes than expected: the line's rank had only the smaller buffer."""
     events = timeline.of_kind(SizeMismatch)
-    if not events:
-        return
     what = events[0].what
     yield Candidate(
         "collective_mismatch",
@@ -298,13 +296,3 @@ def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], St
         if own:
             calls.append((event, own[-1]))
     return calls
-
-
-RULES = (
-    reported_mismatch,
-    desync_report,
-    gloo_sizes,
-    different_collectives,
-    fewer_collectives,
-    different_source_lines,
-)

@@ -127,8 +127,6 @@ def lone_nan(timeline: Timeline) -> Iterator[Candidate]:
 def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
     """Parameters that differ between replicas: the rank in the minority, where one is."""
     reports, odd_hashes = timeline.marked(Mark.REPLICAS_DIFFER), timeline.marked(Mark.ODD_HASH)
-    if not reports:
-        return
     group = distinct_ranks(event.who for event in reports)
     outliers = distinct_ranks(event.who for event in odd_hashes)
     matching = [who for who in group if who.rank not in {outlier.rank for outlier in outliers}]
@@ -160,8 +158,6 @@ def replicas_differ(timeline: Timeline) -> Iterator[Candidate]:
 def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
     """A step that gave another result when computed again; some programs name a rank."""
     reports = timeline.marked(Mark.REPEAT_DIFFERS)
-    if not reports:
-        return
     culprits = tuple(distinct_ranks(event.who for event in reports))
     all_may = not culprits or {who.rank for who in culprits} == {0}
     headline = (
@@ -176,6 +172,3 @@ def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
         culprits,
         fixes=_FIXES,
     )
-
-
-RULES = (lone_nan, replicas_differ, repeat_differs)

@@ -160,17 +160,16 @@ def _stopped_for_an_end(timeline: Timeline, event: Event[LauncherSignalled]) -> 
 def nodes_lost(timeline: Timeline) -> Iterator[Candidate]:
     """A scheduler reports a whole node as gone."""
     losses = timeline.of_kind(NodeLost)
-    if losses:
-        hosts = sorted({event.who.host for event in losses if event.who.host})
-        headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
-        if all(event.what.unstarted for event in losses):
-            who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
-            headline = f"{who} {', '.join(hosts)} did not start {what}: {losses[0].what.unstarted}"
-        culprits = tuple(Identity(host=host) for host in hosts)
-        refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
-        cause: Cause = "user_code_exception" if refused else "peer_died"
-        owner: Owner = "CONFIG" if refused else "NODE"
-        yield Candidate(cause, "death", "high", headline, tuple(losses[:4]), culprits, owner=owner)
+    hosts = sorted({event.who.host for event in losses if event.who.host})
+    headline = f"the node {', '.join(hosts)} was lost" if hosts else "a whole node was lost"
+    if all(event.what.unstarted for event in losses):
+        who, what = ("nodes", "their tasks") if hosts[1:] else ("the node", "its task")
+        headline = f"{who} {', '.join(hosts)} did not start {what}: {losses[0].what.unstarted}"
+    culprits = tuple(Identity(host=host) for host in hosts)
+    refused = all(_REQUEST_ERRORS.search(event.what.unstarted) for event in losses)
+    cause: Cause = "user_code_exception" if refused else "peer_died"
+    owner: Owner = "CONFIG" if refused else "NODE"
+    yield Candidate(cause, "death", "high", headline, tuple(losses[:4]), culprits, owner=owner)
 
 
 _REQUEST_ERRORS = re.compile(
@@ -235,13 +234,10 @@ def connections_closed(timeline: Timeline) -> Iterator[Candidate]:
 def left_first(timeline: Timeline) -> Iterator[Candidate]:
     """A rank ended by itself before all others; surer where these say that they lost a connection."""
     leavers, lost_connections = timeline.of_kind(LeftFirst), timeline.of_kind(PeerGone)
-    if leavers:
-        who = blameable_identities(leavers[0].who)
-        headline = (
-            f"{describe_identities(who)} ended {leavers[0].what.how}before all others, and these failed"
-        )
-        sure: Confidence = "medium" if lost_connections else "low"
-        yield Candidate("peer_died", "death", sure, headline, (*leavers[:1], *lost_connections[:3]), who)
+    who = blameable_identities(leavers[0].who)
+    headline = f"{describe_identities(who)} ended {leavers[0].what.how}before all others, and these failed"
+    sure: Confidence = "medium" if lost_connections else "low"
+    yield Candidate("peer_died", "death", sure, headline, (*leavers[:1], *lost_connections[:3]), who)
 
 
 def _ends_of(timeline: Timeline, people: Sequence[Identity]) -> list[Event[ProcessExit]]:
@@ -353,15 +349,3 @@ def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[E
     ]
     late = [event for event in deaths if event.what.signal != 9] if before_stop(exits, stops) else deaths
     return [replace(event, what=replace(event.what, tasks=()), who=Identity()) for event in late]
-
-
-RULES = (
-    killed_by_signal,
-    ray_deaths,
-    launcher_signalled,
-    nodes_lost,
-    store_host_gone,
-    connections_closed,
-    left_first,
-    node_silent,
-)

@@ -109,6 +109,3 @@ class _ExplainedPlaces:
         behind = bisect_right(offsets, end)
         goes_on = behind < len(offsets) and offsets[behind] - end < NEXT_LINE
         return goes_on or (source, offset) in self._read
-
-
-RULES = (first_exception,)

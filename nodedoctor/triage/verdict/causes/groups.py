@@ -204,6 +204,3 @@ def _group_ranks(waits: list[CollectiveWait]) -> set[int]:
 def _group_name(wait: CollectiveWait, name: str) -> str:
     group = wait.work.group.desc or f"group {name}"
     return f"{wait.work.op or 'a collective'} of {group}"
-
-
-RULES = (group_deadlock, too_short, frozen_watchdog)

@@ -18,9 +18,8 @@ from nodedoctor.triage.timeline.node_reports import NodeFault
 def flushed_connection(timeline: Timeline) -> Iterator[Candidate]:
     """InfiniBand status 5 is secondary: the connection was down already, mostly because the peer ended."""
     events = timeline.of_kind(IbFlush)
-    if events:
-        headline = f"the peer {events[0].what.peer} had already closed the InfiniBand connection"
-        yield Candidate("peer_died", "echo", "low", headline, tuple(events[:3]))
+    headline = f"the peer {events[0].what.peer} had already closed the InfiniBand connection"
+    yield Candidate("peer_died", "echo", "low", headline, tuple(events[:3]))
 
 
 def cut_connection(timeline: Timeline) -> Iterator[Candidate]:
@@ -49,8 +48,6 @@ def node_faults(timeline: Timeline) -> Iterator[Candidate]:
 def stuck_watchdog(timeline: Timeline) -> Iterator[Candidate]:
     """The watchdog stopped and no collective timed out: the process was stuck, not the network."""
     beats = timeline.of_kind(WatchdogStuck)
-    if not beats:
-        return
     stuck = distinct_ranks(event.who for event in beats)
     others = len(timeline.ranks_seen) - len(stuck)
     culprits = tuple(stuck) if 0 < len(stuck) <= others // 2 else ()
@@ -70,10 +67,6 @@ def stuck_watchdog(timeline: Timeline) -> Iterator[Candidate]:
 def hung_storage(timeline: Timeline) -> Iterator[Candidate]:
     """The kernel reports a task or a file server that hangs."""
     stalls = timeline.of_kind(KernelTaskHung)
-    if stalls:
-        culprits = tuple(distinct_ranks(event.who for event in stalls))
-        headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
-        yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)
-
-
-RULES = (flushed_connection, cut_connection, stuck_watchdog, hung_storage, node_faults)
+    culprits = tuple(distinct_ranks(event.who for event in stalls))
+    headline = f"{describe_identities(culprits) or 'a process'} hung in the kernel: {stalls[0].what.text}"
+    yield Candidate("cpu_stuck_or_slow_rank", "absence", "medium", headline, tuple(stalls[:3]), culprits)

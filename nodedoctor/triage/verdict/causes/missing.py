@@ -29,8 +29,6 @@ LATE_SHARE = 0.1
 def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
     """A monitored barrier, or JAX's coordination service, names the ranks that did not come."""
     missed = timeline.of_kind(BarrierMissed)
-    if not missed:
-        return
     culprits = tuple(
         Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
     )
@@ -319,8 +317,6 @@ def _gloo_waits(timeline: Timeline) -> list[Event[Any]]:
 def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
     """Processes that never joined the rendezvous, by the store's own count."""
     reports = timeline.of_kind(ClientsMissing)
-    if not reports:
-        return
     joins, expected = max((event.what.arrivals, event.what.expected) for event in reports)
     absent = expected - joins
     culprits = never_joined(timeline)
@@ -333,17 +329,3 @@ def unjoined_ranks(timeline: Timeline) -> Iterator[Candidate]:
         tuple(reports[:4]),
         culprits,
     )
-
-
-RULES = (
-    unjoined_ranks,
-    barrier_report,
-    lagging_by_status,
-    late_rank,
-    silent_ranks,
-    frozen_process,
-    gil_held,
-    unpublished_id,
-    legitimate_work,
-    waits_in_a_save,
-)

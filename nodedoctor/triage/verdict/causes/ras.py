@@ -153,6 +153,3 @@ def hang_folder_fix(timeline: Timeline) -> tuple[Fix, ...]:
             steps,
         ),
     )
-
-
-RULES = (silent_to_ras, behind_in_counts, fewer_collectives)

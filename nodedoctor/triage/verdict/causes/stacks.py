@@ -46,6 +46,3 @@ def outside_collective(timeline: Timeline) -> Iterator[Candidate]:
         culprits,
         tuple(event.who for event in waiting if event.who.rank is not None),
     )
-
-
-RULES = (outside_collective,)

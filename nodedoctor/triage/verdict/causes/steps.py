@@ -63,6 +63,3 @@ def _lines_behind(count: RankCount, front: tuple[float, ...]) -> float | None:
     if count.last[:-1] != front[:-1] or len(count.last) != len(front):
         return None
     return (front[-1] - count.last[-1]) / count.stride
-
-
-RULES = (lagging_rank,)

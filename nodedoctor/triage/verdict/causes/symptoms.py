@@ -196,8 +196,6 @@ def of_program(what: XidReported) -> bool:
 def host_memory(timeline: Timeline) -> Iterator[Candidate]:
     """Out of host memory, by a line of the kernel, Slurm, Kubernetes or Ray."""
     ooms = timeline.of_kind(HostOom)
-    if not ooms:
-        return
     hog = _largest_process(timeline, ooms)
     by = ooms[0].what.said_by
     culprits = _memory_culprits(ooms, by, hog)
@@ -257,8 +255,6 @@ def _only_killed(timeline: Timeline) -> Event[ProcessExit] | None:
 def gpu_memory(timeline: Timeline) -> Iterator[Candidate]:
     """One rank had no GPU memory left; the others only waited for it."""
     full = timeline.of_kind(GpuFull)
-    if not full:
-        return
     early = independent_failures(timeline, full)
     culprits = find_culprits(timeline, early)
     crowded = [event for event in early if event.what.crowded and not _is_in_job(timeline, event.what.holder)]
@@ -303,11 +299,10 @@ def _is_in_job(timeline: Timeline, pid: int | None) -> bool:
 def duplicate_gpu(timeline: Timeline) -> Iterator[Candidate]:
     """Two ranks on one GPU: more ranks than GPUs, or a wrong CUDA_VISIBLE_DEVICES."""
     events = timeline.of_kind(DuplicateGpu)
-    if events:
-        ranks = sorted({rank for event in events for rank in event.what.ranks})
-        culprits = tuple(Identity(rank=rank) for rank in ranks)
-        headline = f"{describe_identities(culprits)} were started on the same GPU"
-        yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
+    ranks = sorted({rank for event in events for rank in event.what.ranks})
+    culprits = tuple(Identity(rank=rank) for rank in ranks)
+    headline = f"{describe_identities(culprits)} were started on the same GPU"
+    yield Candidate("user_code_exception", "own error", "high", headline, tuple(events[:4]), culprits)
 
 
 def left_early(timeline: Timeline) -> Iterator[Candidate]:
@@ -326,6 +321,3 @@ def left_early(timeline: Timeline) -> Iterator[Candidate]:
         yield Candidate(
             "user_code_exception", "own error", "medium", headline, tuple(teardowns[:4]), culprits
         )
-
-
-RULES = (symptom_candidates, xid_candidates, host_memory, gpu_memory, duplicate_gpu, left_early)

@@ -81,6 +81,3 @@ def _unexplained_end(event: Event[Any]) -> bool:
     what = event.what
     coded = isinstance(what, ProcessExit) and what.signal is None
     return coded or kind_of(what) in (Mark.UNREAD_TROUBLE, CutShort) or shows_who_failed(event)
-
-
-RULES = (last_words,)
