@@ -228,6 +228,8 @@ def _read_dumps(sources: Iterable[LogSource], reading: SourceReading) -> FlightR
             dumps.append(parse_dump(name, data))
         except PickleRefused as problem:
             reading.notes.append(f"{name}: {problem}")
+    if not dumps:
+        return FlightReport()
     best_dumps, notes = one_per_rank(dumps)
     report = judge_dumps(best_dumps, notes)
     reading.notes += report.notes

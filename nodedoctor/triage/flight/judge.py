@@ -32,11 +32,11 @@ FEW = 3
 class FlightReport:
     """What all dumps together say. `calm`: no rank waited."""
 
-    ranks: tuple[int, ...]
-    calm: bool
-    events: tuple[Event[Any], ...]
-    candidates: tuple[Candidate, ...]
-    notes: tuple[str, ...]
+    ranks: tuple[int, ...] = ()
+    calm: bool = False
+    events: tuple[Event[Any], ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def judge_dumps(dumps: Sequence[RankDump], notes: Sequence[str] = ()) -> FlightReport:

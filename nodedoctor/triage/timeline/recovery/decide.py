@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from nodedoctor.debug import Log
+from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import ErrorFate, Event, SideError
+from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.lifecycle import CancelledByUser
+from nodedoctor.triage.patterns.progress import TrainingStep
+from nodedoctor.triage.patterns.trace import ExceptionRaised
 from nodedoctor.triage.timeline.model import QUIET
 from nodedoctor.triage.timeline.recovery import job_context as job
 from nodedoctor.triage.timeline.recovery import shutdown, survived
@@ -28,32 +33,83 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SideRule(Generic[T]):
-    """A rule about errors that decide nothing: their fate, the reason, and how they are found."""
+    """A rule about errors that decide nothing: their fate, the reason, and how they are found.
+
+    It is asked only where there is an event of one of its `kinds`, if it has any.
+    """
 
     fate: ErrorFate
     reason: str
     find: T
+    kinds: tuple[Kind, ...] = ()
 
 
 LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] = (
     SideRule(
-        "handled", "the server answered the client that its request was at fault", drop_refused_requests
+        "handled",
+        "the server answered the client that its request was at fault",
+        drop_refused_requests,
+        (Mark.REQUEST_REFUSED,),
     ),
-    SideRule("echoed", "the job had been cancelled before", survived.drop_exits_after_cancel),
-    SideRule("survived", "the process wrote 100 kB behind it", survived.drop_before_long_output),
     SideRule(
-        "survived", "20 ordinary lines of the program's logger follow", survived.drop_before_ordinary_lines
+        "echoed",
+        "the job had been cancelled before",
+        survived.drop_exits_after_cancel,
+        (CancelledByUser,),
     ),
-    SideRule("survived", "the job came to its end behind it", survived.drop_before_the_end),
-    SideRule("survived", "the run reports its own success behind it", survived.drop_before_success),
-    SideRule("survived", "the job counted on behind it", survived.drop_before_more_steps),
-    SideRule("handled", "the program logs it again and again, and counts on", survived.drop_repeated_errors),
-    SideRule("echoed", "a user stopped the job, which had worked until then", shutdown.drop_shutdown_errors),
-    SideRule("echoed", "the agent that it reports to was done first", shutdown.drop_orphaned_agent_errors),
+    SideRule(
+        "survived",
+        "the process wrote 100 kB behind it",
+        survived.drop_before_long_output,
+        (Mark.SURVIVED_ERROR,),
+    ),
+    SideRule(
+        "survived",
+        "20 ordinary lines of the program's logger follow",
+        survived.drop_before_ordinary_lines,
+        (Mark.RECOVERED_FROM_ERROR,),
+    ),
+    SideRule(
+        "survived",
+        "the job came to its end behind it",
+        survived.drop_before_the_end,
+        (Mark.JOB_FINISHED, CancelledByUser),
+    ),
+    SideRule(
+        "survived",
+        "the run reports its own success behind it",
+        survived.drop_before_success,
+        (Mark.JOB_FINISHED,),
+    ),
+    SideRule(
+        "survived",
+        "the job counted on behind it",
+        survived.drop_before_more_steps,
+        (TrainingStep,),
+    ),
+    SideRule(
+        "handled",
+        "the program logs it again and again, and counts on",
+        survived.drop_repeated_errors,
+        (TrainingStep,),
+    ),
+    SideRule(
+        "echoed",
+        "a user stopped the job, which had worked until then",
+        shutdown.drop_shutdown_errors,
+        (Mark.SHUT_DOWN, CancelledByUser),
+    ),
+    SideRule(
+        "echoed",
+        "the agent that it reports to was done first",
+        shutdown.drop_orphaned_agent_errors,
+        (TrainingStep,),
+    ),
     SideRule(
         "echoed",
         "only helpers of a process ended, which had done its work",
         shutdown.drop_helper_teardown_errors,
+        (ExceptionRaised, ProcessExit),
     ),
 )
 """Each leaves out the errors in one log that decide nothing, of those that the rules before it left."""
@@ -78,7 +134,10 @@ JOB_RULES: tuple[SideRule[Callable[[Event[Any], JobContext], bool]], ...] = (
 def decide_in_log(events: list[Event[Any]]) -> tuple[list[Event[Any]], list[SideError]]:
     """The events of one log's last run without the errors that decide nothing, and these."""
     aside: list[SideError] = []
+    present = {event.kind for event in events}
     for rule in LOG_RULES:
+        if present.isdisjoint(rule.kinds):
+            continue
         remaining = rule.find(events)
         if len(remaining) < len(events):
             ids = set(map(id, remaining))
