@@ -18,7 +18,6 @@ from nodedoctor.triage.verdict.causes import (
     infrastructure,
     missing,
     ras,
-    stacks,
     steps,
     symptoms,
     unclassified,
@@ -37,7 +36,6 @@ RULES: tuple[Rule, ...] = (
     *steps.RULES,
     *infrastructure.RULES,
     *ras.RULES,
-    *stacks.RULES,
     *unclassified.RULES,
 )
 
