@@ -18,9 +18,9 @@ from nodedoctor.triage.identity.world import short_host
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Coverage, EarlierRun, Event, OtherJob, Verdict
 from nodedoctor.triage.read.limits import TAILS, TimeLimit
-from nodedoctor.triage.read.linenumbers import LineNumbers
 from nodedoctor.triage.read.parallel import read_all
 from nodedoctor.triage.read.reader import SourceReading, unexpected_note
+from nodedoctor.triage.read.scan import LineNumbers
 from nodedoctor.triage.read.search import GrepSearch
 from nodedoctor.triage.read.sources import LogSource, NoSuchPath, find_sources
 from nodedoctor.triage.timeline.build import build_timeline

@@ -22,7 +22,7 @@ from nodedoctor.facts.network.net import Net
 from nodedoctor.facts.pci.pci import Pci, PciDevice
 from nodedoctor.model import Finding, Moment
 from nodedoctor.triage.describe import rank_ranges
-from nodedoctor.triage.verdict.causes.stacks import are_awaited
+from nodedoctor.triage.verdict.causes.groups import are_awaited
 
 SERVICES = {"sshd": "active", "chrony": "active", "ntpd": "inactive"}
 NOW = Moment(datetime(2026, 1, 2, 12, tzinfo=timezone.utc))

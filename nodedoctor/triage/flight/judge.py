@@ -49,12 +49,8 @@ def judge_dumps(dumps: Sequence[RankDump], notes: Sequence[str] = ()) -> FlightR
     candidates = candidates or list(pipeline_waits.pipeline_candidates(edges, dumps, busy))
     members = {rank for dump in dumps for ranks in dump.members.values() for rank in ranks}
     more = [*notes, *_find_remarks(dumps, groups), *pipeline_waits.transfer_notes(dumps, edges)]
-    events = tuple(
-        e
-        for p in groups[:8]
-        for rank, op in list(p.waiting.items())[:4]
-        for e in [_wait_event(by_rank[rank], p, op)]
-    )
+    waiting = ((group, *pair) for group in groups[:8] for pair in islice(group.waiting.items(), 4))
+    events = tuple(_wait_event(by_rank[rank], group, op) for group, rank, op in waiting)
     events += tuple(islice(pipeline_waits.wait_events(edges, dumps), 8))
     if members:
         size = WorldSize(max(members) + 1)
@@ -89,14 +85,12 @@ def _find_mismatches(groups: Sequence[GroupAlignment], dumps: dict[int | None, R
         who = describe_identities(culprits) if culprits else f"ranks {rank_ranges(shown)}"
         others = " and the others" if culprits else ""
         headline = f"collective {mismatch.seq} of {group.title}: {who}{others} {mismatch.what}"
-        our_calls, their_calls = (
-            {shown[r] for r in mismatch.ranks},
-            {shown[r] for r in shown if r not in mismatch.ranks},
-        )
+        ours = {shown[rank] for rank in mismatch.ranks}
+        theirs = {call for rank, call in shown.items() if rank not in mismatch.ranks}
         different = "different collectives" in mismatch.what
-        if different and len(our_calls) == len(their_calls) == 1:
-            ours, theirs = our_calls.pop(), their_calls.pop()
-            headline = f"collective {mismatch.seq} of {group.title}: {who} called {ours}, the others {theirs}"
+        if different and len(ours) == len(theirs) == 1:
+            calls = f"called {ours.pop()}, the others {theirs.pop()}"
+            headline = f"collective {mismatch.seq} of {group.title}: {who} {calls}"
         candidates.append(
             Candidate(
                 "collective_mismatch",

@@ -70,10 +70,9 @@ def wait_events(edges: Edges, dumps: Sequence[RankDump]) -> Iterator[Event[Trans
     paths = {dump.rank: dump.path for dump in dumps}
     for rank, peers in sorted(edges.items()):
         for peer, transfer in sorted(peers.items()):
-            text = f"rank {rank} waits in {_describe_wait(transfer)}: rank {peer} shows no matching "
-            yield Event(
-                transfer, Place(paths[rank], 0), Identity(rank=rank), None, text + _OPPOSITE[transfer.kind]
-            )  # fmt: skip
+            missing = f"rank {peer} shows no matching {_OPPOSITE[transfer.kind]}"
+            text = f"rank {rank} waits in {_describe_wait(transfer)}: {missing}"
+            yield Event(transfer, Place(paths[rank], 0), Identity(rank=rank), None, text)
 
 
 def transfer_notes(dumps: Sequence[RankDump], edges: Edges) -> list[str]:

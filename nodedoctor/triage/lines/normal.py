@@ -11,6 +11,7 @@ from itertools import chain, islice
 from nodedoctor.record import record
 from nodedoctor.triage.lines.common_prefix import learn_prefix
 from nodedoctor.triage.lines.envelopes import objects, pairs
+from nodedoctor.triage.lines.envelopes.pairs import list_line_reader
 from nodedoctor.triage.lines.envelopes.records import SEVERAL, EnvelopeRecord
 from nodedoctor.triage.lines.join import (
     RichColumn,
@@ -23,7 +24,6 @@ from nodedoctor.triage.lines.join import (
     strip_frame,
     strip_table_border,
 )
-from nodedoctor.triage.lines.listing import list_line_reader
 from nodedoctor.triage.lines.pieces import (
     STREAM,
     LinePiece,

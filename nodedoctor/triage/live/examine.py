@@ -12,7 +12,7 @@ from nodedoctor.triage.live import activity, judge, stragglers
 from nodedoctor.triage.live.running_job import LiveJob, RankProcess
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Coverage, Identity
-from nodedoctor.triage.read.linenumbers import LineNumbers
+from nodedoctor.triage.read.scan import LineNumbers
 from nodedoctor.triage.timeline.build import build_timeline
 from nodedoctor.triage.verdict import judge as verdict_judge
 from nodedoctor.triage.verdict.result import TriageResult, add_advice

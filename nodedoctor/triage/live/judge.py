@@ -32,7 +32,7 @@ from nodedoctor.triage.model import NOBODY, Candidate, Cause, Confidence, Event,
 from nodedoctor.triage.patterns import read_events
 from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.progress import TrainingStep
-from nodedoctor.triage.verdict.causes.stacks import are_awaited, describe_holdup
+from nodedoctor.triage.verdict.causes.groups import are_awaited, describe_holdup
 from nodedoctor.wording import comma_list, singular_or_plural
 
 _PLURAL = {"is": "are", "hangs": "hang", "has": "have"}

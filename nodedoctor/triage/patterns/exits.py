@@ -12,6 +12,11 @@ from nodedoctor.triage.patterns.rows import read_rows
 
 SIGTERM = SIGNALS["SIGTERM"]
 """How launchers and schedulers end a process."""
+FAULT_SIGNALS = (4, 7, 8, 11)
+"""Signals of a process's own faults: no launcher sends them, and waiting for others raises none."""
+KILLS = (*FAULT_SIGNALS, 9)
+"""Signals that end a process without a word of its own, and of no orderly stop; SIGABRT and SIGTERM are how
+victims end."""
 OF_A_SCRIPT = re.compile(r"^\S*: line \d+: +\d+ \w")
 """A shell's line about a killed command of its script, which then runs the next one."""
 

@@ -45,10 +45,10 @@ task-lost  personal
   the coordination service no longer hears from it: its process ended or its node is lost
     Task /job:\w{1,64}/replica:\d+/task:(?P<rank>\d{1,7}) heartbeat timeout
 [network_socket_interface]
-rendezvous-failed
+rendezvous-failed  ground=path
   not all tasks registered with the coordination service: some never started, died or cannot reach it
     cluster registration failed|Barrier timed out\. (?:Id: \[Init\]|Barrier_id: PjRT_Client_Connect)
-coordinator-unreachable
+coordinator-unreachable  ground=path
   the coordinator's address does not answer: it never started, it ended, or the way to it is blocked
     UNAVAILABLE: ?failed to connect to all addresses|Failed to connect to remote host:
     |DEADLINE_EXCEEDED.{0,400}CoordinationService/RegisterTask

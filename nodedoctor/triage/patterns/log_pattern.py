@@ -12,7 +12,7 @@ from functools import cache
 from textwrap import shorten
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Identity, Owner
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Ground, Identity, Owner
 from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 
@@ -57,6 +57,7 @@ class Symptom:
     it is the node on which it was printed. `as_warning`: its program gives it the level of a warning although
     it is an error. `owner`: whose move it is, where it is not that of its cause. `words`: the line's own, of
     a symptom that has many. `of_another`: a process says it of another one, which the line itself names.
+    `ground`: what it rests on, where it is not what most symptoms of its cause do.
     """
 
     cause: Cause
@@ -69,6 +70,7 @@ class Symptom:
     owner: Owner | None = None
     words: str = ""
     of_another: bool = False
+    ground: Ground | None = None
 
 
 def quoted_text(match: re.Match[str]) -> str:

@@ -96,15 +96,15 @@ nvshmem-no-interface  personal
   NVSHMEM found no network interface that NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME allows
     \bbootstrap_net_init:\d+: No socket interface found
 # NCCL (misc/socket.cc), where the other side introduces itself in another way
-stranger-answered  quoted
+stranger-answered  quoted  ground=path
   something else than this job's NCCL answered on its port: another job, program or version of NCCL
     \bsocketFinalize(?:Accept|Connect): wrong (?:type|magic) \S+ != \S+
-connect-failed  quoted
+connect-failed  quoted  ground=path
   NCCL could not connect to a peer's address
     (?:socketStartConnect|Net|ncclSocketConnect\w*|socketPollConnect
     |\w{0,40}[sS]ocket\w{0,40}) ?: [Cc]onnect to \S+ (?:failed|returned .*exceeded error retry count)
     |WARN (?:Connect to \S+|Call to connect) failed :[ ]
-no-route
+no-route  ground=path
   no route to the peer's address
     No route to host|Network is unreachable|Software caused connection abort
 PeerGone  timed_out
@@ -143,8 +143,8 @@ ib-setup
   an InfiniBand queue pair could not be set up
     (?:Call to )?ibv_(?:modify_qp|poll_cq)\w* failed
     |(?:[Ff]ailed|[Uu]nable|[Ee]rror) to (?:modify|create|transition) (?:the )?(?:QP|[Qq]ueue [Pp]air)\b
-# NCCL before 2.20 does not tell the error's number
-ib-own-side  quoted  personal
+# NCCL before 2.20 does not tell the error's number; no peer has a part in what fails here
+ib-own-side  quoted  personal  ground=own error
   a process could not set up or use its own side of InfiniBand
     ibv_(?:create_(?:cq|qp)|alloc_pd|reg_\w{1,20}|query_gid
     |post_(?:send|recv))\w{0,20}(?:\([^()]{0,120}\))? failed(?!.*(?:Cannot allocate memory|error 12))
@@ -156,7 +156,8 @@ network-plugin-failed  personal
   NCCL's network plug-in reports that its adapter does not work
     NCCL WARN NET/(?!IB\b|Socket\b|Plugin\b)[\w-]+ .{0,200}?(?:[Ff]ailed|[Ee]rror|[Cc]ould(?:n't| not)
     |[Uu]nable)
-network-plugin-missing  personal
+# no peer has a part in it either
+network-plugin-missing  personal  ground=own error
   the network that NCCL_NET asks for is not available
     NCCL WARN Error: network \S+ not found
 [shm_or_limits]

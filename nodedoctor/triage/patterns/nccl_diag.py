@@ -26,10 +26,10 @@ _RANKS = r".{0,80}?rank\(s\) \{?(?:(?P<rank>\d+)\})?"
 
 _ROWS = r"""
 [nvlink_fabric]
-diag-nvlink  of_node  as_warning  of_another
+diag-nvlink  of_node  as_warning  of_another  ground=path
   NCCL's own diagnostics could not move data between two GPUs over NVLink
     <PAIR>.{0,60}?(?:path=NV[LB]|handle=CUMEM_FABRIC)\b
-diag-links  of_node  as_warning  of_another
+diag-links  of_node  as_warning  of_another  ground=path
   NCCL's own diagnostics found links between GPUs that are down
     \bNCCL DIAG \[INFO\] +(?:NVLink|XGMI): (?:inactive|down) link\(s\)<RANKS>
 [p2p_pcie_acs_iommu]
@@ -46,7 +46,7 @@ diag-network  of_node  as_warning  of_another
     \bNCCL DIAG \[INFO\] +net bw: (?:\S+ rank (?P<rank>\d+) \((?P<host>[\w.-]{1,255})\):[ ]
     (?P<rate>\d{1,6}\.\d) Gbit/s, >\d+% off median (?P<median>\d{1,6}\.\d)|mode=.{1,300}\btool run timed out)
 [gpu_hardware_xid]
-diag-ecc  of_node  as_warning  of_another
+diag-ecc  of_node  as_warning  of_another  ground=named
   NCCL's own diagnostics found uncorrected memory errors of a GPU
     \bNCCL DIAG \[INFO\] +ECC: uncorrected volatile errors<RANKS>
 [version_mismatch]

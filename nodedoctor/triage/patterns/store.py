@@ -245,7 +245,7 @@ StoreWait
     wait timeout after \d+ ?ms|\bWait timeout for key\(s\):[ ]
 [network_socket_interface]
 # Open MPI (help-oob-tcp.txt, help-mpi-btl-tcp.txt)
-mpi-unreachable
+mpi-unreachable  ground=path
   Open MPI could not connect to another process: a firewall, or an address of another network
     process or daemon was unable to complete a TCP connection|Open MPI failed to TCP connect to a peer
 # gloo, transport/tcp/device.cc
@@ -253,12 +253,12 @@ interface-missing  personal
   the network interface that gloo is set to use does not exist here
     Unable to find (?:address|interface) for: ?\S+
 # torch, c10d/socket.cpp; the last, its TCPStore until 1.10
-store-unreachable
+store-unreachable  ground=path
   the rendezvous store could not be reached
     client socket has (?:timed out after \d+ ?m?s while trying to connect|failed to connect)
     |\bconnect\(\) timed out\. Original timeout was \d+ ?ms
 # gloo, rendezvous/context.cc and transport/tcp/pair.cc
-mesh-failed
+mesh-failed  ground=path
   gloo could not connect the ranks with each other
     connectFullMesh failed|\[Gloo\] Rank \d+ is NOT connected to: |/pair\.cc:\d+\] [Cc]onnect timeout
 # errno(3): EADDRINUSE
@@ -277,18 +277,18 @@ cannot-listen  personal
   the rendezvous store could not listen on its port
     server socket has failed to listen on any
 # torch/distributed/elastic/rendezvous/dynamic_rendezvous.py
-rendezvous-failed  as_warning
+rendezvous-failed  as_warning  ground=path
   the nodes did not all meet at the rendezvous
     ^(?!.*(?:keep-alive heartbeat|to shutdown the rendezvous)).*Rendezvous(?:Timeout|Connection)Error
-agent-unheard  as_warning
+agent-unheard  as_warning  ground=path
   a torchrun agent lost its connection to the rendezvous
     has failed to (?:send a keep-alive heartbeat to|shutdown) the rendezvous
 # torch's store; elsewhere a name may be that of any server
-host-not-found
+host-not-found  ground=path
   the name of the master could not be resolved
     \bhost not found:[ ]
 # gai_strerror(3)
-name-unresolved  hint
+name-unresolved  hint  ground=path
   a host name could not be resolved
     Name or service not known|in name resolution|Name does not resolve|cannot be resolved
     |No address associated with hostname

@@ -3,6 +3,7 @@
 Measured on 2 GiB of NCCL_DEBUG=INFO: grep(1) with some forty stems runs at half the speed of three words, one
 `re` alternative in Python at a twentieth. So grep points at the lines and only those are read; streams that
 cannot be seeked are searched in Python. Head, tail and samples between are read whole: they show progress.
+The numbers of the few lines that are shown are counted at the end.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import FileIO
+from typing import Any
 
 from nodedoctor.record import record
 from nodedoctor.triage.lines.prefilter import GREP_PREFILTER
+from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns import NEEDLES
 from nodedoctor.triage.read.search import CHUNK, LINE_BY_LINE, Anchor, GrepSearch, has_short_lines
 
@@ -234,3 +239,50 @@ def _grep_lines(path: str, search: GrepSearch | None) -> list[Anchor] | None:
         first = GrepSearch(path, NEEDLES, "-m", "20000").answer()
         answer = ((first[0] if first else []) + answer[0], False)
     return None if answer is None else answer[0]
+
+
+class LineNumbers:
+    """Counts newlines before each shown event, from the nearest line whose number is known."""
+
+    def __init__(self, events: Iterable[Event[Any]], files: Mapping[str, list[Anchor]]) -> None:
+        wanted: dict[str, set[int]] = {}
+        for event in events:
+            if event.place.source in files:
+                wanted.setdefault(event.place.source, set()).add(event.place.offset)
+        self._lines: dict[tuple[str, int], int] = {}
+        for path, offsets in wanted.items():
+            self._count(path, sorted(offsets), files[path])
+
+    def line_of(self, event: Event[Any]) -> int | None:
+        """The line of an event, counted from one; None for streams and files that changed."""
+        return event.place.line or self._lines.get((event.place.source, event.place.offset))
+
+    def _count(self, path: str, offsets: list[int], anchors: list[Anchor]) -> None:
+        line, position = 1, 0
+        try:
+            with open(path, "rb", buffering=0) as file:
+                for offset in offsets:
+                    line, position = _nearest_line(offset, anchors, (position, line))
+                    line += _count_newlines(file, position, offset) if position <= offset else 0
+                    line -= _count_newlines(file, offset, position) if position > offset else 0
+                    position = offset
+                    self._lines[path, offset] = line
+        except OSError:
+            return
+
+
+def _nearest_line(offset: int, anchors: list[Anchor], last: Anchor) -> tuple[int, int]:
+    """Number and offset of the nearest line that grep or we counted."""
+    index = bisect_right(anchors, (offset, 0))
+    nearest = min((last, *anchors[max(0, index - 1) : index + 1]), key=lambda anchor: abs(anchor[0] - offset))
+    return nearest[1], nearest[0]
+
+
+def _count_newlines(file: FileIO, begin: int, end: int) -> int:
+    """Newlines between two places of a file."""
+    file.seek(begin)
+    count = 0
+    while begin < end and (block := file.read(min(CHUNK * 4, end - begin))):
+        count += block.count(b"\n")
+        begin += len(block)
+    return count

@@ -24,7 +24,7 @@ from nodedoctor.triage.patterns.progress import LongWork, SettingMentioned, Trai
 from nodedoctor.triage.patterns.store import GlooTimeout, PeerGone
 from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
-from nodedoctor.triage.verdict.advice import guesses
+from nodedoctor.triage.verdict.advice import timeouts
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
@@ -272,7 +272,7 @@ def _undetermined_verdict(
     waits = timeline.waits
     reasons = [(suspect.candidate.cause, _suspected_cause(suspect)) for suspect in suspects]
     causes = {cause for cause, _ in reasons}
-    reasons += [(cause, why) for cause, why in guesses.unseen_explanations(timeline) if cause not in causes]
+    reasons += [(cause, why) for cause, why in timeouts.unseen_explanations(timeline) if cause not in causes]
     end = unexplained_end(timeline)
     culprits = end.people if end is not None and end.alone else ()
     parties = end.people if end is not None and not end.alone else ()

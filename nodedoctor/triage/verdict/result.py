@@ -9,7 +9,7 @@ from nodedoctor.probes.host.environment import scrubbed
 from nodedoctor.record import record
 from nodedoctor.triage.flight.transfer_time import transfer_time
 from nodedoctor.triage.model import CollectiveCall, Event, Verdict
-from nodedoctor.triage.read.linenumbers import LineNumbers
+from nodedoctor.triage.read.scan import LineNumbers
 from nodedoctor.triage.timeline.model import Timeline
 from nodedoctor.triage.timeline.recovery.decide import merge_alike
 from nodedoctor.triage.timeline.states import rank_states

@@ -1,13 +1,16 @@
-"""Lines of `key=value`, of an element of XML, and texts in quotes."""
+"""Lines of `key=value`, of an element of XML, texts in quotes, and logs printed as lists of these."""
 
 from __future__ import annotations
 
 import ast
 import html
 import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from nodedoctor.triage.lines.envelopes.objects import object_records
 from nodedoctor.triage.lines.envelopes.records import TEXT, EnvelopeRecord, who_of
+from nodedoctor.triage.lines.prefix_pattern import FEWEST, NEARLY_ALL
 from nodedoctor.triage.model import Identity
 
 _ELEMENT = re.compile(r"\s*<\w")
@@ -59,3 +62,65 @@ def element_text(text: str) -> EnvelopeRecord | None:
     if opened is None or closed < opened.end() or not _CLOSES.fullmatch(text, closed):
         return None
     return EnvelopeRecord(html.unescape(text[opened.end() : closed]))
+
+
+FIELDS = 0.8
+"""Share of the lines that are fields of records, from which a log is a list of these. Ours."""
+_EMPTY = re.compile(r"[\[\](){},]*|(?:- )?[\w-]+:|</?\w+>|[-=]{3,}")
+"""What such a list has between its texts, blanks aside."""
+_ITEM = re.compile(r"\s*(?:- )?(?P<text>b?(?:'.*'|\".*\")),?[\])]*\s*$")
+_RECORD_FIELD = re.compile(
+    r"\s*(?:- )?(?P<name>[@\w.]{1,40})(?:=|:(?: |$))(?P<value>(?![|>][+-]?$).*)$"
+    r"|\s*<(?P<tag>\w{1,40})>(?P<inner>.*)</(?P=tag)>\s*$"
+)
+
+
+def list_line_reader(texts: Sequence[str]) -> Callable[[str], str | None] | None:
+    """The function that takes log lines out of such a list; None for other logs."""
+    rows = [text for text in texts if not _EMPTY.fullmatch(text.strip())]
+    quoted = sum(_quoted_line(text) is not None for text in rows if text.lstrip()[:1] in "b'\"-")
+    framed = quoted == len(rows) < len([text for text in texts if text.strip()])
+    if quoted >= NEARLY_ALL * len(rows) and (quoted > FEWEST or (quoted and framed)):
+        return lambda text: None if _EMPTY.fullmatch(text.strip()) else _quoted_line(text) or text
+    names = Counter(name for text in rows if (name := _record_field(text)[0]))
+    if sum(names.values()) < FIELDS * len(rows):
+        return None
+    item_starts = sum(text.lstrip().startswith("- ") for text in rows)
+    item_starts += texts.count("---")  # documents of YAML
+    sure = item_starts > 0 and sum(names.values()) == len(rows)  # records of YAML, each with one text
+    alone = len(names) == 1 and all(_record_field(text)[1][:1] in ("'", '"') for text in rows)
+    least = 1 if alone else min(item_starts, FEWEST + 1) if sure else FEWEST + 1
+    name = next((name for name in TEXT if names[name] >= least > 0), "")
+    beside = alone or any(
+        count * 2 >= names[name] for other_name, count in names.items() if other_name != name
+    )
+    return (lambda text: _record_text(text, name)) if name and beside else None
+
+
+def _quoted_line(text: str) -> str | None:
+    """A line as Python prints it in a list, or YAML."""
+    match = _ITEM.match(text)
+    return _quoted_value(match["text"]).rstrip("\r\n") if match else None
+
+
+def _quoted_value(text: str) -> str:
+    """The quoted text; YAML doubles the quote mark, Python uses the other one."""
+    if len(text) > 2 and text[0] == text[-1] == "'" and "''" in text[1:-1]:
+        return text[1:-1].replace("''", "'")
+    value = unquote_text(text)
+    return text if value is None else value
+
+
+def _record_field(text: str) -> tuple[str, str]:
+    match = _RECORD_FIELD.match(text)
+    if match is None:
+        return "", ""
+    return (match["name"] or match["tag"]).lower(), match["value"] if match["name"] else match["inner"]
+
+
+def _record_text(text: str, name: str) -> str | None:
+    """The text of a record; None for its other fields."""
+    if _EMPTY.fullmatch(text.strip()):
+        return None
+    field, value = _record_field(text)
+    return None if field and field != name else _quoted_value(value.strip()) if field else text

@@ -9,7 +9,7 @@ from typing import Any
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Place
 from nodedoctor.triage.patterns.ends import is_end_of_training
-from nodedoctor.triage.patterns.exits import LauncherSignalled, ProcessExit
+from nodedoctor.triage.patterns.exits import KILLS, LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
@@ -31,8 +31,6 @@ _RUN_STARTS = (
 )  # fmt: skip
 """Behind one of these another run may have failed by itself."""
 _WORK = (TrainingStep, Mark.JOB_FINISHED, LongWork, Mark.SERVER_READY)
-_FAULT_SIGNALS = (4, 7, 8, 9, 11)
-"""Signals that do not come from an orderly stop."""
 
 
 def drop_shutdown_errors(events: list[Event[Any]]) -> list[Event[Any]]:
@@ -138,7 +136,7 @@ def _is_stop_trouble(event: Event[Any], moved: bool) -> bool:
         return (
             is_secondary(what) or (bool(what.frames) and not source_place(what.frames)) or _from_helper(event)
         )
-    if isinstance(what, ProcessExit) and what.signal in _FAULT_SIGNALS:
+    if isinstance(what, ProcessExit) and what.signal in KILLS:
         return False
     return kind_of(what) in _STOP_ERRORS or (isinstance(what, Symptom) and what.cause == "peer_died")
 

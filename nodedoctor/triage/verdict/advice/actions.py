@@ -19,7 +19,7 @@ from nodedoctor.triage.patterns.store import BarrierMissed, GlooTimeout, StoreWa
 from nodedoctor.triage.patterns.watchdog import TimedOut, WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, follows_timeout
 from nodedoctor.triage.timeline.pace import step_seconds
-from nodedoctor.triage.verdict.advice import guesses, timeouts
+from nodedoctor.triage.verdict.advice import timeouts
 from nodedoctor.triage.verdict.advice.fix_table import BY_CAUSE
 from nodedoctor.triage.verdict.advice.remedies import fixes_for_event
 from nodedoctor.triage.verdict.causes import groups
@@ -133,7 +133,7 @@ def not_the_cause(
             rows = timeouts.settings_in_use(names)
             where = "; ".join(f"{row.framework}: {row.setting}" for row in rows)
             claims.append((variable, f"{why}, which is set elsewhere ({where})"))
-        group_claim = guesses.other_group(timeline)
+        group_claim = timeouts.other_group(timeline)
         if group_claim:
             claims.append(group_claim)
         first = timeline.first_wait

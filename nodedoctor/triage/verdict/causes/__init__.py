@@ -41,7 +41,6 @@ from nodedoctor.triage.verdict.causes import (
     infrastructure,
     missing,
     ras,
-    stacks,
     steps,
     symptoms,
     unclassified,
@@ -77,6 +76,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     groups.group_deadlock: (TimedOut,),
     groups.too_short: (TimedOut,),
     groups.frozen_watchdog: (TimedOut,),
+    groups.outside_collective: (ThreadStack,),
     missing.unjoined_ranks: (ClientsMissing,),
     missing.barrier_report: (BarrierMissed,),
     missing.lagging_by_status: (CollectiveStatus,),
@@ -96,7 +96,6 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     ras.silent_to_ras: (RasMissing, RasSection, Mark.RAS_INCOMPLETE),
     ras.behind_in_counts: (RasSection,),
     ras.fewer_collectives: (Mark.LAUNCHED_FEWER,),
-    stacks.outside_collective: (ThreadStack,),
     unclassified.last_words: (Mark.UNREAD_TROUBLE, UnclassifiedError),
 }
 """Each rule with the kinds of events of which it needs at least one."""

@@ -10,7 +10,13 @@ from nodedoctor.record import replace
 from nodedoctor.triage.describe import blameable_identities, describe_identities, distinct_ranks
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Candidate, Cause, Confidence, Event, Identity, Owner
-from nodedoctor.triage.patterns.exits import LauncherSignalled, LeftFirst, PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.exits import (
+    FAULT_SIGNALS,
+    LauncherSignalled,
+    LeftFirst,
+    PeersTerminated,
+    ProcessExit,
+)
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import SIGNALS
 from nodedoctor.triage.patterns.machine import NodeLost
@@ -18,9 +24,15 @@ from nodedoctor.triage.patterns.nccl import NcclError
 from nodedoctor.triage.patterns.store import PeerGone, StoreWait
 from nodedoctor.triage.patterns.watchdog import CollectiveFailed, ProcessAborting, WatchdogStuck
 from nodedoctor.triage.timeline.model import Timeline, follows_timeout, offsets_by_source
-from nodedoctor.triage.verdict.causes import first_exits
 from nodedoctor.triage.verdict.causes.culprits import sole_failure
-from nodedoctor.triage.verdict.causes.first_exits import before_stop, first_end, people_of
+from nodedoctor.triage.verdict.causes.first_exits import (
+    all_reported,
+    before_stop,
+    first_end,
+    is_during_abort,
+    people_of,
+    self_reported,
+)
 
 _ACTOR_BLOCK = 200
 """Bytes from the pid of a dead actor to its name, the next line of Ray's list (python/ray/exceptions.py), in
@@ -50,15 +62,13 @@ def killed_by_signal(timeline: Timeline) -> Iterator[Candidate]:
     has_names = any(
         event.who != Identity() or event.what.tasks for event in chosen
     )  # else all came behind the stop
-    if signal in first_exits.SIGNALS and has_names and not any(event.what.first for event in deaths):
+    if signal in FAULT_SIGNALS and has_names and not any(event.what.first for event in deaths):
         ids = {id(event) for event in chosen}
         chosen = [*chosen, *(event for event in deaths if id(event) not in ids)]  # no launcher sends one
     chosen = [event for event in chosen if event.what.signal == signal]
     people = tuple(distinct_ranks(who for e in chosen for who in people_of(e)))
     people = people or sole_failure(timeline) or blameable_identities(*(e.who for e in chosen if e.who.pid))
-    ordered = (
-        len(people) == 1 or any(event.what.first for event in chosen) or first_exits.all_reported(chosen)
-    )
+    ordered = len(people) == 1 or any(event.what.first for event in chosen) or all_reported(chosen)
     helper = chosen[0].what.helper if all(event.what.helper for event in chosen) else ""
     # victims abort too, often before the guilty rank
     culprits = people if ordered and (signal != 6 or helper) else ()
@@ -300,7 +310,7 @@ def _is_own_signal(timeline: Timeline, event: Event[ProcessExit], forced: set[in
         return False
     if signal == 9 and any(stop.what.by_kill for stop in timeline.of_kind(PeersTerminated)):
         return False
-    if first_exits.is_during_abort(timeline, event):
+    if is_during_abort(timeline, event):
         return False
     return not (signal == 6 and not event.what.helper and _watchdog_aborts(timeline))
 
@@ -341,7 +351,7 @@ def _before_stop(timeline: Timeline, deaths: list[Event[ProcessExit]]) -> list[E
     ]
     early = before_stop(deaths, stops)
     early_ids = {id(event) for event in early}
-    early += [event for event in first_exits.self_reported(deaths, early) if id(event) not in early_ids]
+    early += [event for event in self_reported(deaths, early) if id(event) not in early_ids]
     if early:
         return early
     exits = [

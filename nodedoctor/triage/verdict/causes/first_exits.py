@@ -12,7 +12,7 @@ from typing import Any
 from nodedoctor.record import record
 from nodedoctor.triage.describe import blameable_identities
 from nodedoctor.triage.model import Event, Identity
-from nodedoctor.triage.patterns.exits import PeersTerminated, ProcessExit
+from nodedoctor.triage.patterns.exits import FAULT_SIGNALS, PeersTerminated, ProcessExit
 from nodedoctor.triage.patterns.machine import HostOom
 from nodedoctor.triage.patterns.store import ClientsMissing
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -115,10 +115,6 @@ def before_stop(ends: list[Event[ProcessExit]], stops: Sequence[Event[Any]]) -> 
     return [e for e in ends if e.place.offset < first.get(e.place.source, e.place.offset + 1)]
 
 
-SIGNALS = (4, 7, 8, 11)
-"""Signals of a process's own faults: no launcher sends them, and waiting for others raises none."""
-
-
 _Kind = tuple[int | None, str | None]
 """The signal of a crash, and its host."""
 
@@ -136,7 +132,7 @@ def self_reported(
 
     Their own lines name only host and pid: so all that crashed on a host must have reported it.
     """
-    crashed = [e for e in deaths if e.what.signal in SIGNALS and e.who.host is not None]
+    crashed = [e for e in deaths if e.what.signal in FAULT_SIGNALS and e.who.host is not None]
     ranks: dict[_Kind, set[int]] = defaultdict(set)
     for event in crashed:
         if event.who.rank is not None:
@@ -157,7 +153,7 @@ def is_during_abort(timeline: Timeline, event: Event[ProcessExit]) -> bool:
 
     A crash without a rank is of the only rank in its log.
     """
-    if event.what.signal not in SIGNALS:
+    if event.what.signal not in FAULT_SIGNALS:
         return False
     thrown = [
         error for error in timeline.of_kind(ExceptionRaised) if "::" in error.what.type

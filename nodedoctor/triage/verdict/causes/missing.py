@@ -29,6 +29,7 @@ LATE_SHARE = 0.1
 def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
     """A monitored barrier, or JAX's coordination service, names the ranks that did not come."""
     missed = timeline.of_kind(BarrierMissed)
+    report = missed[0].what
     culprits = tuple(
         Identity(rank=rank) for rank in sorted({r for event in missed for r in event.what.ranks})
     )
@@ -44,8 +45,8 @@ def barrier_report(timeline: Timeline) -> Iterator[Candidate]:
         evidence = (*init[:1], *missed[:4])
         yield Candidate("network_socket_interface", "named", "medium", headline, evidence, culprits)
     else:
-        did = f"did not reach {missed[0].what.where}"
-        then = "the others wait for {it}" if missed[0].what.passing else ""
+        did = f"did not reach {report.where}"
+        then = "the others wait for {it}" if report.passing else ""
         yield absent_rank(timeline, culprits, tuple(missed[:4]), did, "named", "high", then)
 
 

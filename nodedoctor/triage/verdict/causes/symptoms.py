@@ -61,26 +61,6 @@ _HOG = 0.1
 """Share of the memory in use that a process must hold to be the one that filled it. Ours."""
 _HELPER_ENDS = frozenset(("loader-ended", "pool-broken", "dask-workers-died"))
 """Symptoms of a helper that ended: a line with the signal that ended it says more."""
-_BY_NAME: dict[str, Ground] = {
-    "host-not-found": "path",
-    "connect-failed": "path",
-    "stranger-answered": "path",
-    "no-route": "path",
-    "store-unreachable": "path",
-    "coordinator-unreachable": "path",
-    "mesh-failed": "path",
-    "mpi-unreachable": "path",
-    "name-unresolved": "path",
-    "rendezvous-failed": "path",
-    "agent-unheard": "path",
-    "diag-nvlink": "path",
-    "diag-links": "path",
-    "diag-ecc": "named",
-    # on the side of the process that tells it: no peer has a part in it
-    "ib-own-side": "own error",
-    "network-plugin-missing": "own error",
-}
-"""Symptoms that rest on something else than most of their cause."""
 
 COLOCATED = frozenset(("vllm", "skyrl", "verl", "openrlhf"))
 """RL frameworks put an inference engine beside the trainers, on the same GPUs."""
@@ -123,7 +103,7 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
 
 
 def _symptom_ground(what: Symptom) -> Ground:
-    return _BY_NAME.get(what.name) or (_GROUND[what.cause] if what.decisive else "hint")
+    return what.ground or (_GROUND[what.cause] if what.decisive else "hint")
 
 
 def _symptom_message(timeline: Timeline, event: Event[Symptom]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from nodedoctor.record import record
 from nodedoctor.triage.describe import describe_identities
 from nodedoctor.triage.model import Candidate, Ground, Identity
-from nodedoctor.triage.patterns.exits import ProcessExit
+from nodedoctor.triage.patterns.exits import KILLS, ProcessExit
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.machine import HostOom, KernelTaskHung, NodeLost, XidReported
 from nodedoctor.triage.patterns.trace import ExceptionRaised
@@ -44,8 +44,6 @@ NOTICED = 60.0
 every 5, and every 30 where nothing is set (`monitor_interval` in `WorkerSpec`)."""
 CLOSE = 4
 """Points between two candidates below which the verdict is not sure: less than the step between grounds."""
-KILLS = frozenset((4, 7, 8, 9, 11))
-"""Signals that end a process without a word of its own; SIGABRT and SIGTERM are how victims end."""
 _OBJECTS = ("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list")
 OUTSIDE = (XidReported, HostOom, NodeLost, KernelTaskHung)
 """What the driver, the kernel or a scheduler says: none of them waits in a collective."""
