@@ -16,6 +16,11 @@ def path() -> Path | None:
     return _told[0] if _told else None
 
 
+def programs() -> str:
+    """The folder of the programs that came in the single file, which is unpacked; '' where we are none."""
+    return str(Path(__file__).parents[1] / "bin") if _told else ""
+
+
 def ourselves() -> tuple[str, ...]:
     """The command that starts nodedoctor as we were started; nothing in the working directory is imported."""
     ours = path()

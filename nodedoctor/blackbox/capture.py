@@ -242,5 +242,5 @@ def _notes(ranks: Sequence[RankSample], found: Mapping[int, CapturedStack]) -> t
     if why := stack_methods.forbids(unread):
         return (f"{named}: no Python stack, as the job was not started armed and {why}",)
     if not stacks.spies(ranks):
-        return (f"{named}: no Python stack; py-spy is not installed and the job was not started armed",)
+        return (f"{named}: no Python stack; no py-spy here can be run, and the job was not started armed",)
     return (f"{named}: no Python stack could be read",)

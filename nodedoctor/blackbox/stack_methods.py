@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.blackbox.stacks import spies
+from nodedoctor.children.programs import installed_with_us
 from nodedoctor.record import record
 
 CAP_SYS_PTRACE = 19
@@ -59,10 +60,15 @@ def _signal(ranks: Sequence[RankSample], hooked: bool) -> Way:
 def _spy(ranks: Sequence[RankSample]) -> Way:
     found = spies(ranks)
     if not found:
-        return Way("py-spy", False, "py-spy is not installed (pip install py-spy)")
+        return Way(
+            "py-spy",
+            False,
+            "no py-spy here can be run (pip install py-spy; not on a file system without programs, noexec)",
+        )
     if scope := forbids(ranks):
         return Way("py-spy", False, f"py-spy may not look: {scope}")
-    return Way("py-spy", True, f"by py-spy ({found[0]})")
+    ours = found[0] == installed_with_us("py-spy")
+    return Way("py-spy", True, "by py-spy" if ours else f"by py-spy ({found[0]})")
 
 
 def forbids(ranks: Iterable[RankSample]) -> str:

@@ -10,13 +10,12 @@ import asyncio
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from nodedoctor.blackbox.samples.sample import RankSample
 from nodedoctor.children import child_process
-from nodedoctor.children.programs import child
+from nodedoctor.children.programs import child, installed_with_us
 from nodedoctor.declare.registry import Command
 from nodedoctor.json_shapes import document
 from nodedoctor.record import record
@@ -64,14 +63,14 @@ def from_faulthandler(text: str) -> tuple[PythonThread, ...]:
 
 
 def spies(ranks: Iterable[RankSample] = ()) -> tuple[str, ...]:
-    """Where py-spy is: on PATH, beside our own Python or beside the job's.
+    """Where py-spy is: with nodedoctor, on PATH or beside the job's Python.
 
     Root uses none that another user can have written.
     """
     from nodedoctor.children.untrusted_files import Writers, is_root
 
-    beside = [os.path.dirname(sys.executable), *(f"{rank.prefix}/bin" for rank in ranks if rank.prefix)]
-    places = [shutil.which("py-spy"), *(os.path.join(folder, "py-spy") for folder in beside)]
+    jobs = [f"{rank.prefix}/bin/py-spy" for rank in ranks if rank.prefix]
+    places = [installed_with_us("py-spy"), shutil.which("py-spy"), *jobs]
     found = [path for path in dict.fromkeys(places) if path and os.access(path, os.X_OK)]
     return tuple(path for path in found if not is_root() or _only_roots(Writers(), path))
 

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from nodedoctor import single_file
 from nodedoctor.debug import Log
 
 _log = Log(__name__)
@@ -48,6 +49,16 @@ def nodedoctor_again(*words: str, isolated: bool = False) -> tuple[str, ...]:
         str(Path(__file__).parents[2]),
         *words,
     )
+
+
+def installed_with_us(program: str) -> str:
+    """The path of a program that came with nodedoctor; '' where there is none.
+
+    It lies in the single file, which is unpacked, or where pip puts what belongs to this Python.
+    """
+    folders = (single_file.programs(), os.path.dirname(sys.executable))
+    places = (os.path.join(folder, program) for folder in folders if folder)
+    return next((path for path in places if os.access(path, os.X_OK)), "")
 
 
 def environment() -> dict[str, str]:

@@ -21,7 +21,7 @@ from nodedoctor.demo import folder as demo
 
 pytestmark = pytest.mark.real
 REPOSITORY = Path(__file__).parents[2]
-LARGEST = 8 * 2**20
+LARGEST = 12 * 2**20  # half of it is py-spy for both machines
 ELF_MACHINE = {"x86_64": 62, "aarch64": 183}  # e_machine in elf.h
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
@@ -105,12 +105,23 @@ def test_two_builds_are_the_same_bytes_and_not_too_many(sources, pyz, tmp_path):
     assert pyz.stat().st_size < LARGEST
 
 
-def test_it_holds_psutil_for_both_machines(contents):
+@pytest.mark.parametrize("path", ["psutil/.*[.]so", "bin/py-spy"])
+def test_it_holds_psutil_and_py_spy_for_both_machines(contents, path):
     for machine, number in ELF_MACHINE.items():
-        (library,) = (
-            contents[name] for name in contents if re.match(f"native/{machine}/psutil/.*[.]so", name)
-        )
-        assert library[:4] == b"\x7fELF" and int.from_bytes(library[18:20], "little") == number
+        (native,) = (contents[name] for name in contents if re.match(f"native/{machine}/{path}", name))
+        assert native[:4] == b"\x7fELF" and int.from_bytes(native[18:20], "little") == number
+
+
+def test_with_nothing_on_path_it_names_a_line_of_a_process_that_nobody_prepared(run, tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text("import time\ndef load_batch():\n    time.sleep(600)\nprint(flush=True)\nload_batch()\n")
+    with subprocess.Popen([sys.executable, str(job)], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        try:
+            done = run("triage", "--live", str(process.pid))
+        finally:
+            process.kill()
+    assert f"in load_batch ({job}:3)" in done.stdout, done.stdout
 
 
 def test_it_holds_the_licences_and_nothing_compiled(contents):

@@ -39,6 +39,7 @@ CONTENTS = {
     "nodedoctor/empty.py": b"",
     f"native/{MACHINE}/native_one.py": f"KIND = {MACHINE!r}".encode(),
     "native/pdp11/native_one.py": b"KIND = 'pdp11'",
+    f"native/{MACHINE}/bin/tool": b"#!/bin/sh\necho works",
 }
 
 
@@ -332,6 +333,8 @@ def damage(folder: Path, how: str) -> None:
         (module / "deep" / "file").write_text("")
     elif how == "link":
         module.symlink_to("single_file.py")
+    elif how == "no program":
+        (folder / "bin" / "tool").chmod(0o600)
     elif how == "extra":
         for name in ("json", *(f"copy{number}" for number in range(200))):
             (folder / f"{name}.py").write_text("raise SystemExit('not ours')")
@@ -347,7 +350,7 @@ def damage(folder: Path, how: str) -> None:
         shutil.rmtree(folder)
 
 
-DAMAGES = ["missing", "empty", "longer", "folder", "link", "extra", "no folder", "nothing"]
+DAMAGES = ["missing", "empty", "longer", "folder", "link", "extra", "no folder", "nothing", "no program"]
 
 
 @pytest.mark.parametrize("how", some([*DAMAGES, "a file instead", "a link instead"], 4))
@@ -362,7 +365,8 @@ def test_damage_is_mended(archive, home, how):
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     wanted = {name.replace(f"native/{MACHINE}/", "") for name in CONTENTS if "pdp11" not in name}
     assert {name for name in found if "__pycache__" not in name} == wanted
-    if how in ("missing", "empty", "longer", "folder", "link", "extra"):
+    assert subprocess.run([folder / "bin" / "tool"], capture_output=True).stdout == b"works\n"
+    if how in ("missing", "empty", "longer", "folder", "link", "extra", "no program"):
         assert table.stat().st_ino == before  # others may be running from it: what is whole stays
     assert not list(folder.parent.glob(".unpacking-*"))
 
@@ -530,24 +534,38 @@ def test_two_builds_are_the_same_bytes(build, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "path, good",
+    "path",
     [
-        ("rich/console.py", True),
-        ("nodedoctor/tui/look.tcss", True),
-        ("psutil/tests/test_all.py", False),
-        ("rich/__pycache__/console.cpython-311.pyc", False),
-        ("psutil-7.2.2.dist-info/METADATA", True),
-        ("psutil-7.2.2.dist-info/LICENSE", True),
-        ("rich-15.0.0.dist-info/licenses/LICENSE.txt", True),
-        ("pygments-2.21.0.dist-info/licenses/AUTHORS", True),
-        ("rich-15.0.0.dist-info/RECORD", False),
-        ("x-1.data/scripts/x", False),
-        ("typing_extensions.py", True),
-        ("example.py", False),
+        "rich/console.py",
+        "nodedoctor/tui/look.tcss",
+        "psutil-7.2.2.dist-info/METADATA",
+        "psutil-7.2.2.dist-info/LICENSE",
+        "rich-15.0.0.dist-info/licenses/LICENSE.txt",
+        "pygments-2.21.0.dist-info/licenses/AUTHORS",
+        "typing_extensions.py",
     ],
 )
-def test_what_of_a_wheel_ships(build, path, good):
-    assert build.ships(path) is good
+def test_what_of_a_wheel_ships(build, path):
+    assert build.place_of(path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "psutil/tests/test_all.py",
+        "rich/__pycache__/console.cpython-311.pyc",
+        "rich-15.0.0.dist-info/RECORD",
+        "x-1.data/data/share/x",
+        "x-1.data/scripts/",
+        "example.py",
+    ],
+)
+def test_what_of_a_wheel_stays_behind(build, path):
+    assert build.place_of(path) == ""
+
+
+def test_programs_of_a_wheel_have_a_folder_of_their_own(build):
+    assert build.place_of("py_spy-0.4.3.data/scripts/py-spy") == "bin/py-spy"
 
 
 def test_every_package_is_pinned_by_hash_and_within_our_requirements(build):
@@ -562,4 +580,4 @@ def test_every_package_is_pinned_by_hash_and_within_our_requirements(build):
         if wanted.marker is None:
             assert wanted.specifier.contains(pins[wanted.name])
     hashes = wheels.PINS.read_text().count("--hash=sha256:")
-    assert hashes == len(pins) + 1  # psutil's are two
+    assert hashes == len(pins) + 2  # psutil's and py-spy's are two each

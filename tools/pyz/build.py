@@ -2,8 +2,8 @@
 
     python tools/pyz/build.py [FILE]
 
-It holds nodedoctor, the packages it needs (see wheels.py), and psutil for each kind of machine. The same
-sources and wheels give the same bytes. At its first start it unpacks itself: see nodedoctor_place.py.
+It holds nodedoctor, the packages it needs (see wheels.py), and psutil and py-spy for each kind of machine.
+The same sources and wheels give the same bytes. At its first start it unpacks itself: nodedoctor_place.py.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from nodedoctor_contents import PROGRAMS
 from wheels import WheelError, wheels
 
 HERE = Path(__file__).resolve().parent
@@ -75,20 +76,24 @@ def our_wheel(folder: Path) -> Path:
 
 
 def wheel_files(wheel: Path) -> dict[str, bytes]:
-    """What of a wheel belongs on sys.path: modules and data; of its metadata name, version and licences."""
+    """What of a wheel is needed: modules, data and programs; of its metadata name, version and licences."""
     with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if ships(name)}
+        placed = {name: place_of(name) for name in archive.namelist()}
+        return {place: archive.read(name) for name, place in placed.items() if place}
 
 
-def ships(path: str) -> bool:
-    """Whether a file of a wheel goes into the single file."""
+def place_of(path: str) -> str:
+    """Where a file of a wheel goes in the single file; "" for one that stays behind."""
     top, *folders = path.split("/")[:-1] or [path]
     if top.endswith(".dist-info"):
         rest = path.partition("/")[2]
-        return rest == "METADATA" or bool(re.search(r"(?i)\b(licen[sc]e|copying|notice|authors)", rest))
-    if top.endswith(".data") or {"__pycache__", "tests"} & {top, *folders}:
-        return False
-    return path != "example.py" and not path.endswith(("/", ".pyc", ".pyi"))  # pynvml's, at the top
+        kept = rest == "METADATA" or re.search(r"(?i)\b(licen[sc]e|copying|notice|authors)", rest)
+        return path if kept else ""
+    if path.endswith(("/", ".pyc", ".pyi")) or path == "example.py":  # pynvml's, at the top
+        return ""
+    if top.endswith(".data"):  # PEP 491
+        return f"{PROGRAMS}{path.split('/')[-1]}" if folders == ["scripts"] else ""
+    return "" if {"__pycache__", "tests"} & {top, *folders} else path
 
 
 def write(out: Path, files: Mapping[str, bytes]) -> None:

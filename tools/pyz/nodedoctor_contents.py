@@ -7,6 +7,8 @@ import stat
 
 Files = dict[str, int]
 """The files unpacked and their sizes."""
+PROGRAMS = "bin/"
+"""The folder of what is run by itself and is no module."""
 
 
 class NoPlace(Exception):
@@ -52,7 +54,7 @@ def intact(folder: str, files: Files) -> bool:
 
 
 def present(folder: str) -> Files:
-    """The files below a folder and their sizes, without what Python compiled; -1 for anything but a file."""
+    """The files below a folder and their sizes, without what Python compiled; -1 for one of another kind."""
     found: Files = {}
     left = [""]
     while left:
@@ -68,7 +70,9 @@ def present(folder: str) -> Files:
                     if entry.name != "__pycache__":
                         left.append(f"{path}/")
                 elif entry.is_file(follow_symlinks=False):
-                    found[path] = entry.stat(follow_symlinks=False).st_size
+                    about = entry.stat(follow_symlinks=False)
+                    runs = about.st_mode & stat.S_IXUSR or not path.startswith(PROGRAMS)
+                    found[path] = about.st_size if runs else -1
                 else:
                     found[path] = -1
     return found

@@ -15,7 +15,7 @@ import time
 import zipfile
 import zlib
 
-from nodedoctor_contents import Files, NoPlace, intact, present, unpacked
+from nodedoctor_contents import PROGRAMS, Files, NoPlace, intact, present, unpacked
 
 FRESH = ".unpacking-"
 TRIES = 5  # while others mend the same folder, a listing of it may miss what they just replaced
@@ -100,6 +100,8 @@ def _extract(archive: str, folder: str) -> None:
                         made.add(parent)
                     with open(target, "xb") as file:
                         file.write(inner.read(member))
+                        if path.startswith(PROGRAMS):
+                            os.fchmod(file.fileno(), 0o700)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
         raise NoPlace(f"{archive} is damaged ({error}): copy it anew") from error
 

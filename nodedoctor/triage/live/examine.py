@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from nodedoctor.children.programs import installed_with_us
 from nodedoctor.model import Fix
 from nodedoctor.steps import keep, look, looks, repair
 from nodedoctor.triage.flight.judge import FlightReport
@@ -140,8 +141,8 @@ def deciding_measurements(live: LiveJob) -> tuple[Fix, ...]:
         )
         return (Fix(text, (*looks("nodedoctor triage --live"), beside)),)
     text = (
-        "Look at the Python stacks of its processes, as root and with py-spy beside their Python; of a job"
-        " that `nodedoctor run` starts they can be had without either."
+        "Look at the Python stacks of its processes as root; those of a job that `nodedoctor run` starts"
+        " can be had without."
     )
     return (Fix(text, looks("sudo nodedoctor triage --live")),)
 
@@ -161,7 +162,7 @@ def _fix_for(process: RankProcess) -> tuple[Fix, ...]:
             Fix("End the job: without that rank it waits until its own limit.", ()),
         )  # fmt: skip
     steps = (
-        keep("py-spy dump --nonblocking --locals --pid {}", pid),
+        keep("{} dump --nonblocking --locals --pid {}", installed_with_us("py-spy") or "py-spy", pid),
         look("ls -l /proc/{}/fd", pid),
         look("cat /proc/{}/wchan /proc/{}/stack", pid, pid),
     )

@@ -279,13 +279,13 @@ def _lone_method(live: LiveJob) -> Iterator[Candidate]:
 
 
 def _differing_rank(live: LiveJob) -> Iterator[Candidate]:
-    """A rank that is elsewhere than all others, where none is in a known collective.
+    """A rank that is elsewhere than all others, where none is in a known collective or behind a lock.
 
     Ranks talk to each other by means we do not know, or their stacks are missing. It is a suspicion: by the
     function, else the line in it, else the place in the kernel.
     """
     ranks = [p for p in live.processes if p.states[1] not in STATES and not is_idle_worker(p)]
-    if len(ranks) < 3 or any(process.moved or process.collective for process in ranks):
+    if len(ranks) < 3 or any(process.moved or process.collective or process.lock for process in ranks):
         return
     all_stacks = all(process.threads for process in ranks)
     for place, shown in _PLACES if all_stacks else _PLACES[-1:]:
