@@ -53,6 +53,23 @@ def of_cause(cause: str) -> tuple[Kind, ...]:
     return tuple(row for row in kinds() if row.cause == cause)
 
 
+@cache
+def cause_of_check(check: str) -> str:
+    """The cause that a failure of this check can be: that of the kind which has it among its events, or ''."""
+    name = event_of_check(check)
+    return next((row.cause for row in kinds() if name in row.events), "")
+
+
+def event_of_check(check: str) -> str:
+    """The name of a check, `ib.ports`, among the events of kinds."""
+    return check.replace(".", "_").replace("-", "_")
+
+
+def owner_of_cause(cause: str) -> MoveOf:
+    """Who must act on a cause of which nothing more is known: as for what is left over of it."""
+    return next((row.owner for row in of_cause(cause) if not row.events), "UNDETERMINED")
+
+
 def kind(name: str) -> Kind | None:
     """The kind of that name, with its cause or, where no other cause has one of that name, without."""
     exact = [row for row in kinds() if row.kind == name]

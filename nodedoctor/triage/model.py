@@ -47,23 +47,6 @@ DEFAULT_WORLD = "default"
 Owner = Literal["NODE", "CODE", "CONFIG", "UNDETERMINED"]
 """Who must act: who runs the machines, who wrote the program, who started the job with these settings."""
 
-OWNERS: dict[Cause, Owner] = {
-    "gpu_hardware_xid": "NODE",
-    "nvlink_fabric": "NODE",
-    "network_ib": "NODE",
-    "p2p_pcie_acs_iommu": "NODE",
-    "driver_problem": "NODE",
-    "shm_or_limits": "NODE",
-    "user_code_exception": "CODE",
-    "collective_mismatch": "CODE",
-    "peer_cuda_oom": "CONFIG",
-    "peer_host_oom": "CONFIG",
-    "timeout_too_short_legit_work": "CONFIG",
-    "version_mismatch": "CONFIG",
-    "network_socket_interface": "CONFIG",
-}
-"""By cause; for the others the logs do not show who must act."""
-
 
 _ROLES = (
     ("policy", re.compile(r"ActorRollout")),
