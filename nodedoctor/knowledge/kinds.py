@@ -55,7 +55,7 @@ def of_cause(cause: str) -> tuple[Kind, ...]:
 
 @cache
 def cause_of_check(check: str) -> str:
-    """The cause that a failure of this check can be: that of the kind which has it among its events, or ''."""
+    """The cause that a failure of this check can be, by the kind that has it as an event; else ''."""
     name = event_of_check(check)
     return next((row.cause for row in kinds() if name in row.events), "")
 
