@@ -237,6 +237,11 @@ class CollectiveCall:
     group: ProcessGroup = ProcessGroup()
 
     @property
+    def words(self) -> str:
+        """Its name and number: `ALLREDUCE 4411`, or `a collective`."""
+        return (self.op or "a collective") + (f" {self.seq}" if self.seq is not None else "")
+
+    @property
     def signature(self) -> tuple[str, int | None, int | None, int | None]:
         """What must be equal on all ranks of a group at the same time."""
         return (self.op, self.seq, self.numel_in, self.numel_out)
