@@ -65,9 +65,10 @@ def event_of_check(check: str) -> str:
     return check.replace(".", "_").replace("-", "_")
 
 
-def owner_of_cause(cause: str) -> MoveOf:
-    """Who must act on a cause of which nothing more is known: as for what is left over of it."""
-    return next((row.owner for row in of_cause(cause) if not row.events), "UNDETERMINED")
+def owner_of_kind(name: str) -> MoveOf:
+    """Who must act on what is of this kind."""
+    row = kind(name)
+    return row.owner if row is not None else "UNDETERMINED"
 
 
 def kind(name: str) -> Kind | None:

@@ -282,7 +282,7 @@ class Candidate:
     fixes: tuple[Fix, ...] = ()
     collective: CollectiveCall | None = None
     owner: Owner | None = None
-    """Who must act, where the evidence shows another one than the cause's."""
+    """Who must act, where the evidence shows another one than its kind's."""
     decides: bool = True
     """False for what is only a suspicion, whatever its ground: the verdict stays open."""
 

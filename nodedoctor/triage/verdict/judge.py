@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from nodedoctor.knowledge.kinds import owner_of_cause
+from nodedoctor.knowledge.kinds import owner_of_kind
 from nodedoctor.triage.describe import distinct_ranks
 from nodedoctor.triage.marks import Kind, Mark
 from nodedoctor.triage.model import Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
@@ -73,7 +73,7 @@ def judge_incident(
         evidence=_pick_evidence(best.evidence),
         fixes=best.fixes,
         timeline=_make_timeline(timeline),
-        owner=best.owner or owner_of_cause(best.cause),
+        owner=best.owner or owner_of_kind(kind_of(best.cause, best.evidence)),
         kinds_alike=_kinds_alike(weighed),
         weighed=weigh.based_on(weighed[0]),
         alternatives=_make_alternatives(weighed),
