@@ -53,6 +53,24 @@ def of_cause(cause: str) -> tuple[Kind, ...]:
     return tuple(row for row in kinds() if row.cause == cause)
 
 
+@cache
+def cause_of_check(check: str) -> str:
+    """The cause that a failure of this check can be, by the kind that has it as an event; else ''."""
+    name = event_of_check(check)
+    return next((row.cause for row in kinds() if name in row.events), "")
+
+
+def event_of_check(check: str) -> str:
+    """The name of a check, `ib.ports`, among the events of kinds."""
+    return check.replace(".", "_").replace("-", "_")
+
+
+def owner_of_kind(name: str) -> MoveOf:
+    """Who must act on what is of this kind."""
+    row = kind(name)
+    return row.owner if row is not None else "UNDETERMINED"
+
+
 def kind(name: str) -> Kind | None:
     """The kind of that name, with its cause or, where no other cause has one of that name, without."""
     exact = [row for row in kinds() if row.kind == name]

@@ -47,23 +47,6 @@ DEFAULT_WORLD = "default"
 Owner = Literal["NODE", "CODE", "CONFIG", "UNDETERMINED"]
 """Who must act: who runs the machines, who wrote the program, who started the job with these settings."""
 
-OWNERS: dict[Cause, Owner] = {
-    "gpu_hardware_xid": "NODE",
-    "nvlink_fabric": "NODE",
-    "network_ib": "NODE",
-    "p2p_pcie_acs_iommu": "NODE",
-    "driver_problem": "NODE",
-    "shm_or_limits": "NODE",
-    "user_code_exception": "CODE",
-    "collective_mismatch": "CODE",
-    "peer_cuda_oom": "CONFIG",
-    "peer_host_oom": "CONFIG",
-    "timeout_too_short_legit_work": "CONFIG",
-    "version_mismatch": "CONFIG",
-    "network_socket_interface": "CONFIG",
-}
-"""By cause; for the others the logs do not show who must act."""
-
 
 _ROLES = (
     ("policy", re.compile(r"ActorRollout")),
@@ -254,6 +237,11 @@ class CollectiveCall:
     group: ProcessGroup = ProcessGroup()
 
     @property
+    def words(self) -> str:
+        """Its name and number: `ALLREDUCE 4411`, or `a collective`."""
+        return (self.op or "a collective") + (f" {self.seq}" if self.seq is not None else "")
+
+    @property
     def signature(self) -> tuple[str, int | None, int | None, int | None]:
         """What must be equal on all ranks of a group at the same time."""
         return (self.op, self.seq, self.numel_in, self.numel_out)
@@ -294,7 +282,7 @@ class Candidate:
     fixes: tuple[Fix, ...] = ()
     collective: CollectiveCall | None = None
     owner: Owner | None = None
-    """Who must act, where the evidence shows another one than the cause's."""
+    """Who must act, where the evidence shows another one than its kind's."""
     decides: bool = True
     """False for what is only a suspicion, whatever its ground: the verdict stays open."""
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodedoctor.knowledge.kinds import Kind, kind, kind_of_events, kinds, of_cause
+from nodedoctor.engine.plugins import discover
+from nodedoctor.knowledge.kinds import Kind, event_of_check, kind, kind_of_events, kinds, of_cause
 from nodedoctor.knowledge.xids import xids
 from nodedoctor.triage import patterns
 from nodedoctor.triage.model import Cause
 from nodedoctor.triage.patterns.log_pattern import LogPattern, Symptom
-from nodedoctor.triage.timeline.node_reports import CAUSES
 from nodedoctor.triage.verdict.causes.families import FAMILIES
 
 ALL = typing.get_args(Cause)
@@ -100,7 +100,7 @@ def test_a_table_names_no_event_that_nothing_raises() -> None:
     """Names of symptoms, families, checks and Xids in the table are those of what they stand for."""
     families = {f"raised_{family.name}".replace("-", "_") for family in FAMILIES}
     codes = {f"xid_{row.xid}" for row in xids()}
-    checks = {check.replace(".", "_").replace("-", "_") for check in CAUSES}
+    checks = set(map(event_of_check, discover().checks))
     named = {name for row in kinds() for name in row.events}
     assert {name for name in named if name.startswith("raised_")} <= families
     assert {name for name in named if name.startswith("xid_")} <= codes

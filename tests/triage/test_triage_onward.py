@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from say import elastic, judged
 
-from nodedoctor.triage.patterns.activity import ENOUGH
+from nodedoctor.triage.patterns.activity import ENOUGH_LINES
 from nodedoctor.triage.patterns.unclassified import BYTES_BEHIND
 
 ERROR = (
@@ -26,7 +26,9 @@ def ordinary(count: int) -> str:
 @pytest.mark.parametrize("times", [1, 2])
 def test_who_logs_on_had_caught_it(times: int, tmp_path: Path) -> None:
     assert judged(tmp_path, (ERROR + ordinary(3)) * times).verdict.cause == "user_code_exception"
-    assert judged(tmp_path, (ERROR + ordinary(3)) * times + ordinary(ENOUGH)).verdict.outcome != "failure"
+    assert (
+        judged(tmp_path, (ERROR + ordinary(3)) * times + ordinary(ENOUGH_LINES)).verdict.outcome != "failure"
+    )
 
 
 BARE = ERROR[ERROR.index("Traceback") :]
@@ -35,12 +37,12 @@ BARE = ERROR[ERROR.index("Traceback") :]
 @pytest.mark.parametrize(
     "text",
     [
-        BARE + ordinary(2 * ENOUGH),  # the interpreter's: another process goes on
-        ordinary(9) + BARE + ordinary(2 * ENOUGH),
-        "world size: 4\n" + ERROR + ordinary(2 * ENOUGH),
-        ERROR + ordinary(2 * ENOUGH) + elastic([(0, 1)], 0),
-        ERROR + ordinary(2 * ENOUGH).replace("2026", "[rank3]: 2026"),
-        ordinary(2 * ENOUGH) + ERROR + ordinary(ENOUGH - 1),
+        BARE + ordinary(2 * ENOUGH_LINES),  # the interpreter's: another process goes on
+        ordinary(9) + BARE + ordinary(2 * ENOUGH_LINES),
+        "world size: 4\n" + ERROR + ordinary(2 * ENOUGH_LINES),
+        ERROR + ordinary(2 * ENOUGH_LINES) + elastic([(0, 1)], 0),
+        ERROR + ordinary(2 * ENOUGH_LINES).replace("2026", "[rank3]: 2026"),
+        ordinary(2 * ENOUGH_LINES) + ERROR + ordinary(ENOUGH_LINES - 1),
     ],
 )
 def test_where_others_may_be_who_goes_on_it_counts(text: str, tmp_path: Path) -> None:

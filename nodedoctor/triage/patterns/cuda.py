@@ -36,12 +36,12 @@ _SIZE = r"([\d.]{1,12}) ([KMGT])iB"
 _TOTAL = re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity")
 _PROCESS_MEMORY = re.compile(rf"[Pp]rocess (\d{{1,7}}) has {_SIZE} memory in use")
 _FREE = re.compile(rf"{_SIZE} (?:is )?free")
+_REQUEST = re.compile(rf"Tried to allocate {_SIZE}")
+_PIECES = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _OWN_PARTS = (
     re.compile(rf"{_SIZE} (?:is|already) allocated"),
     re.compile(rf"{_SIZE} (?:is reserved by PyTorch but unallocated|cached)"),
 )
-_ASKED = re.compile(rf"Tried to allocate {_SIZE}")
-_PIECES = re.compile(rf"{_SIZE} is reserved by PyTorch but unallocated")
 _RESERVED = re.compile(rf"{_SIZE} reserved in total by PyTorch")
 """Of the process that asked: both of the first, or since torch 1.4 the whole."""
 _OWN_PROCESS = "this process has"
@@ -61,10 +61,10 @@ def _gpu_full(match: re.Match[str]) -> GpuFull:
     Since torch 2.1 it lists each process, before only its own share.
     """
     wanted, text = match["wanted"] or "", match.string
-    total, free, asked, pieces = (
-        _first_gib(pattern.search(text)) for pattern in (_TOTAL, _FREE, _ASKED, _PIECES)
+    total, free, request, pieces = (
+        _first_gib(pattern.search(text)) for pattern in (_TOTAL, _FREE, _REQUEST, _PIECES)
     )
-    full = GpuFull(wanted, fragmented=asked is not None and pieces is not None and pieces >= asked)
+    full = GpuFull(wanted, fragmented=request is not None and pieces is not None and pieces >= request)
     if total is None:
         return full
     own = _first_gib(_RESERVED.search(text)) or sum(

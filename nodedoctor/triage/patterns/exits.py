@@ -217,7 +217,7 @@ ProcessExit
     |EXIT STRING: [A-Z][A-Za-z ]{2,30} \(signal (?P<signal2>\d{1,2})\)|KILLED BY SIGNAL: (?P<signal3>\d{1,2})
 [user_code_exception]
 # argparse, Python, and runc, Podman, Apptainer
-not-begun  quoted  personal  owner=CONFIG
+not-begun  quoted  personal
   the program rejected its arguments, or did not find the file to run
     ^\S{1,80}: error: (?:unrecognized arguments|the following arguments are required|argument \S+: )
     |^\S*python[\d.]*: (?:can't open file '|No module named |Error while finding module)

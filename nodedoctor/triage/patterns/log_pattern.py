@@ -12,7 +12,7 @@ from functools import cache
 from textwrap import shorten
 
 from nodedoctor.record import record
-from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Ground, Identity, Owner
+from nodedoctor.triage.model import LARGEST_PID, LARGEST_WORLD, Cause, Ground, Identity
 from nodedoctor.whole_numbers import LARGEST, signed, whole_number
 
 
@@ -55,8 +55,8 @@ class Symptom:
     `decisive` says that it settles the cause when the job ended; the others only support or suggest one.
     `personal` says that the process which printed it is the one in trouble, not a bystander; `of_node` that
     it is the node on which it was printed. `as_warning`: its program gives it the level of a warning although
-    it is an error. `owner`: whose move it is, where it is not that of its cause. `words`: the line's own, of
-    a symptom that has many. `of_another`: a process says it of another one, which the line itself names.
+    it is an error. `words`: the line's own, of a symptom that has many. `of_another`: a process says it of
+    another one, which the line itself names.
     `ground`: what it rests on, where it is not what most symptoms of its cause do.
     """
 
@@ -67,7 +67,6 @@ class Symptom:
     personal: bool = False
     of_node: bool = False
     as_warning: bool = False
-    owner: Owner | None = None
     words: str = ""
     of_another: bool = False
     ground: Ground | None = None

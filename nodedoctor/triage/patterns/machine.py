@@ -149,7 +149,7 @@ HostOom  said_by=HTCondor
 LIMITS = r"""
 [shm_or_limits]
 # torch/utils/data, torch's csrc/DataLoader.cpp
-loader-bus-error  personal  owner=CONFIG
+loader-bus-error  personal
   a data-loader worker ran out of shared memory
     (?:DataLoader|worker).*killed by signal: Bus error|insufficient shared memory \(shm\)
     |Unexpected bus error encountered in worker
@@ -164,7 +164,7 @@ threads  personal
     |BlockingIOError: \[Errno 11\] Resource temporarily unavailable
     |(?:\bthread|\bclone|\bfork(?:\(\))?|spawn\w*): (?:retry: )?Resource temporarily unavailable
 # torch's MapAllocator; errno(3): ENOMEM
-cannot-map  personal  owner=CONFIG
+cannot-map  personal
   memory could not be mapped or shared
     unable to (?:mmap|allocate shared memory|open shared memory|write to file).*(?:/torch|shm|bytes)
     |OSError: \[Errno 12\] Cannot allocate memory
@@ -175,11 +175,11 @@ _disk_full
     |Error: Not enough (?:free )?(?:disk )?space\b
     |low on resource: ephemeral-storage|\bOutOfDiskError\b
 # torch, c10/cuda/CUDACachingAllocator.cpp: segments that can grow are shared by descriptors
-pidfd-refused  personal  owner=CONFIG
+pidfd-refused  personal
   the container does not let processes share GPU memory (pidfd_getfd is refused)
     \bpidfd_(?:getfd|open): (?:Operation not permitted|Permission denied|Function not implemented)
 # errno(3): EDQUOT; the file system has room, for others
-quota-full  personal  owner=CONFIG
+quota-full  personal
   the disk quota of this user or project is used up
     Disk quota exceeded
 # torch's writer keeps no errno: a full file system, a quota or storage that went away

@@ -165,7 +165,7 @@ memlock  personal
   memory could not be pinned for InfiniBand: the memlock limit
     ibv_(?:reg_\w|create_cq)\w{0,40}(?:\([^()]{0,120}\))? failed.*(?:Cannot allocate memory|error 12)
 # the last is NCCL's, whose next line has the path
-dev-shm  personal  owner=CONFIG
+dev-shm  personal
   /dev/shm is full or not shared: a container gets 64 MB of it by default
     (?:failed to extend|Error: failed|[Ee]rror while (?:creating|attaching)|No space left|open of|could not
     |posix_fallocate|unable to).*(?:/dev/shm|shared memory segment)|/dev/shm.*(?:No space left|failed)
@@ -200,7 +200,7 @@ declared-mismatch
     |collective mismatch error,? local size \d+ remote
 # graph/tuning.cc, enqueue.cc: what NCCL_ALGO and NCCL_PROTO leave has no way to do it
 [user_code_exception]
-nccl-no-algorithm  quoted  personal  owner=CONFIG
+nccl-no-algorithm  quoted  personal
   NCCL_ALGO, NCCL_PROTO or a tuner leaves NCCL no algorithm for a collective
     no algorithm/protocol available for function \S+
 rank-given-twice

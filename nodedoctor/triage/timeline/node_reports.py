@@ -12,6 +12,7 @@ from nodedoctor import input_files
 from nodedoctor.errors import NodeDoctorError
 from nodedoctor.json_shapes import loaded, objects
 from nodedoctor.json_shapes import text as text_of_key
+from nodedoctor.knowledge.kinds import cause_of_check
 from nodedoctor.model import Action, Fix, Role, Step
 from nodedoctor.record import record
 from nodedoctor.report.document import SCHEMA as REPORT
@@ -32,30 +33,8 @@ BEFORE = 600.0
 NOTED = 3
 """Messages of another time, or of none, that notes quote. Ours."""
 
-CAUSES: dict[str, Cause] = {
-    "limits.nofile": "shm_or_limits",
-    "limits.shm": "shm_or_limits",
-    "limits.memlock": "shm_or_limits",
-    "limits.processes": "shm_or_limits",
-    "limits.disk": "shm_or_limits",
-    "fabric.manager": "nvlink_fabric",
-    "fabric.state": "nvlink_fabric",
-    "fabric.nvswitch": "nvlink_fabric",
-    "nvlink.links": "nvlink_fabric",
-    "nvlink.errors": "nvlink_fabric",
-    "ib.ports": "network_ib",
-    "ib.counters": "network_ib",
-    "kernel.nic": "network_ib",
-    "net.interface": "network_socket_interface",
-    "p2p.status": "p2p_pcie_acs_iommu",
-    "pcie.acs": "p2p_pcie_acs_iommu",
-    "memory.ecc": "gpu_hardware_xid",
-    "memory.remap": "gpu_hardware_xid",
-    "kernel.pcie": "gpu_hardware_xid",
-    "driver.answers": "driver_problem",
-    "driver.modules": "driver_problem",
-}
-"""Checks whose failure can end a job, and how it is then called."""
+_OTHER_CAUSES = {"p2p.status": "p2p_pcie_acs_iommu", "pcie.acs": "p2p_pcie_acs_iommu"}
+"""Checks whose failure can end a job, beside those that are events of a kind (`knowledge.kinds`)."""
 
 
 class NotANode(NodeDoctorError):
@@ -176,10 +155,11 @@ def _node_events(path: str, host: str | None, report: Mapping[str, Any]) -> Iter
             if isinstance(e.what, (XidReported, HostOom, KernelTaskHung))
         ]
         yield from kernel_events
-        if not kernel_events and finding.get("status") == "fail" and check in CAUSES:
+        cause = cause_of_check(check) or _OTHER_CAUSES.get(check)
+        if not kernel_events and finding.get("status") == "fail" and cause:
             summary = str(finding.get("summary", ""))[:300]
             text = f"{check}: {summary}" + (f": {texts[0]}" if texts else "")
-            what = NodeFault(CAUSES[check], check, summary, _check_fixes(finding.get("fix")))
+            what = NodeFault(cast(Cause, cause), check, summary, _check_fixes(finding.get("fix")))
             yield Event(what, Place(path, 0), Identity(host=host), None, text[:500])
 
 

@@ -14,7 +14,6 @@ from nodedoctor.triage.patterns.progress import TrainingStep
 from nodedoctor.triage.timeline.model import CollectiveWait
 
 _PACE = re.compile(r"(?<!\d)(?P<value>\d+(?:\.\d+)?) ?(?P<unit>s/it|it/s)\b")
-_TOTAL = re.compile(r"/(\d+)$")
 
 
 def step_seconds(events: Iterable[Event[Any]]) -> float | None:
@@ -33,13 +32,11 @@ def ended_bars(events: Iterable[Event[Any]]) -> tuple[list[Event[Any]], set[int]
 
     Nothing when no rank's bar of the same total is seen short of its end: then all came to the end alike.
     """
-    last: dict[tuple[int, str], Event[Any]] = {}
+    last: dict[tuple[int, int], Event[Any]] = {}
     for event in events:
-        if isinstance(event.what, TrainingStep) and event.who.rank is not None:
-            total = _TOTAL.search(event.what.series)
-            if total:
-                last[event.who.rank, total[1]] = event
-    full = {key for key, event in last.items() if event.what.last[-1:] == (float(key[1]),)}
+        if isinstance(event.what, TrainingStep) and event.who.rank is not None and event.what.length:
+            last[event.who.rank, event.what.length] = event
+    full = {key for key, event in last.items() if event.what.is_full}
     short = {rank for rank, total in last.keys() - full if any(full_total == total for _, full_total in full)}
     return [last[key] for key in sorted(full) if short], short
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from nodedoctor.knowledge.kinds import owner_of_kind
 from nodedoctor.triage.describe import distinct_ranks
 from nodedoctor.triage.marks import Kind, Mark
-from nodedoctor.triage.model import OWNERS, Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
+from nodedoctor.triage.model import Candidate, Confidence, Coverage, Event, Identity, Outcome, Verdict
 from nodedoctor.triage.patterns.activity import TrainingActivity
 from nodedoctor.triage.patterns.ends import is_end_of_training
 from nodedoctor.triage.patterns.exits import (
@@ -72,7 +73,7 @@ def judge_incident(
         evidence=_pick_evidence(best.evidence),
         fixes=best.fixes,
         timeline=_make_timeline(timeline),
-        owner=best.owner or OWNERS.get(best.cause, "UNDETERMINED"),
+        owner=best.owner or owner_of_kind(kind_of(best.cause, best.evidence)),
         kinds_alike=_kinds_alike(weighed),
         weighed=weigh.based_on(weighed[0]),
         alternatives=_make_alternatives(weighed),

@@ -70,8 +70,7 @@ def open_question(timeline: Timeline) -> str:
     same = [wait.who for wait in timeline.waits if wait.work.signature[:2] == first.work.signature[:2]]
     who = describe_identities(same) or "a rank"
     limit = f" for {decimal(first.work.timeout_ms / 1000)} s" if first.work.timeout_ms else ""
-    number = f" {first.work.seq}" if first.work.seq is not None else ""
-    what = f"{first.work.op or 'a collective'}{number}{_ONE_ELEMENT if first.work.numel_in == 1 else ''}"
+    what = first.work.words + (_ONE_ELEMENT if first.work.numel_in == 1 else "")
     size = groups.ranks_in_collective(timeline)
     if size is not None and first.work.seq == 1:
         return (

@@ -282,10 +282,8 @@ def _waits_by_group(timeline: Timeline) -> list[list[CollectiveWait]]:
 
 
 def _shown_signature(wait: CollectiveWait) -> str:
-    work = wait.work
-    size = f" of {count_with_noun(work.numel_in, 'element')}" if work.numel_in is not None else ""
-    number = f" {work.seq}" if work.seq is not None else ""
-    return f"{work.op or 'a collective'}{number}{size}"
+    elements = wait.work.numel_in
+    return wait.work.words + (f" of {count_with_noun(elements, 'element')}" if elements is not None else "")
 
 
 def _calling_frames(timeline: Timeline) -> list[tuple[Event[ExceptionRaised], StackFrame]]:

@@ -123,7 +123,7 @@ other-checkpoint  owner=CONFIG
   a checkpoint of another model, or of another split of it
     size mismatch for|in loading state_dict|[Uu]nexpected key\(s\)|Missing key\(s\) in state_dict
     |checkpoint .{0,60}(?:was saved with|does not match)
-already-there
+already-there  owner=CODE
   a file or folder that is there already
     FileExistsError|\bFile exists\b|\[Errno 17\]
 # programs try several kinds of devices and go on with another one

@@ -264,9 +264,7 @@ def absent_rank(
 def collective_name(timeline: Timeline) -> str:
     """The collective that the ranks waited in: `ALLREDUCE 4411`."""
     work = timeline.waits[0].work if timeline.waits else None
-    if work is None or not work.op:
-        return "the collective"
-    return work.op if work.seq is None else f"{work.op} {work.seq}"
+    return work.words if work is not None and work.op else "the collective"
 
 
 def _with_gpu(culprits: Sequence[Identity]) -> str:

@@ -98,7 +98,6 @@ def symptom_candidates(timeline: Timeline) -> Iterator[Candidate]:
             (f"{describe_briefly(culprits)}: " if culprits else "") + _symptom_message(timeline, first),
             tuple(events[:4]),
             culprits,
-            owner=what.owner,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from nodedoctor.knowledge.kinds import kind_of_events
+from nodedoctor.knowledge.kinds import event_of_check, kind_of_events
 from nodedoctor.patterns import regex
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Cause, Event, Outcome, Owner
@@ -38,7 +38,7 @@ def _names(event: Event[Any], owner: Owner | None) -> Iterator[str]:
     if _OTHER_ACCELERATOR.search(event.text):
         yield "other_accelerator"
     if isinstance(event.what, NodeFault):
-        yield event.what.check.replace(".", "_").replace("-", "_")
+        yield event_of_check(event.what.check)
     elif isinstance(event.what, XidReported) and event.what.switch:
         yield "sxid"
     elif event.what is Mark.UNREAD_TROUBLE or isinstance(event.what, UnclassifiedError):
