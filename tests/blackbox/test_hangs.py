@@ -23,18 +23,6 @@ pytestmark = pytest.mark.slow
 NODEDOCTOR = (sys.executable, "-m", "nodedoctor")
 
 
-NOBODY = 65534
-# Root may look at everything. This user may enter what is root's, too, as the interpreter is there in CI.
-ORDINARY = (
-    "setpriv",
-    f"--reuid={NOBODY}",
-    f"--regid={NOBODY}",
-    "--clear-groups",
-    "--inh-caps=+dac_override",
-    "--ambient-caps=+dac_override",
-)
-
-
 def run(
     tmp_path: Path,
     fault: str,
@@ -175,18 +163,10 @@ def test_where_no_kernel_log_can_be_read_the_counter_of_the_group_tells(
     assert line.startswith(f"nodedoctor: control group {memory_cgroup}: oom_kill rose from 0 to 1, memory.")
 
 
-def as_an_ordinary_user(folder: Path) -> tuple[str, ...]:
-    """What starts a command as one; the folder is theirs then."""
-    if os.geteuid() != 0:
-        return ()
-    os.chown(folder, NOBODY, NOBODY)
-    return ORDINARY
-
-
 @pytest.mark.parametrize("hidden", [(1,), (1, 2), (0, 1, 2)])
 def test_ranks_that_have_made_themselves_undumpable(hidden: tuple[int, ...], tmp_path: Path) -> None:
     """An ordinary user has their stacks by the signal that they have registered, and with it their ranks."""
-    user = as_an_ordinary_user(tmp_path)
+    user = ranks.as_an_ordinary_user(tmp_path)
     said, folder = run(tmp_path, "load_shard()", "--kill-after", "1", undumpable=hidden, user=user)
     found = json.loads((folder / "triage.json").read_text())
     assert "HANG" in said
@@ -194,18 +174,21 @@ def test_ranks_that_have_made_themselves_undumpable(hidden: tuple[int, ...], tmp
     assert "load_shard" in found["headline"]
 
 
-@pytest.mark.parametrize("hidden", [(1,), (2,), (1, 2), (0, 1, 2)])
-def test_a_rank_that_cannot_be_read_is_not_gone(hidden: tuple[int, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hidden", "named"), [((1,), []), ((2,), [1]), ((1, 2), []), ((0, 1, 2), [])])
+def test_a_rank_that_cannot_be_read_is_not_gone(
+    hidden: tuple[int, ...], named: list[int], tmp_path: Path
+) -> None:
     """Of ranks that are not armed it is seen that the job hangs, and said why no more is: that only one or
     two of them tell their place does not mean that the others have died."""
-    user = as_an_ordinary_user(tmp_path)
+    user = ranks.as_an_ordinary_user(tmp_path)
     options = ("--kill-after", "1,force", "--no-arm")
     said, folder = run(tmp_path, "load_shard()", *options, undumpable=hidden, user=user)
     found = json.loads((folder / "triage.json").read_text())
     assert "HANG" in said
-    assert (found["cause"], found["culprits"]) == ("undetermined", [])
+    assert [who["rank"] for who in found["culprits"]] == named
+    assert found["cause"] == ("cpu_stuck_or_slow_rank" if named else "undetermined")
     assert "undumpable" in " ".join(found["coverage"]["notes"])
-    assert "as root" in found["next"][0]["text"]
+    assert named or "as root" in found["next"][0]["text"]
 
 
 def test_the_example_in_the_pages(tmp_path: Path) -> None:

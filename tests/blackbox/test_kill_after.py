@@ -18,11 +18,20 @@ RUN = (sys.executable, "-m", "nodedoctor", "run", "--hang-after", "4")
 
 
 def run(
-    folder: Path, fault: str, *options: str, seconds: int = 600, before: tuple[str, ...] = ()
+    folder: Path,
+    fault: str,
+    *options: str,
+    seconds: int = 600,
+    before: tuple[str, ...] = (),
+    hidden: bool = False,
 ) -> tuple[int, str]:
-    """The exit code of a job whose rank 1 does `fault`, and what was said of it."""
-    command = [*before, *ranks.job(folder, fault, seconds=seconds)]
-    argv = [*RUN, "--dir", str(folder / "jobs"), *options, "--", *command]
+    """The exit code of a job whose rank 1 does `fault`, and what was said of it.
+
+    The stacks of a hidden one cannot be read: nodedoctor is no root then, and the ranks are undumpable.
+    """
+    command = [*before, *ranks.job(folder, fault, seconds=seconds, undumpable=range(3) if hidden else ())]
+    user = ranks.as_an_ordinary_user(folder) if hidden else ()
+    argv = [*user, *RUN, "--dir", str(folder / "jobs"), *options, "--", *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stderr
 
@@ -38,7 +47,7 @@ def test_work_that_takes_long_is_neither_said_to_hang_nor_ended(tmp_path: Path) 
 def test_time_alone_ends_no_job(tmp_path: Path) -> None:
     """Without any Python stack nothing else is known; the job comes to its end by itself."""
     fault = "time.sleep(25)"
-    code, told = run(tmp_path, fault, "--kill-after", "3", "--no-arm", seconds=30)
+    code, told = run(tmp_path, fault, "--kill-after", "3", "--no-arm", seconds=30, hidden=True)
     assert (code, "End the job" in told) == (0, False), told
     assert "PERHAPS A HANG" in told
     (line,) = [line for line in told.splitlines() if "is not ended" in line]
@@ -48,12 +57,12 @@ def test_time_alone_ends_no_job(tmp_path: Path) -> None:
 
 
 def test_time_alone_ends_a_job_by_force(tmp_path: Path) -> None:
-    code, told = run(tmp_path, "time.sleep(600)", "--kill-after", "2,force", "--no-arm")
+    code, told = run(tmp_path, "time.sleep(600)", "--kill-after", "2,force", "--no-arm", hidden=True)
     assert code != 0 and "ending the job 2 s after the hang was seen" in told, told
 
 
 def test_no_progress_and_a_stopped_rank_end_a_job_without_stacks(tmp_path: Path) -> None:
-    code, told = run(tmp_path, "os.kill(os.getpid(), 19)", "--kill-after", "2", "--no-arm")
+    code, told = run(tmp_path, "os.kill(os.getpid(), 19)", "--kill-after", "2", "--no-arm", hidden=True)
     assert code != 0 and "ending the job 2 s after the hang was seen" in told, told
     assert "PERHAPS" not in told
 

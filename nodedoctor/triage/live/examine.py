@@ -133,7 +133,7 @@ def deciding_measurements(live: LiveJob) -> tuple[Fix, ...]:
             " process id behind --live takes everything below that process for the job."
         )
         return (Fix(text, looks("sudo nodedoctor triage --live")),)
-    if any(process.threads for process in live.processes):
+    if all(process.threads for process in live.processes):
         beside = look("nodedoctor watch --job $(ps -o ppid= {})", live.processes[0].pid)
         text = (
             "Look again while it hangs: a stack that is the same in two looks a minute apart does not go on."
