@@ -47,6 +47,8 @@ class Mark(Enum):
     """Open MPI's name of the node whose process it lost; the line is below that of the loss."""
     STORE_LOST = "store_lost"
     """The server of torch's store went away, as it does at the end of any job."""
+    SESSION_CUT = "session_cut"
+    """The ssh session of a person was cut off: the node went down, or only the connection did."""
     HEARTBEAT_LOST = "heartbeat_lost"
     """A coordinator hears nothing of some tasks any more; lines behind it name them."""
     BARRIER_VICTIM = "barrier_victim"

@@ -75,6 +75,7 @@ SIDE_FACTS = (
     ras.HangFolder,
     Mark.RANK_OF_PID,
     Mark.STORE_LOST,
+    Mark.SESSION_CUT,
     Mark.SEVERAL_NODES,
     progress.AgentRanks,
     progress.WorldSize,

@@ -37,7 +37,7 @@ from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.undetermined import (
-    describe_lost_store,
+    describe_lost_end,
     open_question,
     ranks_in_traceback,
     stopped_processes,
@@ -116,9 +116,9 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     unfinished_bar = "" if in_order else _unfinished_bar(timeline)
     activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
-    lost_store = "" if in_order else describe_lost_store(timeline)
+    lost_end = "" if in_order else describe_lost_end(timeline)
     alive = timeline.alive or calm or bool(activities or teardowns)
-    alive = alive and not unfinished_bar and not lost_store
+    alive = alive and not unfinished_bar and not lost_end
     only_dumps = calm and not (stops or done or running or timeline.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -126,8 +126,8 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure: the job came to its end"
     elif unfinished_bar:
         headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
-    elif lost_store:
-        headline = lost_store
+    elif lost_end:
+        headline = lost_end
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif calm and not timeline.steps:
@@ -155,7 +155,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = _describe_count(steps[-1].what)
     else:
         headline = "nothing was read that shows a failure or progress"
-    store_events = timeline.marked(Mark.STORE_LOST)[:EVIDENCE] if lost_store else []
+    lost = [*timeline.marked(Mark.STORE_LOST), *timeline.marked(Mark.SESSION_CUT)] if lost_end else []
     outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
     if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
@@ -168,7 +168,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
         evidence=_pick_evidence(
-            (*stops[-1:], *done[-1:], *store_events, *timeline.of_kind(TrainingStep)[-1:])
+            (*stops[-1:], *done[-1:], *lost[:EVIDENCE], *timeline.of_kind(TrainingStep)[-1:])
         ),
         incidents=timeline.incidents,
         coverage=coverage,

@@ -63,6 +63,7 @@ LOG_RULES = (
     LogRule("survived", "the job counted on behind it", survived.drop_before_more_steps),
     LogRule("handled", "the program logs it again and again, and counts on", survived.drop_repeated_errors),
     LogRule("echoed", "a user stopped the job, which had worked until then", shutdown.drop_shutdown_errors),
+    LogRule("echoed", "Ray ended the processes of a run that was done", shutdown.drop_ray_teardown),
     LogRule("echoed", "the agent that it reports to was done first", shutdown.drop_orphaned_agent_errors),
     LogRule(
         "echoed",

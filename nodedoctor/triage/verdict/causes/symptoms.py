@@ -73,6 +73,7 @@ _BY_NAME: dict[str, Ground] = {
     "name-unresolved": "path",
     "rendezvous-failed": "path",
     "agent-unheard": "path",
+    "sizes-differ": "path",
     "diag-nvlink": "path",
     "diag-links": "path",
     "diag-ecc": "named",
