@@ -16,8 +16,8 @@ _MPI = re.compile(
 )
 """Open MPI's `--tag-output`, and SageMaker's form of it, which has the host, too."""
 _LOGGER_RANK = re.compile(
-    r"[\[(<](?:[Rr]ank: |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
-    r"|(?:[Rr]ank[ =]|RANK[ =])(\d{1,6})(?:: | ?\| | - |\t)"
+    r"[\[(<](?:[Rr]ank: |rank |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
+    r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\t)"
 )
 _COMPOSER = re.compile(
     r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
