@@ -99,6 +99,10 @@ class Mark(Enum):
     """A process found a NaN in what it had computed itself, before it met the other ranks' numbers."""
     PRINTED_NAN = "printed_nan"
     """A NaN among the numbers that a training loop prints: of the process's own, or of all."""
+    LOSS_STAYS_NAN = "loss_stays_nan"
+    """Many lines in a row print a loss, and each is NaN."""
+    LOSS_IS_FINITE = "loss_is_finite"
+    """A line behind them prints a loss that is a number again."""
 
 
 Kind: TypeAlias = "type[Any] | Mark"

@@ -69,7 +69,7 @@ class SpawnTraceOwner:
 class PrefixOnceTraceOwner:
     """Gives tracebacks the identity of their first line, which alone has a prefix.
 
-    The first line is that of the head, or, where `logging.exception` prints both at once, the message above it.
+    That is the head, or the message above it, where `logging.exception` prints both at once.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class PrefixOnceTraceOwner:
 
 
 def _is_logged_message(line: Line) -> bool:
-    """True for an error of a program's logger that has its rank in front: torch's own C++ prints no tracebacks."""
+    """True for an error of a program's logger, not of torch's C++, that has its rank in front."""
     has_rank = line.who.rank is not None or any(kind == RANK_LABEL for kind, _ in line.who.labels)
     return has_rank and line.level in SERIOUS and _IN_CPP.search(line.text) is None
 

@@ -26,8 +26,8 @@ _WARNS = re.compile(
 _CLUSTER_EVENT = re.compile(
     r"(?:.{0,80}\s)?(?:Warning|WARNING)\s{1,20}[A-Z][A-Za-z]{2,40}(?:\s{2,}|\t| (?=[a-z]+/))"
 )
-"""A row of `kubectl describe` or `get events`: Kubernetes has two types of events, and has no word that is worse
-(kubernetes.io/docs/reference/kubernetes-api, Event v1: Normal, Warning)."""
+"""A row of `kubectl describe` or `get events`: Kubernetes has two types of events, Normal and Warning, and no
+word that is worse (kubernetes.io/docs/reference/kubernetes-api, Event v1)."""
 _LABEL = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ee]xception|[Ff]ail(?:ed|s|ure)?)\b|\w(?:Error|Exception)\b|\bWARN\b|what\(\)"
 )

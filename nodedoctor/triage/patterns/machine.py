@@ -116,7 +116,8 @@ memory-limit-touched  hint
 HostOom  said_by=systemd
     process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'
 HostOom  said_by=Kubernetes
-    OOMKilled|low on resource: memory|\bSystem OOM encountered(?:, victim process: .{1,40}, pid: (?P<pid>\d+))?
+    OOMKilled|low on resource: memory
+    |\bSystem OOM encountered(?:, victim process: .{1,40}, pid: (?P<pid>\d+))?
 # Ray (src/ray/common/memory_monitor, python/ray/_private/memory_monitor.py); the last, where it names no
 # process, or is cut off in front of it
 HostOom  said_by=Ray

@@ -33,6 +33,7 @@ from nodedoctor.triage.patterns.watchdog import (
 from nodedoctor.triage.timeline import Timeline
 from nodedoctor.triage.verdict.advice import guesses
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
+from nodedoctor.triage.verdict.causes.corruption import lost_training
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
@@ -61,7 +62,9 @@ def judge_incident(
     """The verdict on the last incident; `more` are other causes; `calm`: dumps show no waiting."""
     weighed = weigh.weigh_candidates(timeline, [*find_candidates(timeline), *more])
     deciding = [entry for entry in weighed if entry.decides]
-    quiet = not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    quiet = not lost_training(timeline) and (
+        not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    )
     if quiet and not more and (timeline.alive or calm or not unclassified_errors(timeline)):
         return _no_failure(timeline, coverage, calm)
     if not deciding or timeline.marked(Mark.NOT_A_LOG):

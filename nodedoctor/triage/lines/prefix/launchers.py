@@ -48,8 +48,8 @@ _PDSH = re.compile(
     r"(?!nvidia-nvswitch\d)(?:slurmstepd-(?P<slurm>[\w.-]{1,255})"
     r"|(?P<pdsh>[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?= {0,40}\S)(?!Connection to )"
 )
-"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where configured to. In front of what
-ssh's client says it shows that a launcher started that."""
+"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where configured to. In front of
+what ssh's client says it shows that a launcher started that."""
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 

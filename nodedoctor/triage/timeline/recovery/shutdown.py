@@ -87,7 +87,7 @@ def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
 
 
 def _is_ray_teardown(event: Event[Any]) -> bool:
-    """True for a worker that went without a reason, Ray's handler of SIGTERM, and its own processes' trouble."""
+    """True for a worker that went without a reason, a SIGTERM, and trouble of Ray's own processes."""
     what = event.what
     if isinstance(what, LauncherSignalled):
         return what.what == "process" and what.signal == SIGTERM
