@@ -8,11 +8,15 @@ from typing import Any, NamedTuple
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import WorldSize
 
 PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""
+
+_NOTICE = "failed (exitcode: "
+"""How an agent of torchelastic's begins its one line about its workers (multiprocessing/api.py)."""
 
 
 class RankLocation(NamedTuple):
@@ -46,6 +50,12 @@ def is_one_node(
     differ = any(None not in (who.rank, who.local_rank) and who.rank != who.local_rank for who in people)
     largest = max([world or 0, *(who.rank + 1 for who in people if who.rank is not None)])
     return len(hosts) < 2 and not differ and (largest <= PER_NODE or local_ranks == set(range(largest)))
+
+
+def has_several_agents(events: Iterable[Event[Any]]) -> bool:
+    """True for a run with two agents of torchelastic's, one of each node: each says once what failed."""
+    notices = (event for event in events if isinstance(event.what, ProcessExit) and _NOTICE in event.text)
+    return len({event.who.pid for event in notices}) > 1
 
 
 def is_address(host: str) -> bool:
