@@ -53,7 +53,9 @@ def test_another_number_that_is_nan_is_no_loss(tmp_path: Path, beside: str) -> N
 
 
 def test_a_time_limit_does_not_hide_it(tmp_path: Path) -> None:
-    limit = "slurmstepd: error: *** STEP 41.0 ON gpu-1 CANCELLED AT 2026-01-07T13:58:06 DUE TO TIME LIMIT ***\n"
+    limit = (
+        "slurmstepd: error: *** STEP 41.0 ON gpu-1 CANCELLED AT 2026-01-07T13:58:06 DUE TO TIME LIMIT ***\n"
+    )
     verdict = judged(tmp_path, steps(LINES["megatron"], 100, 30, "nan") + limit).verdict
     assert (verdict.outcome, verdict.cause) == ("failure", "user_code_exception")
 

@@ -53,6 +53,7 @@ def assign_by_source(events: Sequence[Event[Any]], sources: Sources) -> list[Eve
     # without their hosts, which may be those of peers
     people += [RankLocation(event.who.rank, event.who.local_rank) for event in events]
     one_node = is_one_node(people, world, events) and len(set(local_ranks)) == len(local_ranks)
+    one_node = one_node and not has_several_agents(events)
 
     @cache
     def identify(source: str, who: Identity) -> Identity:

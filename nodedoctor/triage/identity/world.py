@@ -11,10 +11,13 @@ from nodedoctor.triage.model import Event, Identity
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import WorldSize
+from nodedoctor.triage.patterns.restarts import Restarted
 
 PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""
 
+_NEW_RUNS = (Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
+"""Behind one of these an agent may report once more."""
 _NOTICE = "failed (exitcode: "
 """How an agent of torchelastic's begins its one line about its workers (multiprocessing/api.py)."""
 
@@ -53,9 +56,17 @@ def is_one_node(
 
 
 def has_several_agents(events: Iterable[Event[Any]]) -> bool:
-    """True for a run with two agents of torchelastic's, one of each node: each says once what failed."""
-    notices = (event for event in events if isinstance(event.what, ProcessExit) and _NOTICE in event.text)
-    return len({event.who.pid for event in notices}) > 1
+    """True for a run in one log with two agents of torchelastic's: each node has one, which reports once."""
+    failed: dict[str, int | None] = {}
+    for event in events:
+        source, pid, what = event.place.source, event.who.pid, event.what
+        if event.kind in _NEW_RUNS or (isinstance(what, Restarted) and what.explicit):
+            failed.pop(source, None)
+        elif (
+            isinstance(what, ProcessExit) and _NOTICE in event.text and failed.setdefault(source, pid) != pid
+        ):
+            return True
+    return False
 
 
 def is_address(host: str) -> bool:
