@@ -11,7 +11,7 @@ LINES = {
     "megatron": " iteration {step:8d}/ 5000 | lm loss: {loss} | loss scale: 1.0 | grad norm: 0.4 |\n",
     "transformers": "{{'loss': {loss}, 'grad_norm': 0.4, 'learning_rate': 1e-4, 'epoch': 0.{step}}}\n",
     "lightning": "Epoch 0:  3%|# | {step}/9000 [02:00<9:00, 1.3it/s, v_num=3, train_loss={loss}]\n",
-    "torchtitan": "[rank0]:[titan] 2026-01-07 10:00:00,120 - root - INFO - step: {step} loss: {loss} tps: 5,800\n",
+    "torchtitan": "[rank0]:[titan] 2026-01-07 10:00:00,120 - root - INFO - step: {step} loss: {loss}\n",
     "own words": "step {step} | train loss {loss} | lr 1e-4\n",
 }
 NAN = ("nan", "NaN", "NAN")

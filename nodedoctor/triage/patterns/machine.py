@@ -236,8 +236,8 @@ NodeLost
     ^[\w.-]+: Connection to (?P<host>[\w.-]+) closed by remote host\.
 # the same of a person's session (clientloop.c, packet.c), whose end need not be that of the job
 SESSION_CUT
-    ^Connection to [\w.-]+ closed by remote host\.|^Read from remote host [\w.-]+:[ ]
-    |^client_loop: send disconnect:[ ]|^packet_write_wait: Connection to .{1,80}: Broken pipe
+    ^Connection to [\w.-]+ closed by remote host\.|^client_loop: send disconnect:[ ]
+    |^packet_write_wait: Connection to .{1,80}: Broken pipe
 # srun (src/api/step_launch.c)
 NodeLost
     Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<unstarted>.{0,79}\S)
