@@ -158,7 +158,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = _describe_count(steps[-1].what)
     else:
         headline = "nothing was read that shows a failure or progress"
-    lost = [*timeline.marked(Mark.STORE_LOST), *timeline.marked(Mark.SESSION_CUT)] if lost_end else []
+    last_signs = [*timeline.marked(Mark.STORE_LOST), *timeline.marked(Mark.SESSION_CUT)] if lost_end else []
     outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
     if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
@@ -171,7 +171,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
         evidence=_pick_evidence(
-            (*stops[-1:], *done[-1:], *lost[:EVIDENCE], *timeline.of_kind(TrainingStep)[-1:])
+            (*stops[-1:], *done[-1:], *last_signs[:EVIDENCE], *timeline.of_kind(TrainingStep)[-1:])
         ),
         incidents=timeline.incidents,
         coverage=coverage,

@@ -91,8 +91,8 @@ def _is_ray_teardown(event: Event[Any]) -> bool:
     what = event.what
     if isinstance(what, LauncherSignalled):
         return what.what == "process" and what.signal == SIGTERM
-    lost = isinstance(what, ActorDied) and what.exit_type != "START"
-    return lost or (what is Mark.UNREAD_TROUBLE and event.origin in _RAYS_OWN)
+    worker_lost = isinstance(what, ActorDied) and what.exit_type != "START"
+    return worker_lost or (what is Mark.UNREAD_TROUBLE and event.origin in _RAYS_OWN)
 
 
 _RAYS_OWN = ("raylet", "gcs_server", "autoscaler")
