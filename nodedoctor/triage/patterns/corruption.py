@@ -57,7 +57,7 @@ _LOSS = re.compile(
 class NanLossDetector:
     """Whether the losses that a log prints are NaN, and stay so: the job goes on, and computes nothing.
 
-    A line with another loss that is a number is none: the average of some bars stays NaN for ever.
+    A line with another loss that is a number is none: the average of some bars stays NaN then.
     """
 
     def __init__(self) -> None:
