@@ -49,6 +49,8 @@ class Mark(Enum):
     """Open MPI's name of the node whose process it lost; the line is below that of the loss."""
     STORE_LOST = "store_lost"
     """The server of torch's store went away, as it does at the end of any job."""
+    SESSION_CUT = "session_cut"
+    """The ssh session of a person was cut off: the node went down, or only the connection did."""
     HEARTBEAT_LOST = "heartbeat_lost"
     """A coordinator hears nothing of some tasks any more; lines behind it name them."""
     BARRIER_VICTIM = "barrier_victim"
@@ -106,6 +108,10 @@ class Mark(Enum):
     """A process found a NaN in what it had computed itself, before it met the other ranks' numbers."""
     PRINTED_NAN = "printed_nan"
     """A NaN among the numbers that a training loop prints: of the process's own, or of all."""
+    LOSS_STAYS_NAN = "loss_stays_nan"
+    """Many lines in a row print a loss, and each is NaN."""
+    LOSS_IS_FINITE = "loss_is_finite"
+    """A line behind them prints a loss that is a number again."""
 
 
 Kind: TypeAlias = "type[Any] | Mark"

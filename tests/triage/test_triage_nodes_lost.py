@@ -74,3 +74,45 @@ def test_a_node_that_did_not_start_its_task_is_named(tmp_path: Path, job: str, w
 def test_what_names_a_node_without_losing_it(tmp_path: Path, line: str) -> None:
     verdict = judged(tmp_path, steps(1, 9) + line + steps(10, 9)).verdict
     assert verdict.outcome == "clean"
+
+
+CUT = (
+    "Connection to {host} closed by remote host.\nConnection to {host} closed.\n",
+    "client_loop: send disconnect: Broken pipe\n",
+    "packet_write_wait: Connection to {host} port 22: Broken pipe\n",
+)
+
+
+@pytest.mark.parametrize("cut", CUT)
+@pytest.mark.parametrize("host", ["gpu-17", "10.4.0.17"])
+def test_a_session_that_was_cut_off_leaves_open_how_the_job_ended(
+    tmp_path: Path, cut: str, host: str
+) -> None:
+    for before in ("", steps(1, 9)):
+        verdict = judged(tmp_path, before + cut.format(host=host)).verdict
+        assert (verdict.outcome, verdict.cause, verdict.culprits) == ("undetermined", "undetermined", ())
+        assert "session" in verdict.headline
+
+
+@pytest.mark.parametrize("cut", CUT)
+def test_a_session_that_was_cut_off_after_the_end_is_none(tmp_path: Path, cut: str) -> None:
+    verdict = judged(tmp_path, steps(1, 9) + "Training completed\n" + cut.format(host="gpu-17")).verdict
+    assert verdict.outcome == "clean"
+
+
+@pytest.mark.parametrize(
+    "row", ["  Warning  {reason}  3m12s  kubelet  {text}\n", "3m  Warning  {reason}  pod/a-0  {text}\n"]
+)
+@pytest.mark.parametrize(
+    ("reason", "text", "cause"),
+    [
+        ("Evicted", "The node was low on resource: memory. Threshold quantity: 100Mi.", "peer_host_oom"),
+        ("Evicted", "The node was low on resource: ephemeral-storage.", "shm_or_limits"),
+        ("SystemOOM", "System OOM encountered, victim process: python3, pid: 4411", "peer_host_oom"),
+        ("NodeNotReady", "Node is not ready", "peer_died"),
+    ],
+)
+def test_the_worse_type_of_cluster_events_is_no_mere_warning(
+    tmp_path: Path, row: str, reason: str, text: str, cause: str
+) -> None:
+    assert judged(tmp_path, row.format(reason=reason, text=text)).verdict.cause == cause

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nodedoctor.triage.lines.join import join_broken
-from nodedoctor.triage.model import NOBODY, Identity, Line
+from nodedoctor.triage.model import NOBODY, RANK_LABEL, SERIOUS, Identity, Line
 from nodedoctor.triage.patterns.elastic import ENTRY, ElasticBlock
 from nodedoctor.triage.patterns.trace import RAISED
 
@@ -67,15 +67,22 @@ class SpawnTraceOwner:
 
 
 class PrefixOnceTraceOwner:
-    """Gives tracebacks the identity of their first line, which alone has a prefix."""
+    """Gives tracebacks the identity of their first line, which alone has a prefix.
+
+    That is the head, or the message above it, where `logging.exception` prints both at once.
+    """
 
     def __init__(self) -> None:
         self._first: Line | None = None
+        self._message: Line | None = None
 
     def line(self, line: Line) -> Line:
         """The line with the identity of the traceback that it continues."""
         first, text = self._first, line.text
+        message, self._message = self._message, line if _is_logged_message(line) else None
         if text.startswith(_HEAD):
+            if line.who == NOBODY and line.time is None and message is not None:
+                line = replace(line, who=message.who, key=message.key, time=message.time)
             self._first = line if line.who != NOBODY else None
             return line
         if first is None:
@@ -90,6 +97,15 @@ class PrefixOnceTraceOwner:
         if not (inside or alone or RAISED.match(text)):
             return line
         return replace(line, who=first.who, key=first.key, time=first.time)
+
+
+def _is_logged_message(line: Line) -> bool:
+    """True for an error of a program's logger, not of torch's C++, that has its rank in front."""
+    has_rank = line.who.rank is not None or any(kind == RANK_LABEL for kind, _ in line.who.labels)
+    return has_rank and line.level in SERIOUS and _IN_CPP.search(line.text) is None
+
+
+_IN_CPP = re.compile(r"\[Rank \d{1,6}\]|\[PG \w|\[c10d\]|\.(?:cpp|cc|cu):\d")
 
 
 def _is_compatible(who: Identity, owner: Identity) -> bool:

@@ -8,11 +8,18 @@ from typing import Any, NamedTuple
 
 from nodedoctor.triage.marks import Mark
 from nodedoctor.triage.model import Event, Identity
+from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.nccl import Communicator
 from nodedoctor.triage.patterns.progress import WorldSize
+from nodedoctor.triage.patterns.restarts import Restarted
 
 PER_NODE = 8
 """GPUs of the largest common node: in a larger world a local rank is not the rank."""
+
+_NEW_RUNS = (Mark.RESTART_ATTEMPT, Mark.LAUNCHER_STARTED, Mark.RETRY_STARTED)
+"""Behind one of these an agent may report once more."""
+_NOTICE = "failed (exitcode: "
+"""How an agent of torchelastic's begins its one line about its workers (multiprocessing/api.py)."""
 
 
 class RankLocation(NamedTuple):
@@ -46,6 +53,20 @@ def is_one_node(
     differ = any(None not in (who.rank, who.local_rank) and who.rank != who.local_rank for who in people)
     largest = max([world or 0, *(who.rank + 1 for who in people if who.rank is not None)])
     return len(hosts) < 2 and not differ and (largest <= PER_NODE or local_ranks == set(range(largest)))
+
+
+def has_several_agents(events: Iterable[Event[Any]]) -> bool:
+    """True for a run in one log with two agents of torchelastic's: each node has one, which reports once."""
+    failed: dict[str, int | None] = {}
+    for event in events:
+        source, pid, what = event.place.source, event.who.pid, event.what
+        if event.kind in _NEW_RUNS or (isinstance(what, Restarted) and what.explicit):
+            failed.pop(source, None)
+        elif (
+            isinstance(what, ProcessExit) and _NOTICE in event.text and failed.setdefault(source, pid) != pid
+        ):
+            return True
+    return False
 
 
 def is_address(host: str) -> bool:

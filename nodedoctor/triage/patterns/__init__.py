@@ -73,6 +73,7 @@ SIDE_FACTS = (
     ras.HangFolder,
     Mark.RANK_OF_PID,
     Mark.STORE_LOST,
+    Mark.SESSION_CUT,
     Mark.SEVERAL_NODES,
     progress.AgentRanks,
     progress.WorldSize,
@@ -162,7 +163,8 @@ class EventReader:
         self._dumps, self._stalls = StackDumps(), frameworks.StallReports()
         self._traces, self._block, self._last_warning = TracebackReader(), ElasticBlock(), nccl.LastErrors()
         self._open_errors, self._retries, self._counters = OpenErrors(), RetryDetails(), StepCounters()
-        self._trials, self._asides = RayTuneTable(), (RetryHeadings(), ActivityDetector())
+        self._trials = RayTuneTable()
+        self._asides = RetryHeadings(), ActivityDetector(), corruption.NanLossDetector()
         self._restarts, self._recovery = RestartDetector(), RecoveryDetector()
         self._last_error, self._last_complaint = LastError(), LastComplaint()
         self._prose = ProseDetector()

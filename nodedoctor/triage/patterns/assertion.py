@@ -23,6 +23,11 @@ _WARNS = re.compile(
     r"|(?: - |\[|\|\s{0,3}|\s)(?:WARN(?:ING)?|INFO|DEBUG)(?: - |\]|\s{0,3}\||: )"
 )
 """The levels of loggers. NCCL's own WARN is the level of its errors, and a label."""
+_CLUSTER_EVENT = re.compile(
+    r"(?:.{0,80}\s)?(?:Warning|WARNING)\s{1,20}[A-Z][A-Za-z]{2,40}(?:\s{2,}|\t| (?=[a-z]+/))"
+)
+"""A row of `kubectl describe` or `get events`: Kubernetes has two types of events, Normal and Warning, and no
+word that is worse (kubernetes.io/docs/reference/kubernetes-api, Event v1)."""
 _LABEL = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ee]xception|[Ff]ail(?:ed|s|ure)?)\b|\w(?:Error|Exception)\b|\bWARN\b|what\(\)"
 )
@@ -105,6 +110,8 @@ def is_warning(text: str, end: int) -> bool:
 def assertion_of(line: Line, start: int, end: int, words: int | None = None) -> Assertion:
     """The manner of a line's text, `start` to `end`; its words may begin at `words`."""
     text = line.text
+    if _CLUSTER_EVENT.match(text[:start]):
+        return "plain"
     if is_warning(text, end) or line.severity in ("W", "I", "D"):
         return "warning"
     if line.level != "F" and is_handled(text):  # what ends a program is not handled, whatever it says

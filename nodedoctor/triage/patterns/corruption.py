@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from nodedoctor.triage.marks import Mark
+from nodedoctor.triage.model import Line
 from nodedoctor.triage.patterns.rows import read_rows
 
 SIGNS = read_rows(
@@ -35,7 +38,42 @@ NOT_A_NUMBER
 """,
 )  # fmt: skip
 
-ASIDE = (Mark.ODD_HASH, Mark.REPEAT_AGREES, Mark.NOT_A_NUMBER, Mark.PRINTED_NAN)
+ASIDE = (
+    Mark.ODD_HASH, Mark.REPEAT_AGREES, Mark.NOT_A_NUMBER, Mark.PRINTED_NAN, Mark.LOSS_STAYS_NAN,
+    Mark.LOSS_IS_FINITE,
+)  # fmt: skip
 """What says nothing of a failure by itself."""
 SUSPICIONS = (Mark.REPLICAS_DIFFER, Mark.REPEAT_DIFFERS)
 """What does."""
+
+NANS_IN_A_ROW = 10
+"""Lines with a loss, of which each is NaN, from which it is no step that a loss scaler skips. Ours."""
+_LOSS = re.compile(
+    r"(?<![A-Za-z_])(?!(?:eval|val|valid|validation|test)_)(?:[A-Za-z]{1,20}[_ ]){0,3}[Ll](?:oss|OSS)['\"]?"
+    r"\s{0,4}[:=(]?\s{0,4}['\"]?(?:(?P<nan>[Nn]a[Nn]|NAN)\b|-?\d[\d.]*)"
+)
+
+
+class NanLossDetector:
+    """Whether the losses that a log prints are NaN, and stay so: the job goes on, and computes nothing.
+
+    A line with another loss that is a number is none: the average of some bars stays NaN then.
+    """
+
+    def __init__(self) -> None:
+        self._row = 0
+
+    def read(self, line: Line) -> Mark | None:
+        """The mark at the line with enough NaNs in a row, and at the first number behind them."""
+        text = line.text
+        if "oss" not in text and "OSS" not in text:
+            return None
+        if not self._row and not any(word in text for word in ("nan", "NaN", "NAN")):
+            return None
+        losses = [match["nan"] is not None for match in _LOSS.finditer(text)]
+        if not losses:
+            return None
+        before, self._row = self._row, self._row + 1 if all(losses) else 0
+        if self._row == NANS_IN_A_ROW:
+            return Mark.LOSS_STAYS_NAN
+        return Mark.LOSS_IS_FINITE if before >= NANS_IN_A_ROW and not self._row else None

@@ -21,10 +21,14 @@ _DONE = re.compile(
     r"|peak memory consumption"
     r"|^(?:Total (?:[a-z]+ ){0,2}time|Training time)(?: taken| elapsed| cost)?(?: is)?[:= ]{1,4}\d"
 )
+PYTEST = re.compile(r"^=+ (?!.*\b(?:failed|errors?)\b)\d{1,6} passed\b.{0,120} in \d[\d.]*s\b.*=$")
+"""The last line of pytest, where all tests passed: what they raised on purpose is above."""
+VERL = re.compile(r"^\W{0,3}Final validation metrics: ")
+"""What verl prints of its last step, behind the last checkpoint (verl/trainer/ppo/ray_trainer.py)."""
 _TESTED = re.compile(
     r"\b[Aa]ll (?:tests|benchmarks|experiments) (?:completed|finished|passed)\b"
     r"|^\W*(?:[Pp]ipeline|[Ww]orkflow|[Bb]enchmark) [Cc]ompleted?\W*$"
-    r"|\b[Ff]inished evaluation for\b|^\W{0,3}Final validation metrics: "
+    rf"|\b[Ff]inished evaluation for\b|{VERL.pattern}|{PYTEST.pattern}"
     r"|^&{4} PASSED\b|^\W{0,3}(?:PASSED|DONE)!?\W{0,3}$"
     r"|\b(?:finished|completed|exited) with (?:exit )?(?:code|status) 0\b"
     r'|(?:"key": "(?:run_stop|status)"|\brun_stop: \{).{1,300}"success"'  # MLPerf

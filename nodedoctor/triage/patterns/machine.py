@@ -115,6 +115,7 @@ HostOom  said_by=systemd
     process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'
 HostOom  said_by=Kubernetes
     OOMKilled|low on resource: memory
+    |\bSystem OOM encountered(?:, victim process: .{1,40}, pid: (?P<pid>\d+))?
 # Ray (src/ray/common/memory_monitor, python/ray/_private/memory_monitor.py); the last, where it names no
 # process, or is cut off in front of it
 HostOom  said_by=Ray
@@ -226,11 +227,15 @@ NodeLost
 # the same of its pods, which are not nodes
 NodeLost
     \bNodeNotReady\b.{0,120}\bNode is not ready\b
-# ssh's client, of launchers that start the ranks of a node through it
+# ssh's client, of launchers that start the ranks of a node through it, and put the node in front
 NodeLost
     ^(?:[\w.-]+: )?Timeout, server (?P<host>[\w.-]+) not responding\.
 NodeLost
-    ^(?:[\w.-]+: )?Connection to (?P<host>[\w.-]+) closed by remote host\.
+    ^[\w.-]+: Connection to (?P<host>[\w.-]+) closed by remote host\.
+# the same of a person's session (clientloop.c, packet.c), whose end need not be that of the job
+SESSION_CUT
+    ^Connection to [\w.-]+ closed by remote host\.|^client_loop: send disconnect:[ ]
+    |^packet_write_wait: Connection to .{1,80}: Broken pipe
 # srun (src/api/step_launch.c)
 NodeLost
     Task launch for \S+ failed on node (?P<host>[\w.-]+): (?P<unstarted>.{0,79}\S)

@@ -207,6 +207,12 @@ rank-given-twice
   two processes were started with the same rank
     rank \d+ of \d+ ranks has already checked in
 [collective_mismatch]
+# its transports (transport/net_socket.cc), which name both reasons themselves
+sizes-differ  ground=path  owner=UNDETERMINED
+  a peer sent more than this rank expected: the ranks called one collective with different sizes, or their
+  settings of NCCL differ (NCCL_PROTO, NCCL_ALGO)
+    \bNET/\w{1,40} ?:.{0,120}\bmessage truncated : receiving \d+ bytes instead of \d+
+# its start (bootstrap.cc), where a connection of another run or version does it, too
 message-truncated  hint
   a peer sent more than this rank expected
     Message truncated : received \d+ bytes instead of \d+

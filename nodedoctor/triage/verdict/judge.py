@@ -27,11 +27,12 @@ from nodedoctor.triage.patterns.trace import CutShort
 from nodedoctor.triage.timeline.model import WAIT_ERRORS, Timeline, offsets_by_source
 from nodedoctor.triage.verdict.advice import timeouts
 from nodedoctor.triage.verdict.causes import find_candidates, weigh
+from nodedoctor.triage.verdict.causes.corruption import lost_training
 from nodedoctor.triage.verdict.causes.unclassified import unclassified_errors
 from nodedoctor.triage.verdict.causes.weigh import WeighedCandidate
 from nodedoctor.triage.verdict.decision.kind import kind_of
 from nodedoctor.triage.verdict.undetermined import (
-    describe_lost_store,
+    describe_lost_end,
     open_question,
     ranks_in_traceback,
     stopped_processes,
@@ -55,7 +56,9 @@ def judge_incident(
     """The verdict on the last incident; `more` are other causes; `calm`: dumps show no waiting."""
     weighed = weigh.weigh_candidates(timeline, [*find_candidates(timeline), *more])
     deciding = [entry for entry in weighed if entry.decides]
-    quiet = not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    quiet = not lost_training(timeline) and (
+        not timeline.trouble or _is_teardown(timeline) or _is_clean_cancellation(timeline)
+    )
     if quiet and not more and (timeline.alive or calm or not unclassified_errors(timeline)):
         return _no_failure(timeline, coverage, calm)
     if not deciding or timeline.marked(Mark.NOT_A_LOG):
@@ -110,9 +113,9 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
     unfinished_bar = "" if in_order else _unfinished_bar(timeline)
     activities = [] if timeline.alive else timeline.of_kind(TrainingActivity)
     teardowns = [e for e in timeline.of_kind(Communicator) if e.what.step.startswith("Destroy")]
-    lost_store = "" if in_order else describe_lost_store(timeline)
+    lost_end = "" if in_order else describe_lost_end(timeline)
     alive = timeline.alive or calm or bool(activities or teardowns)
-    alive = alive and not unfinished_bar and not lost_store
+    alive = alive and not unfinished_bar and not lost_end
     only_dumps = calm and not (stops or done or running or timeline.steps)
     if stops:
         headline = f"no failure: the job was ended in order ({stops[-1].what.why})"
@@ -120,8 +123,8 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = "no failure: the job came to its end"
     elif unfinished_bar:
         headline = f"the program ended in the middle of its work ({unfinished_bar}), and no line says why"
-    elif lost_store:
-        headline = lost_store
+    elif lost_end:
+        headline = lost_end
     elif running:
         headline = "no failure: NCCL's communicators run and answer"
     elif calm and not timeline.steps:
@@ -149,7 +152,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         headline = _describe_count(steps[-1].what)
     else:
         headline = "nothing was read that shows a failure or progress"
-    store_events = timeline.marked(Mark.STORE_LOST)[:EVIDENCE] if lost_store else []
+    last_signs = [*timeline.marked(Mark.STORE_LOST), *timeline.marked(Mark.SESSION_CUT)] if lost_end else []
     outcome: Outcome = "recovered" if alive and timeline.survived else "clean" if alive else "undetermined"
     if not alive and _is_no_job(timeline, coverage):
         outcome, headline = "nothing", _nothing_recognised(coverage)
@@ -162,7 +165,7 @@ def _no_failure(timeline: Timeline, coverage: Coverage, calm: bool) -> Verdict:
         "low" if not alive or only_dumps else "high" if timeline.alive else "medium",
         headline,
         evidence=_pick_evidence(
-            (*stops[-1:], *done[-1:], *store_events, *timeline.of_kind(TrainingStep)[-1:])
+            (*stops[-1:], *done[-1:], *last_signs[:EVIDENCE], *timeline.of_kind(TrainingStep)[-1:])
         ),
         incidents=timeline.incidents,
         coverage=coverage,

@@ -64,7 +64,7 @@ def open_question(timeline: Timeline) -> str:
             or _describe_traceback(timeline)
             or _describe_watchdog(timeline)
             or _describe_sigterm(timeline)
-            or ("" if timeline.trouble else describe_lost_store(timeline))
+            or ("" if timeline.trouble else describe_lost_end(timeline))
             or _describe_first_error(timeline)
         )
     same = [wait.who for wait in timeline.waits if wait.work.signature[:2] == first.work.signature[:2]]
@@ -131,7 +131,21 @@ def _describe_watchdog(timeline: Timeline) -> str:
     )
 
 
-def describe_lost_store(timeline: Timeline) -> str:
+def describe_lost_end(timeline: Timeline) -> str:
+    """What a log broke off with that leaves open how its job ended; '' where nothing does."""
+    return _describe_lost_store(timeline) or _describe_cut_session(timeline)
+
+
+def _describe_cut_session(timeline: Timeline) -> str:
+    """That the session was cut off in which the job was watched, where nothing follows."""
+    cuts = {event.place.source: event.place.offset for event in timeline.marked(Mark.SESSION_CUT)}
+    steps = timeline.of_kind(TrainingStep)
+    if not cuts or any(event.place.offset > cuts.get(event.place.source, 1 << 62) for event in steps):
+        return ""
+    return "the ssh session was cut off, and no line says whether the job or its node ended, too"
+
+
+def _describe_lost_store(timeline: Timeline) -> str:
     """Who lost torch's store, where no bar shows that all was done then."""
     store_events = timeline.marked(Mark.STORE_LOST)
     steps = timeline.of_kind(TrainingStep)

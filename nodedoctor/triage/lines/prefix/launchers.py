@@ -10,10 +10,14 @@ from nodedoctor.triage.model import DEFAULT_WORLD, LARGEST_PID, LARGEST_WORLD
 from nodedoctor.whole_numbers import whole_number
 
 _RANK = re.compile(r"[ \t]{0,8}\[rank(\d{1,6})\](?::|(?=[ \]])) ?")
-_MPI = re.compile(r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?|\[?mpirank: ?(\d{1,6})\]?:? ?")
+_MPI = re.compile(
+    r"\[(?:[\w.-]+@)?(?:\d+,)?(\d{1,6})\]<std(?:out|err)>: ?"
+    r"|\[?(?:\d+,)?mpirank: ?(\d{1,6})(?:,([\w.-]{1,64}))?\]?(?:<std(?:out|err)>)?:? ?"
+)
+"""Open MPI's `--tag-output`, and SageMaker's form of it, which has the host, too."""
 _LOGGER_RANK = re.compile(
-    r"[\[(<](?:[Rr]ank: |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
-    r"|(?:[Rr]ank[ =]|RANK[ =])(\d{1,6})(?:: | ?\| | - |\t)"
+    r"[\[(<](?:[Rr]ank: |rank |RANK |[Gg]lobal [Rr]ank:? |[Rr]ank[=:]|RANK[=:])(\d{1,6})[\])>]:? ?"
+    r"|(?:[Rr]ank[ =]?|RANK[ =]?)(\d{1,6})(?:: | ?\| | - |\t)"
 )
 _COMPOSER = re.compile(
     r"rank(\d{1,6})\[(\d{1,7})\]\[[\w-]{1,40}\]: (?:([DIWEC])[A-Z]{3,7}: [\w.]{1,80}: )?(?=\S)"
@@ -35,16 +39,17 @@ _RAY_LOG = re.compile(
 _POD = re.compile(
     r"\[pod/([\w.-]+)/[\w.-]+\] ?|([\w.-]+-\d+) +\| "
     r"|([a-z0-9][\w.-]*-(?:master|worker|chief|launcher)-\d+)"
-    r"(?:: | [a-z][\w-]{0,40} |\[[\w-]{1,40}\]:? )(?=\S)"
+    r"(?:: | [a-z][\w-]{0,40} |\[[\w-]{1,40}\]:? )(?= {0,40}\S)"
 )
 """Pods as kubectl and compose name them; those of Kubeflow's jobs also as stern and kail do."""
 _SKY = re.compile(r"\(([\w.-]{1,60}), rank=(\d{1,6}), pid=\d{1,7}(?:, ip=([0-9a-fA-F.:]+))?\) ?")
 """SkyPilot counts nodes, and calls their number a rank."""
 _PDSH = re.compile(
     r"(?!nvidia-nvswitch\d)(?:slurmstepd-(?P<slurm>[\w.-]{1,255})"
-    r"|(?P<pdsh>[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?=\S)"
+    r"|(?P<pdsh>[a-z][\w.]*-[\w.-]*\d|node\d+|worker\d+)): (?= {0,40}\S)(?!Connection to )"
 )
-"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where configured to."""
+"""A host, as pdsh shows it, and as slurmstepd puts it behind its own name where configured to. In front of
+what ssh's client says it shows that a launcher started that."""
 _SGLANG = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)()((?: [A-Z]{2,4}\d{1,4}){1,4})\] ?")
 
 
@@ -57,6 +62,7 @@ def _read_rank(match: re.Match[str], prefix: PrefixInfo) -> None:
 
 def _read_mpi(match: re.Match[str], prefix: PrefixInfo) -> None:
     prefix.add_rank(int(match[1] or match[2]))
+    prefix.add(host=match[3])
 
 
 def _read_logger_rank(match: re.Match[str], prefix: PrefixInfo) -> None:

@@ -101,6 +101,12 @@ LOG_RULES: tuple[SideRule[Callable[[list[Event[Any]]], list[Event[Any]]]], ...] 
     ),
     SideRule(
         "echoed",
+        "Ray ended the processes of a run that was done",
+        shutdown.drop_ray_teardown,
+        (Mark.JOB_FINISHED,),
+    ),
+    SideRule(
+        "echoed",
         "the agent that it reports to was done first",
         shutdown.drop_orphaned_agent_errors,
         (TrainingStep,),

@@ -8,8 +8,8 @@ from typing import Any
 
 from nodedoctor.triage.marks import Mark, kind_of
 from nodedoctor.triage.model import Event, Place
-from nodedoctor.triage.patterns.ends import is_end_of_training
-from nodedoctor.triage.patterns.exits import KILLS, LauncherSignalled, ProcessExit
+from nodedoctor.triage.patterns.ends import VERL, is_end_of_training
+from nodedoctor.triage.patterns.exits import KILLS, SIGTERM, LauncherSignalled, ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
 from nodedoctor.triage.patterns.nccl import Communicator
@@ -57,6 +57,32 @@ def drop_orphaned_agent_errors(events: list[Event[Any]]) -> list[Event[Any]]:
     worked = any(isinstance(event.what, TrainingStep) and event.what.rises for event in events)
     others = any(_is_trouble(event) and not _is_unheard(event.what) for event in events)
     return [e for e in events if not _is_unheard(e.what)] if worked and not others else events
+
+
+def drop_ray_teardown(events: list[Event[Any]]) -> list[Event[Any]]:
+    """The events without what Ray says while it takes down the processes of a run that was done.
+
+    Only where verl had printed its last results, and nothing else failed or began behind them.
+    """
+    end = next((i for i, e in enumerate(events) if e.what is Mark.JOB_FINISHED and VERL.search(e.text)), None)
+    behind = events[end:] if end is not None else []
+    trouble = [event for event in behind if _is_trouble(event)]
+    if not trouble or not all(map(_is_ray_teardown, trouble)) or any(e.kind in _RUN_STARTS for e in behind):
+        return events
+    places = {event.place for event in trouble}
+    return [event for event in events if event.place not in places or event.kind in QUIET]
+
+
+def _is_ray_teardown(event: Event[Any]) -> bool:
+    """True for a worker that went without a reason, a SIGTERM, and trouble of Ray's own processes."""
+    what = event.what
+    if isinstance(what, LauncherSignalled):
+        return what.what == "process" and what.signal == SIGTERM
+    worker_lost = what is Mark.ACTOR_DIED and "not registered" not in event.text  # that one never began
+    return worker_lost or (what is Mark.UNREAD_TROUBLE and event.origin in _RAYS_OWN)
+
+
+_RAYS_OWN = ("raylet", "gcs_server", "autoscaler")
 
 
 def drop_helper_teardown_errors(events: list[Event[Any]]) -> list[Event[Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 from nodedoctor.triage.marks import Kind, Mark, kind_of
 from nodedoctor.triage.model import Event
 from nodedoctor.triage.patterns.cuda import GpuFull
+from nodedoctor.triage.patterns.ends import PYTEST, VERL
 from nodedoctor.triage.patterns.exits import ProcessExit
 from nodedoctor.triage.patterns.lifecycle import CancelledByUser
 from nodedoctor.triage.patterns.log_pattern import Symptom
@@ -62,10 +63,11 @@ def drop_before_success(events: list[Event[Any]]) -> list[Event[Any]]:
         return events
     done = {event.who.rank for event in events if _reports_success(event)}
     end = _last_index(events, _reports_success)
+    all_done = PYTEST.search(events[end].text) is not None if events else False
     raised = {
         event.place
         for event in events[:end]
-        if (is_own_error(event.what) or event.manner == "retold") and event.who.rank in done
+        if (is_own_error(event.what) or event.manner == "retold") and (all_done or event.who.rank in done)
     }
     return [event for event in events if event.place not in raised or event.kind in QUIET]
 
@@ -76,7 +78,9 @@ def is_own_error(what: object) -> bool:
 
 
 def _reports_success(event: Event[Any]) -> bool:
-    return event.what is Mark.JOB_FINISHED and _RESULT.search(event.text) is not None
+    if event.what is not Mark.JOB_FINISHED:
+        return False
+    return any(pattern.search(event.text) for pattern in (_RESULT, VERL, PYTEST))
 
 
 def _last_index(events: list[Event[Any]], is_wanted: Callable[[Event[Any]], bool]) -> int:

@@ -256,6 +256,12 @@ rendezvous-failed  config
   Find the missing node: it has no log, or failed before its start.
 declared-mismatch  config
   The line shows what each rank did: make shapes, objects and order equal.
+sizes-differ  config
+  Give all nodes the same NCCL_* variables: compare what each one has.
+    env | grep ^NCCL_
+sizes-differ
+  With the same settings it is the program: run once with the check that compares every call.
+    export TORCH_DISTRIBUTED_DEBUG=DETAIL
 no-such-gpu  config
   Choose the device by LOCAL_RANK, not by the global rank, and start at most as many ranks on a node as
   CUDA_VISIBLE_DEVICES shows GPUs there.

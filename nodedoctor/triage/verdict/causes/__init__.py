@@ -59,6 +59,7 @@ RULES: Mapping[Rule, tuple[Kind, ...]] = {
     corruption.lone_nan: (Mark.NOT_A_NUMBER, ExceptionRaised),
     corruption.replicas_differ: (Mark.REPLICAS_DIFFER,),
     corruption.repeat_differs: (Mark.REPEAT_DIFFERS,),
+    corruption.loss_stays_nan: (Mark.LOSS_STAYS_NAN,),
     deaths.killed_by_signal: (ProcessExit,),
     deaths.ray_deaths: (Mark.ACTOR_DIED,),
     deaths.launcher_signalled: (LauncherSignalled,),

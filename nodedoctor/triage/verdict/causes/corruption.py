@@ -172,3 +172,42 @@ def repeat_differs(timeline: Timeline) -> Iterator[Candidate]:
         culprits,
         fixes=_FIXES,
     )
+
+
+_NAN_FIXES = (
+    Fix(
+        "Stop the job, and start it from a checkpoint before the first NaN: what it has computed and saved"
+        " since is lost.",
+        (),
+        "restart-job",
+    ),
+    Fix(
+        "Look at the steps before the first NaN: a learning rate or gradient norm that rose, a loss scale"
+        " that fell, a batch. The same NaN in the same step again is the data or the program.",
+        (),
+        "investigate",
+    ),
+)
+
+
+def lost_training(timeline: Timeline) -> tuple[Event[Any], ...]:
+    """The marks of losses that are NaN where the log ends; empty where they are numbers again."""
+    marks = sorted(
+        (*timeline.marked(Mark.LOSS_STAYS_NAN), *timeline.marked(Mark.LOSS_IS_FINITE)), key=_place_of
+    )
+    last = {event.place.source: event for event in marks}
+    return tuple(event for event in last.values() if event.what is Mark.LOSS_STAYS_NAN)
+
+
+def _place_of(event: Event[Any]) -> int:
+    return event.place.offset
+
+
+def loss_stays_nan(timeline: Timeline) -> Iterator[Candidate]:
+    """The job goes on, and every loss that it prints is NaN: nothing stops it."""
+    marks = lost_training(timeline)
+    if marks:
+        headline = (
+            "the loss is NaN in every line that prints one, to the end: the job goes on and learns nothing"
+        )
+        yield Candidate("user_code_exception", "last words", "medium", headline, marks[:4], fixes=_NAN_FIXES)

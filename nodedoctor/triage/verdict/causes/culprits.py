@@ -36,8 +36,12 @@ def independent_failures(timeline: Timeline, events: list[Event[Any]]) -> list[E
 
 
 def sole_failure(timeline: Timeline) -> tuple[Identity, ...]:
-    """The only rank or process that failed by itself: errors without a rank are its."""
-    exits = timeline.of_kind(ProcessExit)
+    """The only rank or process that failed by itself: errors without a rank are its.
+
+    Ranks that waited for it abort themselves in the end.
+    """
+    waited = {wait.who.rank for wait in timeline.waits} - {None}
+    exits = [e for e in timeline.of_kind(ProcessExit) if not (e.what.signal == 6 and e.who.rank in waited)]
     if len(exits) == 1 and "local_rank: " in exits[0].text:
         return ()  # torchelastic's first notice: its list, which names the others that failed, is missing
     alone = blameable_identities(

@@ -1,0 +1,71 @@
+"""What is printed behind a run's own last words, or in front of a test session's, is no failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from say import judged, raised, steps
+
+RESULTS = "(TaskRunner pid=3012) (\"Final validation metrics: {'val/gsm8k/acc/mean@1': 0.71}\")\n"
+TEARDOWN = {
+    "a worker": "(raylet) A worker died or was killed while executing a task by an unexpected system error."
+    " Worker IP address: 10.0.0.4 Worker port: 43447 Worker PID: 3344 Worker exit type: SYSTEM_ERROR\n",
+    "SIGTERM": "(WorkerDict pid=3110) *** SIGTERM received at time=1754040011 on cpu 12 ***\n",
+    "its store": "(raylet) [2026-01-07 11:20:11,003 E 210 210] gcs_rpc_client.h:151: Failed to connect to GCS"
+    " at address 10.0.0.1:6379 within 5 seconds.\n",
+}
+
+
+@pytest.mark.parametrize("by", TEARDOWN)
+def test_what_ray_says_behind_the_results_is_teardown(tmp_path: Path, by: str) -> None:
+    verdict = judged(tmp_path, steps(1, 30) + RESULTS + TEARDOWN[by]).verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+
+
+@pytest.mark.parametrize("by", ["a worker", "SIGTERM"])
+def test_without_results_it_is_a_failure(tmp_path: Path, by: str) -> None:
+    assert judged(tmp_path, steps(1, 30) + TEARDOWN[by]).verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize("by", TEARDOWN)
+def test_another_failure_behind_the_results_is_one(tmp_path: Path, by: str) -> None:
+    oom = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    verdict = judged(tmp_path, steps(1, 30) + RESULTS + oom + TEARDOWN[by]).verdict
+    assert verdict.cause == "peer_cuda_oom"
+
+
+@pytest.mark.parametrize(
+    "last", ["3 passed in 81.20s", "3 passed, 1 skipped, 2 warnings in 81.20s (0:01:21)"]
+)
+def test_what_tests_that_passed_raised_was_expected(tmp_path: Path, last: str) -> None:
+    log = "tests/test_rank.py::test_fails " + "PASSED\n" + raised(1, "RuntimeError: boom")
+    verdict = judged(tmp_path, f"{log}======= {last} =======\n").verdict
+    assert (verdict.outcome, verdict.cause) == ("clean", "none")
+
+
+@pytest.mark.parametrize("last", ["1 failed, 3 passed in 81.20s", "3 passed, 1 error in 81.20s"])
+def test_what_tests_that_failed_raised_was_not(tmp_path: Path, last: str) -> None:
+    log = "tests/test_rank.py::test_fails " + "FAILED\n" + raised(1, "RuntimeError: boom")
+    assert judged(tmp_path, f"{log}======= {last} =======\n").verdict.outcome == "failure"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NET/Socket : message truncated : receiving 696320 bytes instead of 32768",
+        "NET/Socket : peer 10.0.0.4<53210> message truncated : receiving 524288 bytes instead of 65536. If"
+        " you believe your socket network is in healthy state, there may be a mismatch in collective sizes",
+    ],
+)
+def test_a_message_of_another_size_is_a_mismatch_of_calls_or_settings(tmp_path: Path, line: str) -> None:
+    verdict = judged(tmp_path, f"gpu-1:77:99 [0] transport/net_socket.cc:468 NCCL WARN {line}\n").verdict
+    assert (verdict.cause, verdict.confidence) == ("collective_mismatch", "medium")
+    assert "NCCL_PROTO" in verdict.headline
+
+
+def test_sagemaker_shows_rank_and_host_in_front(tmp_path: Path) -> None:
+    trace = raised(5, "FileNotFoundError: shard5").replace("[rank5]: ", "[1,mpirank:5,algo-2]<stderr>:")
+    out = "".join(f"[1,mpirank:{rank},algo-{1 + rank // 4}]<stdout>:rank {rank} ready\n" for rank in range(8))
+    verdict = judged(tmp_path, out + trace).verdict
+    assert [(who.rank, who.host) for who in verdict.culprits] == [(5, "algo-2")]
