@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.host.container import Container
-from nodedoctor.facts.host.fstab import Fstab, FstabEntry
+from nodedoctor.facts.host.mounts import Fstab, FstabEntry
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.steps import look, repair
 

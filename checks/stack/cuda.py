@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, numbers
-from nodedoctor.facts.stack.pins import torch_pin
 from nodedoctor.facts.stack.places import package_said, required_said
+from nodedoctor.facts.stack.requirements import torch_pin
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.model import Evidence, Finding, Fix
 from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural

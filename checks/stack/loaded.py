@@ -13,8 +13,8 @@ from nodedoctor.facts.rdma.sysfs import Rdma
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.loaded_nccl import LoadedNccl, Mapped, versions_in_use
-from nodedoctor.facts.stack.pins import same_release
 from nodedoctor.facts.stack.places import library_said, package_said, resolved_said
+from nodedoctor.facts.stack.requirements import same_release
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.versions.nccl import BadVersion, Effect, affecting, known_bad

@@ -10,9 +10,8 @@ from nodedoctor.facts.host.container import Container
 from nodedoctor.facts.host.system_packages import SystemPackages
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.packages import Package, Wanted
-from nodedoctor.facts.stack.pins import is_wheel_of
 from nodedoctor.facts.stack.places import package_said, requirement_said, torch_said
-from nodedoctor.facts.stack.requirements import Requirement, requirement, requirements
+from nodedoctor.facts.stack.requirements import Requirement, is_wheel_of, requirement, requirements
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Finding, Fix

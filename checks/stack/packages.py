@@ -6,7 +6,6 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.stack.interpreter import TargetPython
 from nodedoctor.facts.stack.libraries import Libraries
 from nodedoctor.facts.stack.packages import Package
-from nodedoctor.facts.stack.pins import Pin, older, torch_pin, wheels_of
 from nodedoctor.facts.stack.places import (
     package_said,
     pin_said,
@@ -15,7 +14,7 @@ from nodedoctor.facts.stack.places import (
     toolkit_said,
     torch_said,
 )
-from nodedoctor.facts.stack.requirements import Requirement, requirement
+from nodedoctor.facts.stack.requirements import Pin, Requirement, older, requirement, torch_pin, wheels_of
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
 from nodedoctor.knowledge.versions.torch_pins import torch_release
