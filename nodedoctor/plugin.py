@@ -19,7 +19,8 @@ from nodedoctor.facts.driver.driver import Driver
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
-from nodedoctor.facts.fabric.imex_domain import FabricNodes, ImexDomain
+from nodedoctor.facts.fabric.fabric_nodes import FabricNodes
+from nodedoctor.facts.fabric.imex_domain import ImexDomain
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.gpu.grace import GraceGpus

@@ -8,7 +8,7 @@ from nodedoctor.declare.registry import check
 from nodedoctor.facts.driver.driver import Driver, module_version
 from nodedoctor.facts.driver.packages import DriverPackages
 from nodedoctor.facts.driver.services import Services
-from nodedoctor.facts.fabric.imex_domain import CHANNELS, FabricNodes
+from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, FabricNodes
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.model import Finding, Fix, reading
 from nodedoctor.steps import look, repair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodedoctor.declare.registry import check
-from nodedoctor.facts.fabric.imex_domain import MANAGEMENT, FabricNodes
+from nodedoctor.facts.fabric.fabric_nodes import MANAGEMENT, FabricNodes
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.gpu.gpus import Gpus
 from nodedoctor.facts.host.container import Container

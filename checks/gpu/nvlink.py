@@ -266,7 +266,7 @@ def speed(links: NvLinks, gpus: Gpus | None) -> Iterator[Finding]:
     if not rated:
         yield Finding.skip("no link reports its speed")
         return
-    slow = [(gpu, link) for gpu, link in rated if _too_slow(gpu, link, rated)]
+    slow = [(gpu, link) for gpu, link in rated if (link.speed_gbytes_s or 0) < SLOW * _rate(gpu, rated)]
     for index in sorted({gpu.index for gpu, _ in slow}):
         gpu = next(gpu for gpu, _ in slow if gpu.index == index)
         own = [link for other, link in slow if other.index == index]
@@ -291,7 +291,3 @@ def _rate(gpu: GpuLinks, rated: Sequence[tuple[GpuLinks, NvLink]]) -> float:
     if model and (model.nvlink_link_raw_gbps or model.nvlink_link_gbps):
         return float(model.nvlink_link_raw_gbps or model.nvlink_link_gbps or 0)
     return max(link.speed_gbytes_s or 0 for other, link in rated if other.name == gpu.name)
-
-
-def _too_slow(gpu: GpuLinks, link: NvLink, rated: Sequence[tuple[GpuLinks, NvLink]]) -> bool:
-    return (link.speed_gbytes_s or 0) < SLOW * _rate(gpu, rated)

@@ -18,7 +18,7 @@ from nodedoctor.facts.stack.requirements import Pin, Requirement, older, require
 from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions import stack
 from nodedoctor.knowledge.versions.torch_pins import torch_release
-from nodedoctor.model import Evidence, Finding, Fix, Status, Step
+from nodedoctor.model import Finding, Fix, Status, Step
 from nodedoctor.steps import look, without_entry
 
 DISTURBS = "jobs that use this Python environment"
@@ -288,7 +288,7 @@ def _pinned(
             return Finding.skip(f"this torch requires no {what}, none is installed")
         return Finding.skip(f"this torch requires no {what} in its visible metadata ({package})")
     subject = f"package:{pin.wanted.name}"
-    evidence = _pin_said(target, pin)
+    evidence = pin_said(target, pin.wanted.name)
     if package is None and not target.complete:
         return Finding.skip(f"the paste lists no {what}")
     fix = Fix("Install the version torch requires.", (target.install(str(pin.wanted)),), "config", DISTURBS)
@@ -307,7 +307,3 @@ def _pinned(
 
 def _absent(target: TargetPython, name: str) -> Finding:
     return Finding.skip(f"{name} is not installed in {target.label}, as far as seen")
-
-
-def _pin_said(target: TargetPython, pin: Pin) -> list[Evidence]:
-    return pin_said(target, pin.wanted.name)

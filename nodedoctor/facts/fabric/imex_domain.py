@@ -1,4 +1,4 @@
-"""What IMEX says of the trays of its domain: `nvidia-imex-ctl -N`; the files that reach the NVLink fabric."""
+"""What IMEX says of the trays of its domain: `nvidia-imex-ctl -N`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 
 from nodedoctor.declare.registry import Command, Options, fact, probe, skipped
 from nodedoctor.facts.driver.services import Services
-from nodedoctor.facts.files import Files
 from nodedoctor.facts.gpu.board import Board
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.knowledge.gpus import GpuModel, gpu_model, platforms_of
@@ -103,33 +102,3 @@ class ImexDomain:
         marks = dict.fromkeys(mark for row in _ROW.finditer(seen.text) for mark in row["marks"].split())
         trays = tuple(nodes[number] for number in sorted(nodes))
         return cls(state["state"] if state else None, trays, tuple(marks))
-
-
-MANAGEMENT = "/sys/class/infiniband_mad"
-CHANNELS = "/dev/nvidia-caps-imex-channels"
-
-
-@fact("machine")
-@record
-class FabricNodes:
-    """What is there; None where it was not looked for (older recordings) or could not be seen.
-
-    `management` is whether the kernel has ib_umad, loaded or built in: it makes /sys/class/infiniband_mad
-    (linux, drivers/infiniband/core/user_mad.c). `channels` are the names in /dev/nvidia-caps-imex-channels.
-    """
-
-    management: bool | None = None
-    channels: tuple[str, ...] | None = None
-
-    @classmethod
-    def parse(cls, seen: Observation) -> FabricNodes | Unseen:
-        """Read what the machine's files tell of them."""
-        files = Files.parse_json(seen)
-        if isinstance(files, Unseen):
-            return files
-        there = True if MANAGEMENT in files.stats else None
-        listed = files.children(CHANNELS)
-        return cls(
-            False if files.error(MANAGEMENT) == "ENOENT" else there,
-            tuple(listed) if listed or files.error(CHANNELS) == "ENOENT" else None,
-        )

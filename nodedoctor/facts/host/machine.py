@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from nodedoctor.children.programs import child
 from nodedoctor.declare.registry import Command, Options, fact, probe
-from nodedoctor.facts.fabric.imex_domain import CHANNELS, MANAGEMENT
+from nodedoctor.facts.fabric.fabric_nodes import CHANNELS, MANAGEMENT
 from nodedoctor.facts.files import Files
 from nodedoctor.facts.host.numa import cpu_list
 from nodedoctor.knowledge.clouds import PLACES
@@ -85,7 +85,7 @@ _CLOUDS = {
 def machine_files(options: Options) -> Command:
     """Firmware's names, kernel, processors and memory, from /proc and /sys."""
     words = [f"read:{path}" for path in _READ]
-    # Those of facts/fabric/imex_domain.py and host/cloud_plugins.py stand here too: they ask no driver.
+    # Those of facts/fabric/fabric_nodes.py and host/cloud_plugins.py stand here too: they ask no driver.
     words += [f"stat:{MANAGEMENT}", f"list:{CHANNELS}", *(f"stat:{place}" for place in PLACES)]
     return Command(child("host/files", "--root", options.root, *words, "stat:/dev/dxg"))
 
