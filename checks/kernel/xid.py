@@ -14,8 +14,8 @@ from nodedoctor.facts.kernel.log import KernelLog, is_over
 from nodedoctor.facts.pci.pci import Pci
 from nodedoctor.grouping import group_by
 from nodedoctor.knowledge import xids as table
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
 from nodedoctor.knowledge.fixes.recipes import gpu_reset
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
 from nodedoctor.model import Action, Evidence, Finding, Fix, Moment, Status, Step
 from nodedoctor.steps import keep, look, reboot
 from nodedoctor.wording import SUMMARY, clause, fitting, sentences, shortened

@@ -94,8 +94,7 @@ def _redacted(result: dict[str, Any], reading: Reading) -> dict[str, Any]:
     """The document without names. Of several nodes each has its own replacements for them."""
     from nodedoctor.intake.document import of_fleet
     from nodedoctor.redact import Redaction
-    from nodedoctor.redact.fleet_documents import redacted_nodes
-    from nodedoctor.redact.triage_documents import redacted_triage
+    from nodedoctor.redact.documents import redacted_nodes, redacted_triage
 
     alone = result["report"]
     redaction = Redaction.of(

@@ -14,6 +14,7 @@ from nodedoctor.model import Fix as ModelFix
 from nodedoctor.report.document import (
     SCHEMA,
     Cause,
+    CauseInPreview,
     Evidence,
     Finding,
     FindingExtras,
@@ -207,7 +208,7 @@ def _cause(entry: Json) -> Cause | None:
         "reason": words(entry.get("reason")),
         "first_step": _first_step(entry.get("first_step")),
         "since": words(entry.get("since")) or None,
-        **({"preview": True} if entry.get("preview") is True else {}),
+        **_in_preview(entry),
         **_recurring(entry),
     }
 
@@ -221,6 +222,10 @@ def _recurring(entry: Json) -> RecurringCause:
     if boots and days:
         recurs = {**recurs, "boots": boots, "days": days}
     return {"recurs": recurs}
+
+
+def _in_preview(entry: Json) -> CauseInPreview:
+    return {"preview": True} if entry.get("preview") is True else {}
 
 
 def _first_step(value: Any) -> Step | None:

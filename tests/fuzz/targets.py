@@ -51,8 +51,7 @@ from nodedoctor.pairs import crew, join
 from nodedoctor.pairs.expected import expected_of
 from nodedoctor.probes.host.environment import read_file
 from nodedoctor.redact import Redaction
-from nodedoctor.redact.fleet_documents import redacted_nodes
-from nodedoctor.redact.triage_documents import redacted_triage
+from nodedoctor.redact.documents import redacted_nodes, redacted_triage
 from nodedoctor.report import job_text, ticket
 from nodedoctor.report import json as report_json
 from nodedoctor.report.comparison import compare

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from nodedoctor.facts.gpu.nvml import enums
 from nodedoctor.knowledge import env_vars, gpus, infiniband, limits, xids
-from nodedoctor.knowledge.causes import cause, causes
-from nodedoctor.knowledge.fixes.recovery import recovery_fix
+from nodedoctor.knowledge.fixes.gpu import recovery_fix
+from nodedoctor.knowledge.kinds import cause, causes
 from nodedoctor.knowledge.versions import containers, cuda, nccl, stack, torch_pins
 
 # GPUs and boards

@@ -8,13 +8,54 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nodedoctor.json_shapes import mapping, number, objects, words
+from nodedoctor.json_shapes import mapping, number, objects, texts, words
+from nodedoctor.knowledge.ownership import owner_word
 from nodedoctor.model import Status
 from nodedoctor.report.document import status_of
-from nodedoctor.report.html import blocks, shell
-from nodedoctor.report.html.fleet_causes import causes
+from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
-from nodedoctor.report.html.markup import Markup, each_piece, element, prose
+from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, prose
+from nodedoctor.report.page import CHECK, FIX, FOLLOWS, OWNER
+
+OPEN = 20
+"""Causes that are open; more of them are folded. Ours."""
+
+
+def causes(listed: Sequence[Mapping[str, Any]]) -> Markup:
+    """The section of the causes, the worst first."""
+    shown, rest = listed[:OPEN], listed[OPEN:]
+    return blocks.section(
+        "causes",
+        "Causes",
+        each_piece(map(_cause, shown)),
+        element("details", element("summary", f"{len(rest)} more causes"), each_piece(map(_cause, rest)))
+        if rest
+        else None,
+        count=len(listed),
+    )
+
+
+def _cause(cause: Mapping[str, Any]) -> Markup:
+    status, count = status_of(cause.get("status")), number(cause.get("count")) or 1
+    host, command = words(cause.get("host")), words(cause.get("command"))
+    mark = " (preview)" if cause.get("preview") is True else ""
+    nodes = element("strong", breaking(words(cause.get("nodes"))))
+    others_note = ", others with other numbers" if cause.get("alike") is False else ""
+    many = element("span", f" {count:.0f} nodes{others_note}", class_="count") if count > 1 else None
+    where = element("p", f"on {host}", class_="quiet")
+    owner, todo = owner_word(words(cause.get("owner"))), words(cause.get("todo"))
+    return element(
+        "article",
+        element("h3", blocks.word(status), " ", prose(f"{words(cause.get('headline'))}{mark}")),
+        blocks.labelled(OWNER, f"{owner}; {todo}" if todo else owner),
+        blocks.labelled("nodes", element("span", nodes, many)),
+        blocks.labelled("first", join_pieces(blocks.command(command), where), "div") if command else None,
+        blocks.labelled(FIX, prose(words(cause.get("fix")))),
+        blocks.labelled(FOLLOWS, ", ".join(texts(cause, "follows"))),
+        blocks.labelled(CHECK, element("code", words(cause.get("check")))),
+        class_=f"item problem {status.value}",
+    )
+
 
 WHOLE = 16
 """Characters of a value that stays on one line, as a version must; a phone has room for 40 in all."""
@@ -32,7 +73,7 @@ def render(document: Mapping[str, Any]) -> str:
     unseen = [node for node in answered if node.unseen and not node.problems]
     well = [node for node in answered if not (node.unseen or node.problems)]
     checks = [words(check.get("check")) for check in objects(document.get("checks"))]
-    return shell.page(
+    return markup.page(
         f"{status_of(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
         _head(document, len(nodes)),
         causes(objects(document.get("causes"))),

@@ -22,7 +22,7 @@ from nodedoctor.report.document import (
     severity_of,
     worst,
 )
-from nodedoctor.report.html import blocks, shell, topology
+from nodedoctor.report.html import blocks, markup, topology
 from nodedoctor.report.html.facts import facts
 from nodedoctor.report.html.markup import Markup, Piece, each_piece, element, join_pieces, prose
 from nodedoctor.report.page import (
@@ -58,7 +58,7 @@ def render(report: Report) -> str:
     fixes, causes = _Fixes(), cause_pages(report)
     causes_part = blocks.section("causes", "Causes", each_piece(_cause(cause, fixes) for cause in causes))
     others = _problems(problems, causes, fixes)
-    return shell.page(
+    return markup.page(
         f"{Status(report['verdict']).word} {identity(report['node'])[0]}",
         _head(report, bool(problems), bool(unseen)),
         causes_part,
