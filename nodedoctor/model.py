@@ -58,6 +58,10 @@ class Status(str, Enum):
         return "UNKN" if self is Status.UNKNOWN else self.value.upper()
 
 
+WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+"""The order in which statuses are counted and listed, in every view."""
+
+
 class Severity(IntEnum):
     """How bad a finding is, for sorting and verdicts. What is unknown is blind or broken by its reason."""
 

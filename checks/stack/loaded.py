@@ -20,7 +20,7 @@ from nodedoctor.grouping import group_by
 from nodedoctor.knowledge.versions.nccl import BadVersion, Effect, affecting, known_bad
 from nodedoctor.model import Evidence, Finding, Fix, reading
 from nodedoctor.steps import look
-from nodedoctor.wording import short_path
+from nodedoctor.wording import first_few, short_path
 
 RESTART = "the job (it must be restarted)"
 PER_JOB = ("abort", "ras-query", "split-groups", "symmetric-memory", "ranks>80", "mixed-cpus", "cuda-graphs")
@@ -94,7 +94,7 @@ def _name(kind: str) -> str:
 
 def _who(group: list[Mapped]) -> str:
     labels = list(dict.fromkeys(one.label for one in group))
-    return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
+    return first_few(labels, 3)
 
 
 def _line(one: Mapped) -> list[Evidence]:

@@ -16,7 +16,7 @@ from nodedoctor.facts.stack.torch_build import Torch
 from nodedoctor.knowledge.versions.stack import ray_range
 from nodedoctor.model import Finding, Fix
 from nodedoctor.steps import repair
-from nodedoctor.wording import comma_list, count_with_noun, singular_or_plural
+from nodedoctor.wording import comma_list, count_with_noun, first_few, singular_or_plural
 
 DISTURBS = "jobs that use this Python environment"
 _OF_TORCH = ("triton", "pytorch-triton")
@@ -111,7 +111,6 @@ def _is_broken(target: TargetPython, found: Requirement) -> bool:
 def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
     package = broken[0].package
     lines = [f"{one.wanted} ({_installed_instead(one)})" for one in broken]
-    more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
     command = target.install(*(str(one.wanted) for one in broken[:8]))
     others = [one.wanted.name for one in broken if _wanted_by_others(target, one.wanted, package.name)]
     text = "Install the required version" + (
@@ -122,7 +121,7 @@ def _broken(target: TargetPython, broken: list[Requirement]) -> Finding:
         else "."
     )
     missing = [entry.wanted.name for entry in broken if not entry.installed]
-    summary = f"{package} requires {'; '.join(lines[:3])}{more}"
+    summary = f"{package} requires {first_few(lines, 3, '; ')}"
     if len(missing) == len(broken):
         are = singular_or_plural(len(missing), "is", "are")
         summary = f"{comma_list(missing, 3)} {are} missing ({package} requires {comma_list(missing, 3)})"

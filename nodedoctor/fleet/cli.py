@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from nodedoctor.cli.console import columns, complain, has_colours, write_stderr
 from nodedoctor.cli.exit_codes import Exit
 from nodedoctor.errors import NodeDoctorError
-from nodedoctor.fleet.asking import gather_nodes, make_folder
+from nodedoctor.fleet.asking import gather_nodes, make_folder, split, transport
 from nodedoctor.fleet.ending import Lists, conclude
-from nodedoctor.fleet.ways import split, transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

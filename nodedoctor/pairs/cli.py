@@ -243,10 +243,10 @@ def _exit_code(told: dict[str, Any], fail_on: str) -> int:
 
 def _transport(arguments: argparse.Namespace) -> Transport:
     """The way to the nodes that was chosen."""
-    from nodedoctor.fleet import ways
+    from nodedoctor.fleet import asking
 
     if arguments.slurm is not None:
         from nodedoctor.fleet.transports.slurm.transport import Slurm
 
-        return Slurm(ways.split("--slurm", arguments.slurm), minutes=MINUTES)
-    return cast("Transport", ways.transport(arguments))
+        return Slurm(asking.split("--slurm", arguments.slurm), minutes=MINUTES)
+    return cast("Transport", asking.transport(arguments))

@@ -419,7 +419,7 @@ BARRED = {
     "nodedoctor.declare.registry.check": "declares",
     "nodedoctor.declare.registry.skipped": "answers with its own two arguments",
     "nodedoctor.facts.stack.requirements.is_wheel_of": "takes names of libraries, which are ours",
-    "nodedoctor.fleet.ways.split": "its first argument is an option's name",
+    "nodedoctor.fleet.asking.split": "its first argument is an option's name",
     "nodedoctor.pairs.on_node.tcp.pattern": "makes what is sent",
     "nodedoctor.probes.cluster.ray_pythons.on_path": "looks for a program of ours",
     "nodedoctor.probes.plain_args.options": "prints its argument and ends the process",

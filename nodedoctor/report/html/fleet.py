@@ -10,12 +10,13 @@ from typing import Any
 
 from nodedoctor.json_shapes import mapping, number, objects, texts, words
 from nodedoctor.knowledge.ownership import owner_word
-from nodedoctor.model import Status
+from nodedoctor.model import WORST_FIRST, Status
 from nodedoctor.report.document import status_of
 from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
 from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, prose
 from nodedoctor.report.page import CHECK, FIX, FOLLOWS, OWNER
+from nodedoctor.wording import count_with_noun
 
 OPEN = 20
 """Causes that are open; more of them are folded. Ours."""
@@ -61,7 +62,6 @@ WHOLE = 16
 """Characters of a value that stays on one line, as a version must; a phone has room for 40 in all."""
 
 _STATES = ("answered", "silent", "unreachable", "unable", "unreadable")
-_ORDER = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ def render(document: Mapping[str, Any]) -> str:
     well = [node for node in answered if not (node.unseen or node.problems)]
     checks = [words(check.get("check")) for check in objects(document.get("checks"))]
     return markup.page(
-        f"{status_of(document.get('verdict')).word} {len(nodes)} node{'' if len(nodes) == 1 else 's'}",
+        f"{status_of(document.get('verdict')).word} {count_with_noun(len(nodes), 'node')}",
         _head(document, len(nodes)),
         causes(objects(document.get("causes"))),
         _set("failing", document),
@@ -116,7 +116,7 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
 
 
 def _counts(counts: Mapping[str, Any]) -> Iterator[Markup]:
-    for one in _ORDER:
+    for one in WORST_FIRST:
         if number(counts.get(one.value)):
             where = "#well" if one in (Status.PASS, Status.SKIP) else "#nodes"
             yield element(
