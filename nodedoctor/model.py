@@ -516,7 +516,3 @@ class Report:
     def counts(self) -> dict[str, int]:
         """How many checks ended in each status."""
         return {status.value: sum(r.status is status for r in self.results) for status in Status}
-
-    def problems_first(self) -> tuple[Result, ...]:
-        """Results by severity, then id: the order people read in."""
-        return tuple(sorted(self.results, key=lambda r: (-r.severity, r.check)))

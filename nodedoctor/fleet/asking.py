@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, BinaryIO
 
-from nodedoctor.cli.console import columns
+from nodedoctor.cli.console import StatusLine, columns, may_narrate
 
 if TYPE_CHECKING:
     from nodedoctor.fleet.gather import Gathered, GatherState, Transport
@@ -92,7 +91,6 @@ async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> 
 
     if arguments.save:
         await make_folder(arguments.save)
-    may_tell = not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     line = _Progress()
     try:
         return await gather(
@@ -100,7 +98,7 @@ async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> 
             request,
             peers=arguments.peers,
             save=arguments.save,
-            progress=line.show if may_tell else None,
+            progress=line.progress if may_narrate(arguments) else None,
         )
     finally:
         line.clear()
@@ -117,14 +115,12 @@ async def make_folder(path: str) -> None:
         raise FleetError(f"--save {path}: {seen.note or 'no answer'}")
 
 
-class _Progress:
+class _Progress(StatusLine):
     """Keeps one line on stderr that says how far we are and who is being waited for."""
 
-    def __init__(self) -> None:
-        self._shown = False
-        self._told = 0.0
+    _told = 0.0
 
-    def show(self, state: GatherState) -> None:
+    def progress(self, state: GatherState) -> None:
         """Show the line; the names only after a while."""
         from nodedoctor.nodeset import fold
         from nodedoctor.report.inert import inert
@@ -135,11 +131,4 @@ class _Progress:
         if loop.time() - self._told >= PROGRESS_AFTER_S and state.waiting:
             more = f" and {len(state.waiting) - NAMED} more" if len(state.waiting) > NAMED else ""
             names = f", waiting for {inert(fold(state.waiting[:NAMED]))}{more}"
-        line = f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1]
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-        self._shown = True
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.show(f"{state.answered}/{state.expected} nodes{names}"[: columns() - 1])
