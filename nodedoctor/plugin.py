@@ -21,9 +21,8 @@ from nodedoctor.facts.driver.services import Services
 from nodedoctor.facts.fabric.fabric_manager import FabricManager
 from nodedoctor.facts.fabric.fabric_nodes import FabricNodes
 from nodedoctor.facts.fabric.imex_domain import ImexDomain
-from nodedoctor.facts.gpu.board import Board
+from nodedoctor.facts.gpu.board import Board, GraceGpus
 from nodedoctor.facts.gpu.gpus import Gpus
-from nodedoctor.facts.gpu.grace import GraceGpus
 from nodedoctor.facts.gpu.inventory import Inventory
 from nodedoctor.facts.gpu.links.error_growth import ErrorGrowth
 from nodedoctor.facts.gpu.links.nvlinks import NvLinks

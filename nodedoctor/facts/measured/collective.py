@@ -19,49 +19,6 @@ from nodedoctor.model import Observation, Outcome, Reason, Unseen
 from nodedoctor.patterns import regex
 from nodedoctor.record import field, record
 
-_VIA = regex(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
-_NETWORK = regex(r"Using network (\S+)")
-_PLUGIN = regex(r"NET/Plugin:? (.+)")
-_INTERFACE = regex(r"Bootstrap\s*: Using (\S+?):|NET/(?:IB|Socket) : Using (.+)")
-_VERSION = regex(r"NCCL version (\d[\w.+]*)")
-_WARN = regex(r"NCCL WARN (.+)")
-_MOST = 20
-
-
-@record
-class NcclLog:
-    """`transports` by ordered pair `0-1`, as NCCL calls them: P2P/CUMEM, SHM/direct, NET/IB/0/GDRDMA ..."""
-
-    version: str = ""
-    network: str = ""
-    interfaces: tuple[str, ...] = ()
-    plugin: str = ""
-    transports: Mapping[str, str] = field(default_factory=dict)
-    rings: int = 0
-    warnings: tuple[str, ...] = ()
-
-
-def read_log(text: str) -> NcclLog:
-    """Read the lines of all ranks together."""
-    lines = text.splitlines()
-    pairs = {f"{m[1]}-{m[2]}": m[3] for line in lines if (m := _VIA.search(line))}
-    interfaces = [m[1] or m[2].strip() for line in lines if (m := _INTERFACE.search(line))]
-    warnings = [m[1].strip() for line in lines if (m := _WARN.search(line))]
-    return NcclLog(
-        _first(_VERSION, lines),
-        _first(_NETWORK, lines),
-        tuple(dict.fromkeys(interfaces))[:_MOST],
-        _first(_PLUGIN, lines),
-        pairs,
-        sum("Connected all rings" in line for line in lines),
-        tuple(dict.fromkeys(warnings))[:_MOST],
-    )
-
-
-def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
-    return next((match[1].strip() for line in lines if (match := pattern.search(line))), "")
-
-
 SMOKE, ISOLATE = "collective", "collective-isolate"
 AFTER = ("nvml", "processes", "target-python", "pci", "driver-files")
 SUSPECTS = (
@@ -281,3 +238,46 @@ def _run(told: Json) -> CollectiveRun:
 
 def _by_rank(told: Json) -> Mapping[int, str]:
     return {int(rank): text(told, rank) for rank in told if rank.isdecimal() and len(rank) < 7}
+
+
+_VIA = regex(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\].* via (\S+)")
+_NETWORK = regex(r"Using network (\S+)")
+_PLUGIN = regex(r"NET/Plugin:? (.+)")
+_INTERFACE = regex(r"Bootstrap\s*: Using (\S+?):|NET/(?:IB|Socket) : Using (.+)")
+_VERSION = regex(r"NCCL version (\d[\w.+]*)")
+_WARN = regex(r"NCCL WARN (.+)")
+_MOST = 20
+
+
+@record
+class NcclLog:
+    """`transports` by ordered pair `0-1`, as NCCL calls them: P2P/CUMEM, SHM/direct, NET/IB/0/GDRDMA ..."""
+
+    version: str = ""
+    network: str = ""
+    interfaces: tuple[str, ...] = ()
+    plugin: str = ""
+    transports: Mapping[str, str] = field(default_factory=dict)
+    rings: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def read_log(text: str) -> NcclLog:
+    """Read the lines of all ranks together."""
+    lines = text.splitlines()
+    pairs = {f"{m[1]}-{m[2]}": m[3] for line in lines if (m := _VIA.search(line))}
+    interfaces = [m[1] or m[2].strip() for line in lines if (m := _INTERFACE.search(line))]
+    warnings = [m[1].strip() for line in lines if (m := _WARN.search(line))]
+    return NcclLog(
+        _first(_VERSION, lines),
+        _first(_NETWORK, lines),
+        tuple(dict.fromkeys(interfaces))[:_MOST],
+        _first(_PLUGIN, lines),
+        pairs,
+        sum("Connected all rings" in line for line in lines),
+        tuple(dict.fromkeys(warnings))[:_MOST],
+    )
+
+
+def _first(pattern: re.Pattern[str], lines: list[str]) -> str:
+    return next((match[1].strip() for line in lines if (match := pattern.search(line))), "")

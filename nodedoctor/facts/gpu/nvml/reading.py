@@ -18,31 +18,6 @@ from nodedoctor.patterns import regex
 from nodedoctor.probes.gpu import nvml_calls as asked
 from nodedoctor.record import replace
 
-_GET = "nvmlDeviceGet"
-_FIELDS = frozenset({*asked.FIELDS, *asked.FIELDS_590, *asked.LINK_SPEED, *asked.LINK_FIELDS})
-_ALONE = {
-    "mig_devices": "nvmlDeviceGetMaxMigDeviceCount",
-    "excluded": "nvmlGetExcludedDeviceCount",
-    "path": "nvmlDeviceGetTopologyCommonAncestor",
-}
-
-
-def call_name(key: str) -> str:
-    """The name of the function whose answer has this key, with the field where one serves many."""
-    if key in asked.SYSTEM:
-        return asked.SYSTEM[key]
-    if key in _ALONE:
-        return _ALONE[key]
-    if key in _FIELDS:
-        return f"nvmlDeviceGetFieldValues {key}"
-    if key in asked.LINK_COUNTERS:
-        return f"nvmlDeviceGetNvLinkErrorCounter {key}"
-    if key in asked.P2P:
-        return f"nvmlDeviceGetP2PStatus {key}"
-    question = asked.VALUES.get(key) or asked.LINK_VALUES.get(key)
-    return f"{_GET}{question.split()[0]}" if question else key
-
-
 MOST_GPUS = 1024  # beyond any node; keeps a damaged count from making millions of lost GPUs
 
 _GONE = frozenset({"GPU_IS_LOST", "RESET_REQUIRED"})  # nvml.h: inaccessible until the node or GPU is reset
@@ -243,3 +218,28 @@ def _text(value: Any) -> str | None:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+_GET = "nvmlDeviceGet"
+_FIELDS = frozenset({*asked.FIELDS, *asked.FIELDS_590, *asked.LINK_SPEED, *asked.LINK_FIELDS})
+_ALONE = {
+    "mig_devices": "nvmlDeviceGetMaxMigDeviceCount",
+    "excluded": "nvmlGetExcludedDeviceCount",
+    "path": "nvmlDeviceGetTopologyCommonAncestor",
+}
+
+
+def call_name(key: str) -> str:
+    """The name of the function whose answer has this key, with the field where one serves many."""
+    if key in asked.SYSTEM:
+        return asked.SYSTEM[key]
+    if key in _ALONE:
+        return _ALONE[key]
+    if key in _FIELDS:
+        return f"nvmlDeviceGetFieldValues {key}"
+    if key in asked.LINK_COUNTERS:
+        return f"nvmlDeviceGetNvLinkErrorCounter {key}"
+    if key in asked.P2P:
+        return f"nvmlDeviceGetP2PStatus {key}"
+    question = asked.VALUES.get(key) or asked.LINK_VALUES.get(key)
+    return f"{_GET}{question.split()[0]}" if question else key
