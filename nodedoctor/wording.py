@@ -79,6 +79,11 @@ def numbered(noun: str, numbers: Iterable[int]) -> str:
     return f"{singular_or_plural(len(known), noun, plural(noun))} {ranged(known)}"
 
 
+def utc_time(stamp: str) -> str:
+    """A time as people read it, `2026-08-21 08:00:03 UTC` of `2026-08-21T08:00:03Z`."""
+    return stamp.replace("T", " ").replace("Z", " UTC")
+
+
 def sentences(text: str) -> list[str]:
     """The sentences of a text without their full stops; an abbreviation or a version does not end one."""
     return [part.strip().rstrip(".") for part in _STOP.split(text) if part.strip()]

@@ -260,7 +260,7 @@ def _refused(refusal: Refusal, gpus: Gpus, silent: Collection[int]) -> Finding:
     """A GPU that works and answers a question with an error: how bad that is stands in the table of codes."""
     error, index = nvml_error(refusal.error), refusal.index
     summary = f"{error.name} from {first_few(refusal.calls, SHOWN)}: {error.meaning}"
-    asked = next((gpu for gpu in gpus.gpus if gpu.index == index), None)
+    asked = gpus.get(index)
     said = values_failed(gpus.source, asked, error.name) if asked else []
     said = said or [quoted_like(gpus.source, rf'"\w+": "{re.escape(error.name)}"')]
     fix = error.fix_here(False, index)

@@ -198,9 +198,7 @@ def _evidence(judged: list[JudgedXid]) -> list[Evidence]:
 
 def _gpu_at(device: str | None, gpus: Gpus | None) -> Gpu | None:
     index = gpu_index(device, gpus, None) if device and gpus else None
-    return (
-        next((gpu for gpu in gpus.gpus if gpu.index == index), None) if gpus and index is not None else None
-    )
+    return gpus.get(index) if gpus and index is not None else None
 
 
 def _counters_went_back(event: LoggedXid, gpu: Gpu | None) -> bool:

@@ -22,7 +22,7 @@ from nodedoctor.fleet.compare.outliers import judge
 from nodedoctor.fleet.compare.reachability import cleared
 from nodedoctor.fleet.model import Fleet, FleetRequest, Node, is_old
 from nodedoctor.fleet.reports.saved import saved_text
-from nodedoctor.nodeset import fold, natural_key, of_file, plain
+from nodedoctor.nodeset import fold, natural_key, of_file, plain, short_host
 from nodedoctor.record import record
 
 END_WAIT_S = 10.0
@@ -240,12 +240,12 @@ itself otherwise answered for another (our choice; where names are aliases, hard
 def own_reports(nodes: Iterable[Node], started: str) -> Iterator[Node]:
     """The nodes, as unreadable where the answer is of another node, or was not made now."""
     listed = list(nodes)
-    asked = {_short(node.host) for node in listed}
+    asked = {short_host(node.host) for node in listed}
     answered = [node for node in listed if node.state == "answered" and node.hostname]
-    named = sum(_short(node.hostname) == _short(node.host) for node in answered)
+    named = sum(short_host(node.hostname) == short_host(node.host) for node in answered)
     by_hostname = len(answered) > 2 and named > _MOST * len(answered)
     for node in listed:
-        known, other = _short(node.host), _short(node.hostname)
+        known, other = short_host(node.host), short_host(node.hostname)
         if node.state != "answered":
             yield node
         elif other and other != known and (other in asked or by_hostname):
@@ -261,7 +261,3 @@ def _not_its_own(node: Node, note: str) -> Node:
     noted = [part for part in node.note.split("; ") if part and not part.startswith("calls itself ")]
     kept = Node(node.host, "unreadable", note="; ".join((note, *noted)), seconds=node.seconds, raw=node.raw)
     return replace(kept, report=node.report, alias=node.alias)
-
-
-def _short(host: str) -> str:
-    return host.rpartition("@")[2].split(".")[0].casefold()

@@ -28,7 +28,7 @@ from nodedoctor.report.document import (
 )
 from nodedoctor.report.inert import inert, inert_lines
 from nodedoctor.report.steps import StepText, advice, repair_steps
-from nodedoctor.wording import about, and_more, capitalised, count_with_noun
+from nodedoctor.wording import about, and_more, capitalised, count_with_noun, utc_time
 
 OWNER, SINCE, CHECK, WHY, PROOF, FIX, TICKET, VERIFY, DOCS, FOLLOWS, SEE_IT = (
     "owner", "since", "check", "why", "proof", "fix", "ticket", "verify", "docs", "follows", "see it",
@@ -284,7 +284,7 @@ def _opening(report: Report, cause: Cause, origin: tuple[str, Finding, str] | No
 
 def _since(cause: Cause) -> str:
     """When the node's own log first speaks of it."""
-    return inert((cause["since"] or "").replace("T", " ").replace("Z", " UTC"))
+    return inert(utc_time(cause["since"] or ""))
 
 
 def _recurrence(cause: Cause) -> str:

@@ -16,7 +16,7 @@ from nodedoctor.report.html import blocks, markup
 from nodedoctor.report.html.fleet_nodes import NodeFindings, blind, breaking, host, hosts_of, matrix, problems
 from nodedoctor.report.html.markup import Markup, each_piece, element, join_pieces, prose
 from nodedoctor.report.page import CHECK, FIX, FOLLOWS, OWNER
-from nodedoctor.wording import count_with_noun
+from nodedoctor.wording import count_with_noun, utc_time
 
 OPEN = 20
 """Causes that are open; more of them are folded. Ours."""
@@ -58,7 +58,7 @@ def _head(document: Mapping[str, Any], count: int) -> Markup:
     counts = mapping(document.get("counts"))
     seconds = number(document.get("seconds"))
     moment = (
-        words(document.get("started")).replace("T", " ").replace("Z", " UTC"),
+        utc_time(words(document.get("started"))),
         f"in {seconds:.1f} s" if seconds else "",
         f"over {words(document.get('source'))}" if document.get("source") else "",
         f"nodedoctor {words(document.get('tool'))}" if document.get("tool") else "",

@@ -38,7 +38,7 @@ from nodedoctor.report.page import (
     lead,
     other_problems,
 )
-from nodedoctor.wording import and_more, label_if_unnamed
+from nodedoctor.wording import and_more, label_if_unnamed, utc_time
 
 _PART = {Status.PASS: "passed", Status.SKIP: "skipped"}
 _SOURCE = {"live": "looked at live", "replay": "from a recording"}
@@ -76,7 +76,7 @@ def _head(report: Report, problems: bool, unseen: bool) -> Markup:
     host, *rest = identity(report["node"])
     more = (report["node"].get(key) for key in ("product", "form", "kernel"))
     moment = [
-        report["started"].replace("T", " ").replace("Z", " UTC"),
+        utc_time(report["started"]),
         f"in {report['seconds']:.1f} s",
         _SOURCE.get(report["source"], report["source"]),
         f"nodedoctor {report['tool']}" if report["tool"] else "",
