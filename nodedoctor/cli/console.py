@@ -161,6 +161,11 @@ def mutter(text: str) -> None:
         drop(2)
 
 
+def page_shape(widest: int, piped: int = 100) -> tuple[int, bool]:
+    """Columns of a page on stdout, and whether it has colours: a terminal's, up to `widest`, or a pipe's."""
+    return (min(columns(), widest), has_colours()) if sys.stdout.isatty() else (piped, False)
+
+
 def may_narrate(arguments: argparse.Namespace) -> bool:
     """Whether a person is there to be told on stderr what is being waited for."""
     return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

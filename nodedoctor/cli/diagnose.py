@@ -8,7 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 
-from nodedoctor.cli.console import columns, complain, emit, has_colours, may_narrate, mutter, write_stderr
+from nodedoctor.cli.console import (
+    complain,
+    emit,
+    may_narrate,
+    mutter,
+    page_shape,
+    write_stderr,
+)
 from nodedoctor.cli.exit_codes import Exit, exit_code
 from nodedoctor.cli.request import add_hint, find_problem, make_request
 from nodedoctor.errors import NodeDoctorError
@@ -208,7 +215,5 @@ def _rendered(report: Report, arguments: argparse.Namespace) -> str:
     from nodedoctor.report import brief, text
 
     view = text.render if arguments.verbose else brief.render
-    on_terminal = sys.stdout.isatty()
-    width = min(columns(), 110) if on_terminal else 80
-    colour = on_terminal and has_colours()
+    width, colour = page_shape(110, piped=80)
     return view(report, width=width, colour=colour, quiet=arguments.quiet)

@@ -99,8 +99,6 @@ def _add_asking(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_pairs(group: argparse._ArgumentGroup) -> None:
-    from nodedoctor.fleet.arguments import load_seconds, size
-
     add = group.add_argument
     add(
         "--pairs",
