@@ -58,7 +58,7 @@ def first_few(items: Sequence[object], most: int, between: str = ", ") -> str:
 
 
 def and_more(count: int) -> str:
-    """How many others there are behind what is told, ` (and 3 more)`; empty for none."""
+    """How many others there are, as ` (and 3 more)`; empty for none."""
     return f" (and {count} more)" if count > 0 else ""
 
 

@@ -167,7 +167,7 @@ def page_shape(widest: int, piped: int = 100) -> tuple[int, bool]:
 
 
 def may_narrate(arguments: argparse.Namespace) -> bool:
-    """Whether a person is there to be told on stderr what is being waited for."""
+    """Whether a person may read on stderr what is being waited for."""
     return not arguments.json and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -182,7 +182,7 @@ class StatusLine:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         self._is_shown = True
 
-    def clear(self) -> None:
+    def erase(self) -> None:
         """Take the line away, if there is one."""
         if self._is_shown:
             self.show("")

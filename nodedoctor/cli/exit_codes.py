@@ -41,20 +41,20 @@ def exit_code(report: Report, fail_on: str = "fail") -> int:
     """The verdict as a number: see README, "Exit codes"."""
     from nodedoctor.report.document import counted
 
-    found = {counted(finding) for result in report["results"] for finding in result["findings"]}
-    return severity_code(found, fail_on)
+    severities = {counted(finding) for result in report["results"] for finding in result["findings"]}
+    return severity_code(severities, fail_on)
 
 
-def severity_code(found: Collection[Severity], fail_on: str) -> int:
-    """The number of all that was found, of a node, of a fleet or between nodes."""
+def severity_code(severities: Collection[Severity], fail_on: str) -> int:
+    """The number of all severities that were found, of a node, of a fleet or between nodes."""
     from nodedoctor.model import Severity
 
-    if Severity.FAIL in found:
+    if Severity.FAIL in severities:
         return Exit.FAIL
-    if Severity.BROKEN in found:
+    if Severity.BROKEN in severities:
         return Exit.UNKNOWN
-    if fail_on == "warn" and Severity.WARN in found:
+    if fail_on == "warn" and Severity.WARN in severities:
         return Exit.WARN
-    if fail_on in ("warn", "unknown") and Severity.BLIND in found:
+    if fail_on in ("warn", "unknown") and Severity.BLIND in severities:
         return Exit.UNKNOWN
     return Exit.OK

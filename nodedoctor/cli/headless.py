@@ -90,4 +90,4 @@ async def _narrate(diagnosis: Diagnosis) -> None:
             line.show(f"waiting for {names}" if names else "")
             await asyncio.sleep(1)
     finally:
-        line.clear()
+        line.erase()

@@ -101,7 +101,7 @@ async def gather_nodes(arguments: argparse.Namespace, request: FleetRequest) -> 
             progress=line.progress if may_narrate(arguments) else None,
         )
     finally:
-        line.clear()
+        line.erase()
 
 
 async def make_folder(path: str) -> None:

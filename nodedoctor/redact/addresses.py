@@ -11,7 +11,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 
-from nodedoctor.redact.standins import ReservedWords
+from nodedoctor.redact.reserved import ReservedWords
 
 STAYS = frozenset({"169.254.169.254", "169.254.169.253", "169.254.169.123", "168.63.129.16"})
 """Services every machine of a cloud reaches under the same address (AWS, Azure, GCP)."""
